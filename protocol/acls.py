@@ -1,7 +1,7 @@
 """The numbers of access control: in the requests 29 to 31, and in the records of the metadata log.
 
 Kept apart from the messages because five of them share these words, and because a filter may say what an entry cannot (ANY, MATCH).
-Source: KIP-140, KIP-290 (PREFIXED), KIP-373 (USER); org.apache.kafka.common.acl and org.apache.kafka.common.resource.
+Source: KIP-140, KIP-290 (PREFIXED), KIP-373 (USER), KIP-939 (TWO_PHASE_COMMIT); org.apache.kafka.common.acl and org.apache.kafka.common.resource.
 """
 
 from enum import IntEnum, unique
@@ -56,6 +56,7 @@ class AclOperation(IntEnum):
     IDEMPOTENT_WRITE = 12
     CREATE_TOKENS = 13
     DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
 
 
 @unique

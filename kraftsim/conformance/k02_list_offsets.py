@@ -29,6 +29,7 @@ from protocol.records import Record
 REQUIREMENTS = Requirements("list-offsets", 1, "ListOffsets")
 HANDLER = "KafkaApis.handleListOffsetRequest"
 EPOCHS_SINCE = 4
+ISOLATED_SINCE = 2
 SPECIAL_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL_TIMESTAMP: 8, LATEST_TIERED_TIMESTAMP: 9, EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11}
 """The first version that knows each special timestamp."""
 BATCH_TIMESTAMPS = ((1000, 1010), (3000, 3010), (2000, 2010), (5000, 5010))
@@ -180,3 +181,17 @@ def nothing_pending(target: Target) -> None:
         expect_equal(
             (row.error_code, row.timestamp, row.offset, row.leader_epoch), (0, -1, -1, -1), f"version {version}: error, timestamp, offset, epoch"
         )
+
+
+@REQUIREMENTS.that(11, "an isolation level that there is not is answered with error -1 for every partition, known or not", source=HANDLER)
+def unknown_isolation(target: Target) -> None:
+    topic = target.topic()
+    names = (topic.name, target.fresh_name("absent"))
+    rows = [ListOffsetsTopic(name=name, partitions=[ListOffsetsPartition(partition_index=0, timestamp=LATEST_TIMESTAMP)]) for name in names]
+    with target.peer(topic.leader) as peer:
+        for version in target.versions(ApiKey.LIST_OFFSETS, since=ISOLATED_SINCE):
+            for level in (-1, 2, 127):
+                asked = ListOffsetsRequest(replica_id=CONSUMER_REPLICA_ID, isolation_level=level, topics=rows)
+                answer = peer.ask(asked, version, ListOffsetsResponse)
+                codes = [row.error_code for each in answer.topics for row in each.partitions]
+                expect_equal(codes, [int(ErrorCode.UNKNOWN_SERVER_ERROR)] * 2, f"version {version}, isolation level {level}: errors")

@@ -6,12 +6,14 @@ from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.messages.k10_find_coordinator import NO_NODE_ID, FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.k10_find_coordinator import NO_NODE_ID, SHARE, FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.uuids import uuid_text
 
 REQUIREMENTS = Requirements("consumer-groups", 1, "FindCoordinator")
 HANDLER = "KafkaApis.getCoordinator"
 MANY_SINCE = 4
 TYPED_SINCE = 1
+SHARES_SINCE = 6
 NO_SUCH_TYPE = 9
 
 
@@ -55,3 +57,16 @@ def no_type(target: Target) -> None:
                 error, node_id = answer.coordinators[0].error_code, answer.coordinators[0].node_id
             expect_error(error, ErrorCode.INVALID_REQUEST, f"version {version}")
             expect_equal(node_id, NO_NODE_ID, f"version {version}: node")
+
+
+@REQUIREMENTS.that(
+    4, "a key of a share coordinator that is not group:topicId:partition is error 42", source="KIP-932; SharePartitionKey", since="4.1"
+)
+def broken_share_key(target: Target) -> None:
+    name, topic_id = target.fresh_name("group"), uuid_text(target.topic().topic_id)
+    keys = [name, f"{name}:{topic_id}", f":{topic_id}:0", f"{name}:{topic_id}:x", f"{name}:zz:0", f"{name}:{topic_id}:0:1"]
+    with target.peer() as peer:
+        for version in target.versions(ApiKey.FIND_COORDINATOR, since=SHARES_SINCE):
+            answer = peer.ask(FindCoordinatorRequest(coordinator_keys=keys, key_type=SHARE), version, FindCoordinatorResponse)
+            rows = [(row.error_code, row.error_message, row.node_id) for row in answer.coordinators]
+            expect_equal(rows, [(int(ErrorCode.INVALID_REQUEST), "", NO_NODE_ID)] * len(keys), f"version {version}: errors, messages, nodes")

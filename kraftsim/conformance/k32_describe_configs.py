@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from kraftsim.conformance.expect import Unmet, expect, expect_equal, expect_error
 from kraftsim.conformance.requirement import Requirements
-from kraftsim.conformance.settle import own_broker_id
+from kraftsim.conformance.settle import own_broker_id, settled
 from kraftsim.conformance.target import Target
 from protocol.api_keys import ApiKey
 from protocol.config_resources import ConfigResourceType, ConfigSource, ConfigType
@@ -15,6 +15,13 @@ from protocol.messages.k32_describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
+)
+from protocol.messages.k44_incremental_alter_configs import (
+    SET,
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
 )
 
 REQUIREMENTS = Requirements("configs", 1, "DescribeConfigs")
@@ -139,3 +146,30 @@ def no_type(target: Target) -> None:
     with target.peer() as peer:
         answer = peer.ask(DescribeConfigsRequest(resources=rows), target.newest(ApiKey.DESCRIBE_CONFIGS), DescribeConfigsResponse)
     expect_equal([row.error_code for row in answer.results], [int(ErrorCode.INVALID_REQUEST)] * 2, "errors")
+
+
+@REQUIREMENTS.that(
+    9, "a subscription to clients' metrics is told with all that it can say, set or not, and with types", source="KIP-714; " + HELPER, since="4.1"
+)
+def client_metrics(target: Target) -> None:
+    name = target.fresh_name("subscription")
+    kinds = {"interval.ms": ("300000", ConfigType.INT), "match": ("", ConfigType.LIST), "metrics": ("", ConfigType.LIST)}
+    untold: dict[str, tuple[str | None, int, int, list[str | None]]] = {
+        key: (value, int(ConfigSource.DEFAULT_CONFIG), int(kind), []) for key, (value, kind) in kinds.items()
+    }
+
+    def found() -> dict[str, tuple[str | None, int, int, list[str | None]]]:
+        rows = describe(target, ConfigResourceType.CLIENT_METRICS, name, synonyms=True).configs
+        return {row.name: (row.value, row.config_source, row.config_type, [each.value for each in row.synonyms]) for row in rows}
+
+    expect_equal(found(), untold, "value, source, type and synonyms of each, while nothing is set")
+    change = AlterableConfig(name="interval.ms", config_operation=SET, value="5000")
+    resource = AlterConfigsResource(resource_type=ConfigResourceType.CLIENT_METRICS, resource_name=name, configs=[change])
+    with target.peer() as peer:
+        answer = peer.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1, IncrementalAlterConfigsResponse)
+    expect_equal([row.error_code for row in answer.responses], [0], "IncrementalAlterConfigs")
+    told_now = {**untold, "interval.ms": ("5000", int(ConfigSource.CLIENT_METRICS_CONFIG), int(ConfigType.INT), ["5000"])}
+    settled(found, lambda rows: rows["interval.ms"] != untold["interval.ms"], "interval.ms as it was set")
+    expect_equal(found(), told_now, "the same, with interval.ms set")
+    named = describe(target, ConfigResourceType.CLIENT_METRICS, name, ["match", "no.such"]).configs
+    expect_equal([row.name for row in named], ["match"], "the configurations that are told of match, no.such")

@@ -106,7 +106,8 @@ def _described(known: KnownConfigs, resource: DescribeConfigsResource) -> list[D
         case _:
             if not name:
                 return Refusal(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
-            return describe_client_metrics(known.configs_of(resource.resource_type, name))
+            is_complete = known.settings.tables.describes_client_metrics
+            return describe_client_metrics(known.configs_of(resource.resource_type, name), keys, is_complete=is_complete)
 
 
 def _refuse_id(node_id: int, name: str, alternative: str) -> Refusal | None:

@@ -32,6 +32,7 @@ from kraftsim.core.producer_state.manager import ProducerStateManager
 from kraftsim.core.producer_state.policy import ProducerStatePolicy, UnknownProducer
 from kraftsim.core.raft.leadership import Leadership
 from kraftsim.core.raft.quorum import Quorum
+from kraftsim.core.security.access_rules import KnownRights
 from kraftsim.core.tiered_storage.remedies import REMEDIES, LooksFirst, SnapshotRemedy
 from kraftsim.core.transactions.marker_queue import MarkerQueue
 from kraftsim.core.transactions.patient_rules import PatientTransactionRules
@@ -98,6 +99,8 @@ from kraftsim.releases.traits import (
     SHUTDOWN_AT_REGISTRATION,
     SNAPSHOT_OF_EVERY_SEGMENT,
     TRANSACTIONS_HAVE_EPOCHS,
+    TWO_PHASE_COMMIT_RIGHT,
+    USER_RIGHTS,
     VERIFIED_TRANSACTIONS,
     WITHOUT_ZOOKEEPER,
 )
@@ -273,6 +276,14 @@ class Parts:
     def config_tables(self) -> ConfigTables:
         """What the release knows of configurations."""
         return config_tables(self.release.name)
+
+    @property
+    def rights(self) -> KnownRights:
+        """What access rules can say."""
+        return KnownRights.made(
+            has_users=self.release.has(USER_RIGHTS),
+            has_two_phase_commit=self.release.has(TWO_PHASE_COMMIT_RIGHT),
+        )
 
     @property
     def resource_types(self) -> frozenset[ConfigResourceType]:

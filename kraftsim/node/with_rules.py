@@ -42,7 +42,9 @@ def create_rules(controller: "Controller", call: Call) -> Answer | Deferred:
     if holds_filters(asked.creations):
         return create_acls(call, ErrorCode.UNKNOWN_SERVER_ERROR)
     ledger = controller.ledger
-    decision = decide_create_rules(ledger.state.registries, asked.creations, lambda: random_uuid(controller.world, "access rules"))
+    decision = decide_create_rules(
+        ledger.state.registries, asked.creations, lambda: random_uuid(controller.world, "access rules"), controller.parts.rights
+    )
     results = [_result(refusal) for refusal in decision.result]
     return ledger.commit(decision, lambda offsets: CreateAclsResponse(results=results))
 
@@ -52,7 +54,7 @@ def delete_rules(controller: "Controller", call: Call) -> Answer | Deferred:
     asked = call.body
     assert isinstance(asked, DeleteAclsRequest), "dispatch decodes by API key"
     ledger = controller.ledger
-    decision = decide_delete_rules(ledger.state.registries, asked.filters)
+    decision = decide_delete_rules(ledger.state.registries, asked.filters, controller.parts.rights)
     results = [_deleted(result) for result in decision.result]
     return ledger.commit(decision, lambda offsets: DeleteAclsResponse(filter_results=results))
 

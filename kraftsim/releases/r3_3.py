@@ -5,7 +5,7 @@ Source: the message definitions in the jars of 3.3.2, and a running 3.3.2.
 """
 
 from kraftsim.releases import r3_2
-from kraftsim.releases.traits import RETRIABLE_BLOCK_TIMEOUT
+from kraftsim.releases.traits import RETRIABLE_BLOCK_TIMEOUT, USER_RIGHTS
 from protocol.api_keys import ApiKey
 
 RELEASE = r3_2.RELEASE.followed_by(
@@ -106,5 +106,5 @@ RELEASE = r3_2.RELEASE.followed_by(
         ApiKey.ALTER_PARTITION: (0, 2),
         ApiKey.UPDATE_FEATURES: (0, 1),
     },
-    gained=(RETRIABLE_BLOCK_TIMEOUT,),
+    gained=(RETRIABLE_BLOCK_TIMEOUT, USER_RIGHTS),
 )

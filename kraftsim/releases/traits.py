@@ -83,6 +83,23 @@ ANSWERS_READERS_BEHIND = Trait(name="answers-readers-behind", since_release="3.8
 READERS_STAND_AT_BATCHES = Trait(name="readers-stand-at-batches", since_release="4.0", why="LogSegment.read; asked of 3.9.1, 4.0.2, 4.1.2 and 4.4.0")
 """Such a reader stands where its batch begins: inside the batch at the end of what it may see it waits (before: it is answered)."""
 
+ISOLATION_OF_WHOLE_LISTINGS = Trait(
+    name="isolation-of-whole-listings", since_release="4.0", why="ReplicaManager.fetchOffset; asked of 3.9.1, 4.0.2, 4.1.2 and 4.4.0"
+)
+"""ListOffsets with an isolation level that there is not fails as a whole (before: each partition that a consumer asks about, but once)."""
+
+REFUSES_SHARE_KEYS = Trait(name="refuses-share-keys", since_release="4.0", why="KIP-932; KafkaApis.getCoordinator, asked of 3.9.1 and 4.0.2")
+"""Without share groups FindCoordinator refuses each key of a share coordinator as invalid (before: it has no coordinator)."""
+
+PARSES_SHARE_KEYS = Trait(name="parses-share-keys", since_release="4.1", why="KIP-932; SharePartitionKey, asked of 4.0.2, 4.1.2 and 4.4.0")
+"""FindCoordinator refuses a key of a share coordinator that is not group:topicId:partition (before: any)."""
+
+USER_RIGHTS = Trait(name="user-rights", since_release="3.3", why="KIP-373")
+"""Access rules know the resource USER and the operations CREATE_TOKENS and DESCRIBE_TOKENS."""
+
+TWO_PHASE_COMMIT_RIGHT = Trait(name="two-phase-commit-right", since_release="4.1", why="KIP-939")
+"""Access rules know the operation TWO_PHASE_COMMIT."""
+
 METADATA_TRANSACTIONS = Trait(name="metadata-transactions", since_level="3.6-IV1", why="KIP-866")
 """The first records of a metadata log stand between BeginTransaction and EndTransaction."""
 

@@ -187,7 +187,7 @@ def _refuse_configs(view: ConfigView, resource_type: ConfigResourceType, name: s
             complaint = view.configs.tables.complaint_about_topic(configs, view.configs.behind_topics(), view.configs.configs_of(resource_type, name))
             return None if complaint is None else Refusal(ErrorCode.INVALID_CONFIG, complaint)
         case ConfigResourceType.CLIENT_METRICS:
-            return refuse_client_metrics(name, configs)
+            return refuse_client_metrics(name, configs, has_types=view.configs.tables.types_client_metrics)
         case _:
             return None
 

@@ -1,25 +1,39 @@
-"""What a subscription to clients' metrics may say (KIP-714).   Source: org.apache.kafka.server.metrics.ClientMetricsConfigs (3.9)."""
+"""What a subscription to clients' metrics may say (KIP-714).   Source: org.apache.kafka.server.metrics.ClientMetricsConfigs (3.9, 4.0)."""
 
 from collections.abc import Mapping
 from typing import Final
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.java_expressions import is_java_expression
+from kraftsim.core.metadata.config_definitions import ConfigDefinition
+from protocol.config_resources import ConfigType
 from protocol.disk.java_integers import parse_int32
 from protocol.errors import ErrorCode
 
+DEFINITIONS: Final = {
+    "interval.ms": ConfigDefinition(ConfigType.INT, "300000"),
+    "match": ConfigDefinition(ConfigType.LIST, ""),
+    "metrics": ConfigDefinition(ConfigType.LIST, ""),
+}
 NAMES: Final = ("metrics", "interval.ms", "match")
 INTERVALS_MS: Final = (100, 3_600_000)
 MATCHED: Final = ("client_instance_id", "client_id", "client_software_name", "client_software_version", "client_source_address", "client_source_port")
 
 
-def refuse_client_metrics(subscription: str, configs: Mapping[str, str]) -> Refusal | None:
-    """Return why a subscription cannot be so, or None."""
+def refuse_client_metrics(subscription: str, configs: Mapping[str, str], *, has_types: bool) -> Refusal | None:
+    """Return why a subscription cannot be so, or None. `has_types`: values are parsed by their definitions first (since 4.0)."""
     if not subscription:
         return Refusal(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
     unknown = next((name for name in sorted(configs) if name not in NAMES), None)
     if unknown is not None:
         return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {unknown}")
+    if has_types:
+        for name, definition in DEFINITIONS.items():
+            complaint = definition.complaint(name, configs[name]) if name in configs else None
+            if complaint is not None:
+                return Refusal(ErrorCode.INVALID_CONFIG, complaint)
+        if not configs.get("match"):
+            return _refuse_interval(configs.get("interval.ms"))
     return _refuse_interval(configs.get("interval.ms")) or _refuse_patterns(configs.get("match"))
 
 

@@ -36,6 +36,9 @@ LINES: Final = tuple(BROKER_ROWS)
 DEFAULT_LINE: Final = "3.9"
 FIRST_WITHOUT_EMPTY_WORDS: Final = "4.2"
 """Since then what is between two commas must be something (KIP-1161)."""
+FIRST_WITH_TYPED_CLIENT_METRICS: Final = "4.0"
+FIRST_WITH_DESCRIBED_CLIENT_METRICS: Final = "4.1"
+"""Both asked of Apache Kafka 3.9.1, 4.0.2, 4.1.2 and 4.4.0."""
 INTERNAL: Final = "internal"
 _NUMBERS = re.compile(r"\[(-?\d+),\.\.\.(?:,(-?\d+))?\]")
 _ANY_CASE = "(case insensitive) "
@@ -54,6 +57,8 @@ def config_tables(line: str) -> ConfigTables:
         {name: config for name, config in known.items() if config.mode is not UpdateMode.INTERNAL},
         {name: _topic_config(of_topics[name], line) for name in names if of_topics[name][3:4] != (INTERNAL,)},
         {name: config for name, config in known.items() if config.mode is UpdateMode.INTERNAL},
+        LINES.index(line) >= LINES.index(FIRST_WITH_TYPED_CLIENT_METRICS),
+        LINES.index(line) >= LINES.index(FIRST_WITH_DESCRIBED_CLIENT_METRICS),
     )
 
 

@@ -42,6 +42,10 @@ class ConfigTables:
     topic: Mapping[str, TopicConfig]
     internal: Mapping[str, BrokerConfig] = field(default_factory=dict)
     """Settings of brokers that are described to no client."""
+    types_client_metrics: bool = False
+    """Whether what subscriptions to clients' metrics say is parsed by type (since 4.0)."""
+    describes_client_metrics: bool = False
+    """Whether all that they can say is described, set or not, with types (since 4.1; before: what was set)."""
 
     @cached_property
     def broker_defaults(self) -> Mapping[str, str]:

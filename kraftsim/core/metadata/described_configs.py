@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kraftsim.core.metadata.broker_configs import BrokerSettings, synonyms_of
+from kraftsim.core.metadata.client_metrics import DEFINITIONS
 from kraftsim.core.metadata.config_definitions import ConfigDefinition, plain_text
 from protocol.config_resources import ConfigSource, ConfigType
 
@@ -52,9 +53,19 @@ def describe_all_brokers(broker: BrokerSettings, names: Collection[str] | None =
     return [_of_all_brokers(name, value, broker) for name, value in broker.cluster.items() if _is_asked(name, names)]
 
 
-def describe_client_metrics(configs: Mapping[str, str]) -> list[DescribedConfig]:
-    """Return what was set on a subscription; names are not looked at (before 4.0)."""
+def describe_client_metrics(configs: Mapping[str, str], names: Collection[str] | None = None, *, is_complete: bool) -> list[DescribedConfig]:
+    """Return what was set on a subscription, or (`is_complete`, since 4.1) all that can be, as far as it is named."""
+    if is_complete:
+        return [_of_client_metrics(name, configs) for name in DEFINITIONS if _is_asked(name, names)]
     return [DescribedConfig(name=name, value=value, source=ConfigSource.CLIENT_METRICS_CONFIG) for name, value in configs.items()]
+
+
+def _of_client_metrics(name: str, configs: Mapping[str, str]) -> DescribedConfig:
+    definition, source = DEFINITIONS[name], ConfigSource.CLIENT_METRICS_CONFIG
+    if name not in configs:
+        return DescribedConfig(name=name, value=definition.default, source=ConfigSource.DEFAULT_CONFIG, kind=definition.kind)
+    shown = plain_text(definition.kind, configs[name])
+    return DescribedConfig(name=name, value=shown, source=source, synonyms=(Synonym(name=name, value=shown, source=source),), kind=definition.kind)
 
 
 def _of_topic(name: str, value: str, overrides: Mapping[str, str], broker: BrokerSettings) -> DescribedConfig:

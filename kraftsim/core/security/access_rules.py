@@ -4,6 +4,7 @@ Source: KIP-140, KIP-290, KIP-801, org.apache.kafka.controller.AclControlManager
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from kraftsim.core.decision import Decision, Refusal
@@ -19,9 +20,7 @@ from protocol.metadata.m18_access_control_entry import AccessControlEntryRecord
 from protocol.metadata.m19_remove_access_control_entry import RemoveAccessControlEntryRecord
 
 FilterResult: TypeAlias = "Refusal | list[Rule]"
-RESOURCE_TYPES: Final = frozenset(map(int, AclResourceType)) - {0}
 PATTERN_TYPES: Final = frozenset(map(int, AclPatternType)) - {0}
-OPERATIONS: Final = frozenset(map(int, AclOperation)) - {0}
 PERMISSIONS: Final = frozenset(map(int, AclPermissionType)) - {0}
 FOUND_MAX: Final = 100_000
 """Rows of one answer to DeleteAcls; the filter that reaches this number is answered in full, those behind it are refused."""
@@ -30,13 +29,34 @@ OF_FILTERS: Final = (0, 1)
 """UNKNOWN and ANY, in all four enumerations."""
 
 
-def decide_create_rules(registries: Registries, creations: Sequence[AclCreation], new_id: Callable[[], bytes]) -> Decision[list[Refusal | None]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownRights:
+    """The numbers that a release knows; any other one is UNKNOWN to it."""
+
+    resource_types: frozenset[int]
+    operations: frozenset[int]
+
+    @classmethod
+    def made(cls, *, has_users: bool = True, has_two_phase_commit: bool = True) -> "KnownRights":
+        """`has_users`: since KIP-373 (3.3). `has_two_phase_commit`: since KIP-939 (4.1)."""
+        resource_types, operations = set(map(int, AclResourceType)), set(map(int, AclOperation))
+        if not has_users:
+            resource_types -= {AclResourceType.USER}
+            operations -= {AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS}
+        if not has_two_phase_commit:
+            operations -= {AclOperation.TWO_PHASE_COMMIT}
+        return cls(resource_types=frozenset(resource_types) - {0}, operations=frozenset(operations) - {0})
+
+
+def decide_create_rules(
+    registries: Registries, creations: Sequence[AclCreation], new_id: Callable[[], bytes], rights: KnownRights
+) -> Decision[list[Refusal | None]]:
     """Propose rules; what is there already is no error. One result per rule, in the order of the request."""
     known = {_key(rule) for rule in registries.access_rules.records()}
     records: list[AccessControlEntryRecord] = []
     results: list[Refusal | None] = []
     for creation in creations:
-        refusal = _refuse(creation)
+        refusal = _refuse(creation, rights)
         results.append(refusal)
         if refusal is not None:
             continue
@@ -67,7 +87,7 @@ def holds_filters(creations: Sequence[AclCreation]) -> bool:
     )
 
 
-def decide_delete_rules(registries: Registries, filters: Sequence[Filter]) -> Decision[list[FilterResult]]:
+def decide_delete_rules(registries: Registries, filters: Sequence[Filter], rights: KnownRights) -> Decision[list[FilterResult]]:
     """Propose to forget what any of the filters lets through. One result per filter: the rules, or why it is no filter.
 
     What all filters of one request let through together is bounded: each row of an answer costs, and rules times filters may be any number.
@@ -76,7 +96,7 @@ def decide_delete_rules(registries: Registries, filters: Sequence[Filter]) -> De
     results: list[FilterResult] = []
     rows = 0
     for each in filters:
-        refusal = _refuse_filter(each) or (TOO_MANY if rows >= FOUND_MAX else None)
+        refusal = _refuse_filter(each, rights) or (TOO_MANY if rows >= FOUND_MAX else None)
         found = search.found(each) if refusal is None else []
         rows += len(found)
         results.append(found if refusal is None else refusal)
@@ -88,7 +108,7 @@ def _key(rule: Rule) -> tuple[int, str, int, str, str, int, int]:
     return (rule.resource_type, rule.resource_name, rule.pattern_type, rule.principal, rule.host, rule.operation, rule.permission_type)
 
 
-def _refuse(creation: AclCreation) -> Refusal | None:
+def _refuse(creation: AclCreation, rights: KnownRights) -> Refusal | None:
     if creation.resource_type == AclResourceType.CLUSTER and creation.resource_name != CLUSTER_NAME:
         return _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not creation.resource_name:
@@ -97,15 +117,15 @@ def _refuse(creation: AclCreation) -> Refusal | None:
         return _invalid(
             f"Could not parse principal from `{creation.principal}` (no colon is present separating the principal type from the principal name)"
         )
-    return _refuse_unknown(creation)
+    return _refuse_unknown(creation, rights)
 
 
-def _refuse_unknown(creation: AclCreation) -> Refusal | None:
+def _refuse_unknown(creation: AclCreation, rights: KnownRights) -> Refusal | None:
     """Refuse numbers that no enumeration has: Kafka reads them as UNKNOWN, and an authorizer could not judge by them."""
     for what, value, known in (
-        ("resourceType", creation.resource_type, RESOURCE_TYPES),
+        ("resourceType", creation.resource_type, rights.resource_types),
         ("patternType", creation.resource_pattern_type, PATTERN_TYPES),
-        ("operation", creation.operation, OPERATIONS),
+        ("operation", creation.operation, rights.operations),
         ("permissionType", creation.permission_type, PERMISSIONS),
     ):
         if value not in known:
@@ -121,10 +141,11 @@ def holds_unknown(body: DescribeAclsRequest | CreateAclsRequest | DeleteAclsRequ
     return any(0 in (each.resource_type_filter, each.pattern_type_filter, each.operation, each.permission_type) for each in filters)
 
 
-def _refuse_filter(asked: Filter) -> Refusal | None:
-    if asked.resource_type_filter not in RESOURCE_TYPES or asked.pattern_type_filter not in PATTERN_TYPES:
+def _refuse_filter(asked: Filter, rights: KnownRights) -> Refusal | None:
+    if asked.resource_type_filter not in rights.resource_types or asked.pattern_type_filter not in PATTERN_TYPES:
         return _invalid("Unknown patternFilter.")
-    return _invalid("Unknown entryFilter.") if asked.operation not in OPERATIONS or asked.permission_type not in PERMISSIONS else None
+    is_known = asked.operation in rights.operations and asked.permission_type in PERMISSIONS
+    return None if is_known else _invalid("Unknown entryFilter.")
 
 
 def _invalid(why: str) -> Refusal:

@@ -110,6 +110,7 @@ class Scribe:
         self.world = controller.world
         self.config = controller.config
         self.shell = controller.shell
+        self.parts = controller.mode.broker.parts
         self.is_active = True
         self.ledger = EntityLedger(controller.new_state())
         self._controller = controller

@@ -11,12 +11,14 @@ from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.found_record import FoundRecord
+from kraftsim.releases.traits import ISOLATION_OF_WHOLE_LISTINGS
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.malformed_batches import MalformedBatch
 from protocol.messages import k02_list_offsets
-from protocol.messages.k01_fetch import DEBUGGING_REPLICA_ID, READ_COMMITTED
+from protocol.messages.k01_fetch import DEBUGGING_REPLICA_ID, READ_COMMITTED, READ_UNCOMMITTED
 from protocol.messages.k02_list_offsets import (
+    CONSUMER_REPLICA_ID,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -35,6 +37,8 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     """Answer at once, unless a point in time has to be looked for in a remote store."""
     request = call.body
     assert isinstance(request, ListOffsetsRequest), "dispatch decodes by API key"
+    if _fails(broker, call.api_version, request):
+        return _failed(request, call.api_version)
     response = _answered(broker, call)
     far = [
         (hosted, asked, answer)
@@ -54,6 +58,25 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
 
     broker.shell.tasks.spawn(look(), "remote list offsets")
     return deferred
+
+
+def _fails(broker: Broker, version: int, request: ListOffsetsRequest) -> bool:
+    return version != OLD_STYLE_VERSION and _has_no_isolation(request) and broker.parts.release.has(ISOLATION_OF_WHOLE_LISTINGS)
+
+
+def _failed(request: ListOffsetsRequest, version: int) -> ListOffsetsResponse:
+    """Answer every partition with UNKNOWN_SERVER_ERROR."""
+    failure = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "no such isolation level")
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(name=topic.name, partitions=[_answer(version, each, failure) for each in topic.partitions])
+            for topic in request.topics
+        ]
+    )
+
+
+def _has_no_isolation(request: ListOffsetsRequest) -> bool:
+    return request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED)
 
 
 async def _look_remotely(
@@ -93,6 +116,8 @@ def _answered(broker: Broker, call: Call) -> ListOffsetsResponse:
                 continue
             if asked_times[topic.name, partition.partition_index] > 1:
                 found: OffsetAnswer | Refusal = Refusal(ErrorCode.INVALID_REQUEST, "the partition is named twice")
+            elif request.replica_id == CONSUMER_REPLICA_ID and _has_no_isolation(request):
+                found = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "no such isolation level")
             else:
                 found = _find(broker, call, request, topic.name, partition)
             answers.append(_answer(call.api_version, partition, found))

@@ -8,7 +8,9 @@ from typing import Final
 from kraftsim.node.broker.broker import Address, Broker
 from kraftsim.node.broker.internal_topics import GROUP_METADATA, TRANSACTION_STATE
 from kraftsim.node.call import Answer, Call, Handler
+from kraftsim.releases.traits import PARSES_SHARE_KEYS, REFUSES_SHARE_KEYS
 from protocol.api_keys import ApiKey
+from protocol.disk.java_integers import parse_int32
 from protocol.errors import ErrorCode
 from protocol.messages.k10_find_coordinator import (
     GROUP,
@@ -19,10 +21,12 @@ from protocol.messages.k10_find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from protocol.uuids import parse_uuid_text
 
 FIRST_VERSION_WITH_MANY: Final = 4
 FIRST_VERSION_WITH_SHARES: Final = 6
 NO_PORT: Final = -1
+KEY_SEPARATOR: Final = ":"
 NO_ERROR: Final = "NONE"
 NOT_AVAILABLE: Final = "The coordinator is not available."
 MALFORMED: Final = (
@@ -49,7 +53,7 @@ def handle(broker: Broker, call: Call) -> Answer:
 
 def _find(broker: Broker, call: Call, key_type: int, key: str) -> Found:
     if key_type == SHARE and call.api_version >= FIRST_VERSION_WITH_SHARES:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE  # 3.9 knows the word, and has no such coordinator
+        return _no_share_coordinator(broker, key)
     if key_type not in (GROUP, TRANSACTION):
         return ErrorCode.INVALID_REQUEST
     name = TRANSACTION_STATE if key_type == TRANSACTION else GROUP_METADATA
@@ -61,6 +65,24 @@ def _find(broker: Broker, call: Call, key_type: int, key: str) -> Found:
     leader = topic.partitions[number].leader
     address = broker.address_of(leader, call.listener)
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if address is None else (leader, address)
+
+
+def _no_share_coordinator(broker: Broker, key: str) -> ErrorCode:
+    """Return the error of a key: no broker is coordinator of share groups, and a later release looks at the key first."""
+    has = broker.parts.release.has
+    is_refused = not _is_share_key(key) if has(PARSES_SHARE_KEYS) else has(REFUSES_SHARE_KEYS)
+    return ErrorCode.INVALID_REQUEST if is_refused else ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def _is_share_key(key: str) -> bool:
+    """Tell whether a key is group:topicId:partition; the name of the group may hold colons."""
+    group_id, _, rest = key.rpartition(KEY_SEPARATOR)[0].rpartition(KEY_SEPARATOR)
+    try:
+        parse_uuid_text(rest)
+        parse_int32(key.rpartition(KEY_SEPARATOR)[2])
+    except ValueError:
+        return False
+    return bool(group_id)
 
 
 def _row(key_type: int, key: str, found: Found) -> Coordinator:

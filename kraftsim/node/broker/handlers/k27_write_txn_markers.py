@@ -29,6 +29,9 @@ from protocol.messages.k27_write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
+NO_TRANSACTION_VERSION = -1
+"""A marker that says so fails; any other number that stands for no version is taken (asked of Apache Kafka 4.4.0)."""
+
 
 class MarkerWork:
     """One request: what became of each partition, by producer, and how many are still to be replicated."""
@@ -74,7 +77,8 @@ class MarkerWork:
         if hosted is None:
             self._answer(marker, key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return True
-        if marker.producer_id == NO_PRODUCER_ID or marker.producer_epoch == NO_PRODUCER_EPOCH:
+        lacks_producer = marker.producer_id == NO_PRODUCER_ID or marker.producer_epoch == NO_PRODUCER_EPOCH
+        if lacks_producer or marker.transaction_version == NO_TRANSACTION_VERSION:
             return False
         try:
             outcome = hosted.append_marker(marker, self._now_ms)
