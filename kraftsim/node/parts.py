@@ -86,6 +86,7 @@ from kraftsim.releases.traits import (
     CONSUMER_GROUPS,
     DELAYED_ASSIGNMENTS,
     EXPLAINED_UNREGISTRATION,
+    KEEPS_PRODUCERS_OF_DELETED_RECORDS,
     MIGRATES_BEHIND_A_GATE,
     MIGRATES_IN_TRANSACTIONS,
     MOVES_WAIT_FOR_NEWCOMERS,
@@ -227,6 +228,7 @@ class Parts:
             expiration_ms=expiration_ms,
             verifies_transactions=self.verifies_transactions and verifies,
             transactions_have_epochs=self.transactions_have_epochs,
+            keeps_deleted=self.release.has(KEEPS_PRODUCERS_OF_DELETED_RECORDS),
             sequences_behind=config.max_in_flight_sequence_number_per_connection,
         )
 

@@ -120,6 +120,7 @@ class ProducerSnapshots:
                 self._remove(offset)
                 continue
             state.load(state_entries(entries, state.entry_class), self._world.clock.wall_ms())
+            state.on_log_start(log_start_offset)
             self._taken_until = offset
             return offset
         state.load((), self._world.clock.wall_ms())

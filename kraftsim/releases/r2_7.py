@@ -5,7 +5,7 @@ A delta of 2.6.   Source: the message definitions in the jars of 2.7.2.
 
 from kraftsim.releases import r2_6
 from kraftsim.releases.release import WITHOUT_NUMBER
-from kraftsim.releases.traits import ALTERED_PARTITIONS, FEATURE_ZNODE, TRUNCATES_ON_FETCH
+from kraftsim.releases.traits import ALTERED_PARTITIONS, FEATURE_ZNODE
 from protocol.api_keys import ApiKey
 
 RELEASE = r2_6.RELEASE.followed_by(
@@ -32,7 +32,6 @@ RELEASE = r2_6.RELEASE.followed_by(
     },
     gained=(
         FEATURE_ZNODE,
-        TRUNCATES_ON_FETCH,
         ALTERED_PARTITIONS,
     ),
 )

@@ -32,9 +32,6 @@ SNAPSHOT_OF_EVERY_SEGMENT = Trait(name="snapshot-of-every-segment", since_releas
 FEATURE_ZNODE = Trait(name="feature-znode", since_level="2.7-IV0", why="KIP-584")
 """In ZooKeeper mode, finalized features are in /feature, and brokers register with those that they support."""
 
-TRUNCATES_ON_FETCH = Trait(name="truncates-on-fetch", since_level="2.7-IV1", why="KIP-595")
-"""A follower learns from Fetch where its log and the leader's part (before: from OffsetForLeaderEpoch)."""
-
 ALTERED_PARTITIONS = Trait(name="altered-partitions", since_level="2.7-IV2", why="KIP-497")
 """In ZooKeeper mode, a leader asks the controller to change the ISR (before: it writes the znode itself, and notifies by another one)."""
 

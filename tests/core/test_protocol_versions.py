@@ -39,10 +39,8 @@ def test_what_is_no_level_is_refused_in_kafkas_words(text: str) -> None:
     ("trait", "switch"),
     [
         (traits.FEATURE_ZNODE, "has_feature_znode"),
-        (traits.TRUNCATES_ON_FETCH, "truncates_on_fetch"),
         (traits.ALTERED_PARTITIONS, "uses_alter_partition"),
         (traits.TOPIC_IDS, "has_topic_ids"),
-        (traits.TOPIC_IDS_IN_REQUESTS, "has_topic_ids_in_requests"),
         (traits.RPC_PRODUCER_IDS, "allocates_producer_ids"),
         (traits.LEADER_RECOVERY, "has_leader_recovery"),
         (traits.MIGRATES_FROM_ZOOKEEPER, "can_migrate"),

@@ -45,3 +45,18 @@ def test_each_release_has_its_own_answers(
     assert state.check(make_batch(7, producer_id=8)) == after_marker
     assert state.check(make_batch(0, transactional=True)) == transactional
     assert state.expire(999 + days * DAY_MS) == [] and state.expire(1000 + days * DAY_MS) == [8]
+
+
+def test_before_2_4_a_producer_goes_with_the_last_of_its_records() -> None:
+    """KAFKA-7190: at the next batch, and so does its open transaction; who has a batch left stays known."""
+    verdicts = {}
+    for line in ("2.3", "2.4"):
+        state = Parts.for_release(release(line)).producer_state(broker_config(1, "host"))
+        state.apply(make_batch(0, producer_id=7, transactional=True), 0)
+        state.apply(make_batch(0, producer_id=8), 1)
+        state.apply(make_batch(1, producer_id=8), 2)
+        state.on_log_start(2)
+        verdicts[line] = (state.check(make_batch(1, producer_id=7, transactional=True)), state.check(make_batch(2, producer_id=8)))
+        assert (sorted(state.entries), state.first_unstable_offset) == (([8], None) if line == "2.3" else ([7, 8], 0))
+        assert len(state.entries[8].retained) == (1 if line == "2.3" else 2)
+    assert verdicts == {"2.3": (UNKNOWN, APPEND), "2.4": (APPEND, APPEND)}

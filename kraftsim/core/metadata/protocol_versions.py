@@ -62,11 +62,6 @@ class ProtocolVersion:
         return self.is_at_least("2.7-IV0")
 
     @property
-    def truncates_on_fetch(self) -> bool:
-        """Whether a follower learns from Fetch where its log and the leader's part (KIP-595; before: from OffsetForLeaderEpoch)."""
-        return self.is_at_least("2.7-IV1")
-
-    @property
     def uses_alter_partition(self) -> bool:
         """Whether a leader asks the controller to change the ISR (KIP-497; before: it writes the znode and notifies by another one)."""
         return self.is_at_least("2.7-IV2")
@@ -75,11 +70,6 @@ class ProtocolVersion:
     def has_topic_ids(self) -> bool:
         """Whether a topic has an id (KIP-516)."""
         return self.is_at_least("2.8-IV0")
-
-    @property
-    def has_topic_ids_in_requests(self) -> bool:
-        """Whether the controller names topics by id to brokers, too (KIP-516)."""
-        return self.is_at_least("2.8-IV1")
 
     @property
     def allocates_producer_ids(self) -> bool:

@@ -277,6 +277,7 @@ class PartitionReplica:
         self.local_start_offset = max(self.local_start_offset, log_start_offset)
         self.epochs.begin_at(log_start_offset)
         self._tell.begins_at(log_start_offset, reason)
+        self.producer_state.on_log_start(log_start_offset)
         self._take_high_watermark(max(self.high_watermark, log_start_offset))
         return True
 

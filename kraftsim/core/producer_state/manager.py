@@ -184,6 +184,15 @@ class ProducerStateManager:
             {entry.producer_id: entry.first_transaction_offset for entry in self._entries.values() if entry.first_transaction_offset is not None}
         )
 
+    def on_log_start(self, log_start_offset: int) -> None:
+        """The log begins at an offset now; before 2.4 (KAFKA-7190) each producer without a batch from there on is forgotten, with its transaction."""
+        if self._policy.keeps_deleted:
+            return
+        for producer_id in [each.producer_id for each in self._entries.values() if not each.forget_before(log_start_offset)]:
+            del self._entries[producer_id]
+            self._transactions.forget(producer_id)
+        self._transactions.on_high_watermark(log_start_offset)
+
     def unknowing(self) -> "ProducerStateManager":
         """Return a state that judges alike, and knows nobody."""
         return type(self)(self._policy)

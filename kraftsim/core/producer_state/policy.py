@@ -33,3 +33,5 @@ class ProducerStatePolicy:
     verifies_transactions: bool = True
     transactions_have_epochs: bool = False
     sequences_behind: int = SEQUENCES_BEHIND_DEFAULT
+    keeps_deleted: bool = True
+    """A producer stays known when its records are deleted (KAFKA-7190, since 2.4; before: it goes with the last of them)."""

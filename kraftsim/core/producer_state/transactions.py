@@ -78,6 +78,10 @@ class PartitionTransactions:
             last_stable_offset=next(iter(self._open.values()), marker_offset + 1),
         )
 
+    def forget(self, producer_id: int) -> None:
+        """Drop the open transaction of a producer that is not known any more."""
+        self._open.pop(producer_id, None)
+
     def on_high_watermark(self, high_watermark: int) -> None:
         """Let go of the transactions whose markers lie before it."""
         if self._unreplicated:

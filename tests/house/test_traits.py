@@ -1,0 +1,61 @@
+"""A trait that no code goes by is a row in docs/personas.md that says what no node does."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kraftsim.core.metadata.metadata_level import MetadataLevel
+from kraftsim.core.metadata.metadata_versions import METADATA_VERSIONS
+from kraftsim.core.metadata.protocol_versions import LEVELS_BY_NAME, ProtocolVersion
+from kraftsim.core.zookeeper_mode.request_versions import SINCE
+from kraftsim.releases import traits
+from kraftsim.releases.catalogue import releases
+from kraftsim.releases.traits import Trait
+
+HOUSE = Path(__file__).parents[2]
+NODES = [*(HOUSE / "kraftsim" / "node").rglob("*.py"), *(HOUSE / "kraftsim" / "core").rglob("*.py")]
+ALL = {name: value for name, value in vars(traits).items() if isinstance(value, Trait)}
+
+
+def readers(word: str) -> list[str]:
+    """Return the modules of nodes that name something, without those that only define it."""
+    named = re.compile(rf"(?<!def )\b{word}\b")
+    return [path.name for path in NODES if any(named.search(line) and "import" not in line.split("#")[0] for line in path.read_text().splitlines())]
+
+
+def switches(level: str) -> Iterator[str]:
+    """Yield what ProtocolVersion or MetadataLevel says from a level on, and not before."""
+    names = list(LEVELS_BY_NAME)
+    here, before = (ProtocolVersion(names.index(name), name) for name in (level, names[names.index(level) - 1]))
+    yield from _changed(ProtocolVersion, before, here)
+    numbers = [number for number, version in METADATA_VERSIONS.items() if version.name == level]
+    for number in numbers:
+        yield from _changed(MetadataLevel, MetadataLevel(number - 1), MetadataLevel(number))
+
+
+def _changed(cls: type, before: object, here: object) -> Iterator[str]:
+    properties = [name for name, value in vars(cls).items() if isinstance(value, property)]
+    yield from (name for name in properties if getattr(before, name) is False and getattr(here, name) is True)
+
+
+@pytest.mark.parametrize("name", [name for name, trait in ALL.items() if trait.since_release])
+def test_a_node_goes_by_each_trait_of_a_release(name: str) -> None:
+    lines = [line for path in NODES for line in path.read_text().splitlines() if re.search(rf"\b{name}\b", line)]
+    used = [line for line in lines if "import" not in line and line.strip() != f"{name},"]
+    assert used, f"{name} is imported at most"
+
+
+@pytest.mark.parametrize("name", [name for name, trait in ALL.items() if trait.since_level])
+def test_a_node_goes_by_each_trait_of_a_level(name: str) -> None:
+    level = ALL[name].since_level
+    assert level is not None
+    thrown = list(switches(level))
+    is_of_requests = any(since == level for rows in SINCE.values() for since, _ in rows)
+    assert is_of_requests or any(readers(switch) for switch in thrown), f"nothing in {thrown} is read"
+
+
+def test_each_trait_is_of_a_release() -> None:
+    """None is defined and never gained."""
+    assert sorted(trait.name for trait in releases()[-1].traits) == sorted(trait.name for trait in ALL.values())
