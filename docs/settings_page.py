@@ -8,7 +8,7 @@ from kraftsim.core.metadata.config_releases import BROKER_GONE, BROKER_ROWS, LIN
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import DEFAULT_KEY, NAME_KEY
 from kraftsim.node.config_meanings import meaning_of
-from kraftsim.node.security.listener_settings import TLS_KEYS
+from kraftsim.node.settings_in_effect import keys_in_effect
 
 OWN = "Settings of kraftsim"
 OTHER = "Other"
@@ -129,7 +129,7 @@ def _group_of(name: str) -> str:
 
 def _line(name: str, rows: dict[str, Rows], own: dict[str, str | None]) -> str:
     known = [line for line in LINES if name in rows[line]]
-    is_used = name.startswith("kraftsim.") or name in TLS_KEYS or meaning_of(name) is not None
+    is_used = name.startswith("kraftsim.") or name in keys_in_effect() or meaning_of(name) is not None
     effect = "yes" if is_used else ""
     if known:
         row = (*rows[known[-1]][name], "", "", "")

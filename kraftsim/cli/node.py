@@ -104,8 +104,8 @@ async def _hold(config: "NodeConfig", parts: "Parts", started_ns: int, stopping:
 
     from kraftsim.cluster.launch import build_node, real_world_of
     from kraftsim.events.nodes import NodeFailed
-    from kraftsim.node.config import keys_without_effect
     from kraftsim.node.mistakes import hear_of_mistakes
+    from kraftsim.node.settings_in_effect import keys_without_effect
 
     world = real_world_of(config, started_ns)
     mistakes: list[Exception] = []

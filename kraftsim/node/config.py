@@ -37,11 +37,11 @@ from kraftsim.node.config_keys import (
     voters,
     zookeeper_addresses,
 )
-from kraftsim.node.config_values import CONSUMER_BOUNDS, check_values, with_fallbacks, with_release_defaults, words_about_unknown
+from kraftsim.node.config_values import check_values, with_fallbacks, with_release_defaults, words_about_unknown
 from kraftsim.node.config_without_effect import KEYS_WITHOUT_EFFECT
 from kraftsim.node.endpoints import ANY_ADDRESSES, Endpoint, InitialController, Voter, ZookeeperAddresses, parse_zookeeper
 from kraftsim.node.large_frames import LARGE_FRAME_BYTES
-from kraftsim.node.security.listener_settings import TLS_KEYS, check_security, is_listener_key
+from kraftsim.node.security.listener_settings import check_security, is_listener_key
 from kraftsim.node.zookeeper_mode.settings import check_zookeeper, with_node_id
 
 DEFAULT_CLUSTER_ID = "a3JhZnRzaW0tY2x1c3RlcQ"
@@ -148,7 +148,6 @@ class NodeConfig:
     log_cleaner_threads: int = setting("log.cleaner.threads", integer(at_least=0), "1")
     log_cleaner_backoff_ms: int = setting("log.cleaner.backoff.ms", long_integer(at_least=0), "15000")
     log_cleaner_dedupe_buffer_size: int = setting("log.cleaner.dedupe.buffer.size", long_integer(), "134217728")
-    log_cleaner_io_buffer_size: int = setting("log.cleaner.io.buffer.size", integer(at_least=0), "524288")
     log_cleaner_io_buffer_load_factor: float = setting("log.cleaner.io.buffer.load.factor", decimal(), "0.9")
     log_cleaner_io_max_bytes_per_second: float = setting("log.cleaner.io.max.bytes.per.second", decimal(), "1.7976931348623157E308")
     log_cleaner_min_cleanable_ratio: float = setting("log.cleaner.min.cleanable.ratio", decimal(at_most=1), "0.5")
@@ -400,11 +399,6 @@ def unknown_keys(properties: Mapping[str, str]) -> list[str]:
     """Return the keys that no release of Apache Kafka and no part of kraftsim knows, in the order of the properties."""
     known = declared_keys() | KEYS_WITHOUT_EFFECT
     return [name for name in properties if name not in known and not (is_listener_key(name) or is_plugin_key(name))]
-
-
-def keys_without_effect(properties: Mapping[str, str]) -> list[str]:
-    """Return the keys that are Kafka's but change nothing here yet, for a warning to humans."""
-    return [name for name in properties if name in KEYS_WITHOUT_EFFECT - declared_keys() - TLS_KEYS - CONSUMER_BOUNDS]
 
 
 def declared_keys() -> frozenset[str]:

@@ -9,7 +9,9 @@ from functools import cache
 TABLE = """
 add.partitions.to.txn.retry.backoff.max.ms | Longest time for which a broker repeats the verification of a transaction's partition.
 add.partitions.to.txn.retry.backoff.ms | Pause before a broker repeats the verification of a transaction's partition.
+advertised.host.name | Host that a broker up to 2.8 registers; advertised.listeners stands above it.
 advertised.listeners | Addresses that the broker registers, and that clients and other brokers connect to.
+advertised.port | Port that a broker up to 2.8 registers; advertised.listeners stands above it.
 allow.everyone.if.no.acl.found | Whether a resource without access rules is open to every principal.
 alter.log.dirs.replication.quota.window.num | Number of samples that measure moves between log directories.
 alter.log.dirs.replication.quota.window.size.seconds | Length of one such sample in seconds.
@@ -65,6 +67,7 @@ group.initial.rebalance.delay.ms | Time for which the first rebalance of an empt
 group.max.session.timeout.ms | Longest session timeout that a member of a classic group may ask for.
 group.max.size | Most members that one classic group may have.
 group.min.session.timeout.ms | Shortest session timeout that a member of a classic group may ask for.
+host.name | Host that a broker up to 2.8 listens on; listeners stands above it.
 index.interval.bytes | Bytes of log between two entries of the offset index.
 initial.broker.registration.timeout.ms | Time after which a broker without a registration ends.
 inter.broker.listener.name | Listener on which brokers reach each other.
@@ -81,7 +84,6 @@ log.cleaner.dedupe.buffer.size | Memory for the offset maps of all cleaner threa
 log.cleaner.delete.retention.ms | Time for which compaction keeps a tombstone or a transaction marker.
 log.cleaner.enable | Whether logs are compacted at all.
 log.cleaner.io.buffer.load.factor | Share of the offset map that the cleaner fills.
-log.cleaner.io.buffer.size | Memory for reads and writes of all cleaner threads.
 log.cleaner.io.max.bytes.per.second | Bytes that all cleaner threads may read and write per second.
 log.cleaner.max.compaction.lag.ms | Longest time for which a record may wait for compaction.
 log.cleaner.min.cleanable.ratio | Share of uncompacted bytes from which a log is compacted.
@@ -150,6 +152,7 @@ offsets.topic.compression.codec | Codec of the batches in __consumer_offsets, by
 offsets.topic.num.partitions | Number of partitions of __consumer_offsets.
 offsets.topic.replication.factor | Number of replicas of __consumer_offsets.
 offsets.topic.segment.bytes | Segment size of __consumer_offsets.
+port | Port that a broker up to 2.8 listens on; listeners stands above it.
 process.roles | What the node is: broker or controller; none: a broker in ZooKeeper mode.
 producer.id.expiration.check.interval.ms | Pause between two looks for idle producer ids.
 producer.id.expiration.ms | Time without a write after which a partition forgets a producer id.
@@ -195,6 +198,9 @@ segment.index.bytes | Size of an index at which its segment is closed.
 segment.ms | Age at which the active segment is closed.
 socket.listen.backlog.size | Connections that may wait to be accepted.
 socket.request.max.bytes | Size of the largest request that the node takes.
+ssl.cipher.suites | Cipher suites that listeners with TLS accept; empty: those of the TLS library.
+ssl.enabled.protocols | Versions of TLS that listeners accept.
+ssl.principal.mapping.rules | How a certificate's name becomes a principal; only DEFAULT is accepted.
 super.users | Principals that are allowed everything, separated by semicolons.
 transaction.abort.timed.out.transaction.cleanup.interval.ms | Pause between two looks for transactions that have timed out.
 transaction.max.timeout.ms | Longest transaction timeout that a producer may ask for.

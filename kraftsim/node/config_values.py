@@ -42,6 +42,8 @@ MEMBER_SETTINGS: Final = frozenset(f"{prefix}{bound}{time}" for prefix in MEMBER
 """A node checks them against each other when it starts."""
 CONSUMER_BOUNDS: Final = frozenset(f"group.consumer.{bound}.{time}" for bound in ("min", "max") for time in MEMBER_TIMES)
 """Of them, those without a field of `NodeConfig` whose group kind is served."""
+OLDER_NAMES: Final = frozenset({"log.dir", "host.name", "port", "advertised.host.name", "advertised.port"})
+"""Settings that newer ones stand for."""
 FIRST_WITH_SHORTER_HEARTBEATS: Final = "4.0"
 
 

@@ -3,10 +3,11 @@
 import pytest
 
 from kraftsim.core.metadata.config_releases import all_broker_settings
-from kraftsim.node.config import NodeConfig, keys_without_effect, unknown_keys
+from kraftsim.node.config import NodeConfig, unknown_keys
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.endpoints import Endpoint, Voter
 from kraftsim.node.security.listener_settings import listener_keys
+from kraftsim.node.settings_in_effect import keys_without_effect
 
 BROKER = {
     "process.roles": "broker",

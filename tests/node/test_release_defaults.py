@@ -4,10 +4,11 @@ import pytest
 
 from kraftsim.core.metadata.config_releases import LINES, config_tables
 from kraftsim.node.broker.groups.told_settings import group_settings, may_serve_consumers
-from kraftsim.node.config import NodeConfig, declared_keys, keys_without_effect
+from kraftsim.node.config import NodeConfig, declared_keys
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.config_values import DEFAULTS_BY_RELEASE
 from kraftsim.node.parts import Parts
+from kraftsim.node.settings_in_effect import keys_without_effect
 from kraftsim.releases.catalogue import release
 from tests.node.test_config import BROKER
 

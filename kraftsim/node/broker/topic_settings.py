@@ -3,6 +3,7 @@
 Source: org.apache.kafka.storage.internals.log.LogConfig, ServerTopicConfigSynonyms, kafka.server.DynamicLogConfig (KIP-226).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from kraftsim.core.metadata.broker_configs import BrokerSettings, static_settings
@@ -51,6 +52,16 @@ def topic_settings(config: NodeConfig, image: MetadataImage, topic: str, *, repl
     present = broker_settings(config, image)
     behind = replace(present, static={**present.static, **_checked(config)}).for_topics()
     configs = present.tables.effective_topic_configs(image.topic_configs(topic), behind)
+    return settings_of(
+        configs,
+        replica_count=replica_count,
+        bounds_min_in_sync_replicas=bounds_min_in_sync_replicas,
+        has_remote_store=config.remote_log_storage_system_enable,
+    )
+
+
+def settings_of(configs: Mapping[str, str], *, replica_count: int, bounds_min_in_sync_replicas: bool, has_remote_store: bool) -> TopicSettings:
+    """Return what the effective configs of a topic mean: whatever is read of them is read here."""
     return TopicSettings(
         rules=append_rules(configs, replica_count=replica_count, bounds_min_in_sync_replicas=bounds_min_in_sync_replicas),
         segments=segment_settings(configs),
@@ -58,7 +69,7 @@ def topic_settings(config: NodeConfig, image: MetadataImage, topic: str, *, repl
         flush_messages=int(configs["flush.messages"]),
         cleaning=cleaning_rules(configs),
         converts_down=converts_down(configs),
-        tiering=tiering_rules(configs, is_enabled=config.remote_log_storage_system_enable),
+        tiering=tiering_rules(configs, is_enabled=has_remote_store),
     )
 
 

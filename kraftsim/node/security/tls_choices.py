@@ -24,18 +24,21 @@ VERSIONS: Final = {
 DEFAULT_VERSIONS: Final = "TLSv1.2,TLSv1.3"
 SUITES_OF_1_3: Final = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
 DEFAULT_RULE: Final = "DEFAULT"
+PROTOCOLS_KEY, SUITES_KEY, RULES_KEY = "ssl.enabled.protocols", "ssl.cipher.suites", "ssl.principal.mapping.rules"
+TLS_CHOICES: Final = frozenset({PROTOCOLS_KEY, SUITES_KEY, RULES_KEY})
+"""Settings that this module reads, of the whole node or of one listener."""
 _SUITE = re.compile(r"TLS_(\w+)_WITH_(\w+)")
 
 
 def choose_versions_and_ciphers(context: ssl.SSLContext, config: "NodeConfig", listener: str) -> None:
     """Let a context take what the settings of a listener name. Raises ConfigError."""
-    names = _words(told(config, listener, "ssl.enabled.protocols", DEFAULT_VERSIONS))
+    names = _words(told(config, listener, PROTOCOLS_KEY, DEFAULT_VERSIONS))
     for name in names:
         if name not in VERSIONS:
             expected = ", ".join(VERSIONS)
             raise ConfigError(f"ssl.enabled.protocols: {name} of {listener} is not one of {expected}")
     versions = [VERSIONS[name] for name in names] or [VERSIONS[name] for name in _words(DEFAULT_VERSIONS)]
-    suites = _words(told(config, listener, "ssl.cipher.suites"))
+    suites = _words(told(config, listener, SUITES_KEY))
     older = [_library_name(suite, listener) for suite in suites if suite not in SUITES_OF_1_3]
     if suites:
         versions = [each for each in versions if _has_suite(each, suites, older)]
@@ -48,7 +51,7 @@ def choose_versions_and_ciphers(context: ssl.SSLContext, config: "NodeConfig", l
 
 def check_principal_rules(config: "NodeConfig", listener: str) -> None:
     """Refuse rules that are not built: they would name other principals than the client's. Raises ConfigError."""
-    rules = told(config, listener, "ssl.principal.mapping.rules", DEFAULT_RULE)
+    rules = told(config, listener, RULES_KEY, DEFAULT_RULE)
     if rules.strip() != DEFAULT_RULE:
         raise ConfigError(f"ssl.principal.mapping.rules: only {DEFAULT_RULE} is supported, {listener} has {rules!r}")
 

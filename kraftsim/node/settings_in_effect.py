@@ -1,0 +1,73 @@
+"""Which of Kafka's settings change something here: derived from what reads them, for a warning to operators.
+
+A setting counts if `NodeConfig` declares it, if a topic config that is read falls back to it, or if
+code reads it by its name from the properties. What a topic's configs are read for is found by
+reading them: `settings_of` gets a mapping that remembers its keys.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Final
+
+from kraftsim.core.metadata.broker_configs import SYNONYMS
+from kraftsim.core.metadata.config_releases import LINES, config_tables
+from kraftsim.node.broker.quorum_source import CORDONED
+from kraftsim.node.broker.topic_settings import settings_of
+from kraftsim.node.config import declared_keys
+from kraftsim.node.config_values import CONSUMER_BOUNDS, OLDER_NAMES
+from kraftsim.node.config_without_effect import KEYS_WITHOUT_EFFECT
+from kraftsim.node.security.listener_settings import TLS_KEYS
+from kraftsim.node.security.tls_choices import TLS_CHOICES
+
+READ_BY_NAME: Final = TLS_KEYS | TLS_CHOICES | CONSUMER_BOUNDS | OLDER_NAMES | {CORDONED}
+"""Settings that code reads from the properties, or from what is set while brokers run."""
+
+
+def keys_without_effect(properties: Mapping[str, str]) -> list[str]:
+    """Return the keys that are Kafka's but change nothing here, in the order of the properties."""
+    return [name for name in properties if name in KEYS_WITHOUT_EFFECT and name not in keys_in_effect()]
+
+
+@cache
+def keys_in_effect() -> frozenset[str]:
+    """Return the settings of a broker or a controller that change something here."""
+    return declared_keys() | READ_BY_NAME | topic_fallbacks()
+
+
+@cache
+def topic_fallbacks() -> frozenset[str]:
+    """Return the broker's settings behind topic configs that are read, with their synonyms."""
+    found: set[str] = set()
+    for line in LINES:
+        topic = config_tables(line).topic
+        for name in topic_configs_read(line):
+            key = topic[name].broker_key if name in topic else None
+            found.update(() if key is None else SYNONYMS.get(key, (key,)))
+    return frozenset(found)
+
+
+@cache
+def topic_configs_read(line: str) -> frozenset[str]:
+    """Return the configs of a topic that a broker of a release line reads."""
+    effective = config_tables(line).effective_topic_configs({"remote.storage.enable": "true"}, {})
+    remembered = _Remembered(effective)
+    settings_of(remembered, replica_count=1, bounds_min_in_sync_replicas=True, has_remote_store=True)
+    return frozenset(remembered.read)
+
+
+class _Remembered(Mapping[str, str]):
+    """Remembers which keys were asked for."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = values
+        self.read: dict[str, None] = {}
+
+    def __getitem__(self, key: str) -> str:
+        self.read[key] = None
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)

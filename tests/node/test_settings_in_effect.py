@@ -1,0 +1,104 @@
+"""The warning about settings without effect agrees with the code: what it names nothing reads, and all else is read."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from kraftsim.node.config import NodeConfig, declared_keys
+from kraftsim.node.config_keys import NAME_KEY
+from kraftsim.node.config_meanings import meaning_of
+from kraftsim.node.config_without_effect import KEYS_WITHOUT_EFFECT
+from kraftsim.node.security.listener_settings import TLS_KEYS
+from kraftsim.node.settings_in_effect import READ_BY_NAME, keys_in_effect, keys_without_effect, topic_fallbacks
+
+SOURCE = Path(__file__).parents[2] / "kraftsim"
+CHECKED_OR_DESCRIBED = (
+    "core/metadata/config_facts/",
+    "core/metadata/dynamic_rules.py",
+    "core/metadata/config_tables.py",
+    "core/metadata/broker_configs.py",
+    "node/config_meanings.py",
+    "conformance/",
+)
+"""Files that name settings to check or to describe their values, and act by none of them."""
+OF_A_LISTENER = {"num.network.threads", "principal.builder.class", "sasl.jaas.config"}
+"""Names that code knows behind `listener.name.X.`; without the prefix nothing reads them."""
+MISNAMED = (
+    "log.dir",
+    "log.local.retention.bytes",
+    "log.local.retention.ms",
+    "cordoned.log.dirs",
+    "log.message.timestamp.difference.max.ms",
+    "log.message.timestamp.before.max.ms",
+    "log.message.timestamp.after.max.ms",
+    "log.cleaner.min.cleanable.ratio",
+    "log.cleaner.delete.retention.ms",
+    "log.cleaner.min.compaction.lag.ms",
+    "log.cleaner.max.compaction.lag.ms",
+    "log.index.size.max.bytes",
+    "log.retention.hours",
+    "log.retention.minutes",
+    "log.roll.hours",
+    "ssl.enabled.protocols",
+    "ssl.cipher.suites",
+)
+
+
+def _modules() -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        name = path.relative_to(SOURCE).as_posix()
+        if not name.startswith(CHECKED_OR_DESCRIBED):
+            yield name, ast.parse(path.read_text())
+
+
+MODULES = list(_modules())
+WARNED = {name for name in KEYS_WITHOUT_EFFECT if keys_without_effect({name: ""})}
+
+
+def test_no_setting_that_code_names_is_said_to_be_without_effect() -> None:
+    named = {
+        (node.value, module)
+        for module, tree in MODULES
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in WARNED - OF_A_LISTENER
+    }
+    assert len(WARNED) > 100
+    assert named == set()
+
+
+@pytest.mark.parametrize("name", MISNAMED)
+def test_a_setting_that_changes_something_is_not_warned_about(name: str) -> None:
+    assert name in KEYS_WITHOUT_EFFECT | declared_keys()
+    assert keys_without_effect({name: "1"}) == []
+
+
+def test_every_setting_with_effect_is_read_somewhere() -> None:
+    """A declared one as a field or a parameter; the others by their names; or by way of a topic's config."""
+    read: set[str] = set()
+    literals: set[str] = set()
+    for module, tree in MODULES:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute):
+                read.add(node.attr)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and module != "node/config.py":
+                literals.add(node.value)
+    idle = [
+        each.metadata[NAME_KEY]
+        for each in fields(NodeConfig)
+        if NAME_KEY in each.metadata
+        and not {each.name, each.metadata[NAME_KEY]} & (read | literals)
+        and each.metadata[NAME_KEY] not in topic_fallbacks()
+    ]
+    assert idle == []
+    bounds = {name for name in READ_BY_NAME if name.startswith("group.consumer.")}  # their names are put together
+    assert READ_BY_NAME - bounds - literals == set()
+
+
+def test_the_settings_with_effect_are_those_that_have_a_meaning() -> None:
+    """DescribeConfigs has one sentence for each of them but for TLS, and for no other."""
+    broker = (keys_in_effect() - TLS_KEYS) & KEYS_WITHOUT_EFFECT
+    assert {name for name in broker if meaning_of(name) is None} == set()
+    assert {name for name in WARNED if meaning_of(name) is not None} == set()
