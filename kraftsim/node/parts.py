@@ -85,6 +85,7 @@ from kraftsim.releases.traits import (
     CLIENT_METRICS,
     CONSUMER_GROUPS,
     DELAYED_ASSIGNMENTS,
+    ENDPOINTS_FOR_CONSUMERS,
     EXPLAINED_UNREGISTRATION,
     KEEPS_PRODUCERS_OF_DELETED_RECORDS,
     MIGRATES_BEHIND_A_GATE,
@@ -127,6 +128,7 @@ class Parts:
     verifies_transactions: bool
     transactions_have_epochs: bool
     answers_readers_behind: bool
+    endpoints_for_consumers: bool
     readers_stand_at_batches: bool
     verification_is_abortable: bool
     expires_producer_ids: bool
@@ -188,6 +190,7 @@ class Parts:
             verifies_transactions=release.has(VERIFIED_TRANSACTIONS),
             transactions_have_epochs=release.has(TRANSACTIONS_HAVE_EPOCHS),
             answers_readers_behind=release.has(ANSWERS_READERS_BEHIND),
+            endpoints_for_consumers=release.has(ENDPOINTS_FOR_CONSUMERS),
             readers_stand_at_batches=release.has(READERS_STAND_AT_BATCHES),
             verification_is_abortable=release.has(ABORTABLE_VERIFICATION),
             transaction_rules=PatientTransactionRules if release.has(PATIENT_TRANSACTIONS) else TransactionRules,

@@ -5,7 +5,7 @@ Source: org.apache.kafka.common.requests.FetchRequest.getErrorResponse.
 
 from kraftsim.node.call import Answer, Call
 from protocol.errors import ErrorCode
-from protocol.messages.k01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from protocol.messages.k01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 
 FIRST_VERSION_WITHOUT_PARTITIONS = 13
 NO_OFFSET = -1
@@ -23,11 +23,5 @@ def refused_fetch(call: Call, error: ErrorCode) -> Answer:
     return response
 
 
-def forbidden_topic(topic: FetchTopic) -> FetchableTopicResponse:
-    """Return the rows of a topic that the client may not fetch."""
-    rows = [_refused(partition.partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED, b"") for partition in topic.partitions]
-    return FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=rows)
-
-
-def _refused(partition: int, error: ErrorCode, records: bytes | None = None) -> PartitionData:
-    return PartitionData(partition_index=partition, error_code=error, high_watermark=NO_OFFSET, aborted_transactions=[], records=records)
+def _refused(partition: int, error: ErrorCode) -> PartitionData:
+    return PartitionData(partition_index=partition, error_code=error, high_watermark=NO_OFFSET, aborted_transactions=[], records=None)

@@ -97,6 +97,9 @@ USER_RIGHTS = Trait(name="user-rights", since_release="3.3", why="KIP-373")
 TWO_PHASE_COMMIT_RIGHT = Trait(name="two-phase-commit-right", since_release="4.1", why="KIP-939")
 """Access rules know the operation TWO_PHASE_COMMIT."""
 
+ENDPOINTS_FOR_CONSUMERS = Trait(name="endpoints-for-consumers", since_release="4.0", why="KafkaApis.handleFetchRequest of 3.9.1, 4.0.2, 4.1.2, 4.4.0")
+"""A Fetch names the addresses of new leaders to consumers only (before: to followers, too)."""
+
 METADATA_TRANSACTIONS = Trait(name="metadata-transactions", since_level="3.6-IV1", why="KIP-866")
 """The first records of a metadata log stand between BeginTransaction and EndTransaction."""
 

@@ -182,13 +182,14 @@ class FetchSessions:
         if request.session_epoch in (FINAL_SESSION_EPOCH, FIRST_SESSION_EPOCH):
             if request.session_id != NO_SESSION_ID:
                 self._close(request.session_id)
+            asked = named_once(request.topics)
             if request.session_epoch == FINAL_SESSION_EPOCH:
-                return FetchContext(request.topics)
+                return FetchContext(asked)
 
             def opened(size: int) -> FetchSession | None:
                 return self._open(size, is_privileged=is_follower, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
 
-            return OpeningContext(request.topics, opened)
+            return OpeningContext(asked, opened)
         session = self._find(request.session_id)
         if session is None:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -199,7 +200,7 @@ class FetchSessions:
         session.update(request)
         if not session.partitions:
             self._close(session.number)
-            return FetchContext(request.topics)
+            return FetchContext(named_once(request.topics))
         session.last_used_ms = now_ms
         session.epoch = next_session_epoch(session.epoch)
         return IncrementalContext(session)
@@ -230,7 +231,8 @@ class FetchContext:
         self.topics = topics
 
     def finish(self, response: FetchResponse) -> FetchResponse:
-        """Make of everything that was read what the reader is told."""
+        """Make of everything that was read what the reader is told: neighbours of one topic stand together."""
+        response.responses = joined(response.responses)
         return response
 
     def throttled(self) -> FetchResponse:
@@ -248,14 +250,18 @@ class OpeningContext(FetchContext):
     def finish(self, response: FetchResponse) -> FetchResponse:
         """Tell everything, and remember it."""
         session = self._opened(sum(len(topic.partitions) for topic in response.responses))
-        if session is None:
-            return response
-        for asked, found in zip(self.topics, response.responses, strict=True):
-            for wish, row in zip(asked.partitions, found.partitions, strict=True):
-                key = session.key(asked.topic, asked.topic_id, wish.partition)
-                session.partitions[key] = CachedPartition(asked.topic, asked.topic_id, wish, row.high_watermark, row.log_start_offset)
-        response.session_id = session.number
-        return response
+        if session is not None:
+            self._remember(session, response)
+            response.session_id = session.number
+        return super().finish(response)
+
+    def _remember(self, session: FetchSession, response: FetchResponse) -> None:
+        """Let the session have the partitions in the order of the answer."""
+        wishes = {session.key(topic.topic, topic.topic_id, wish.partition): wish for topic in self.topics for wish in topic.partitions}
+        for found in response.responses:
+            for row in found.partitions:
+                key = session.key(found.topic, found.topic_id, row.partition_index)
+                session.partitions[key] = CachedPartition(found.topic, found.topic_id, wishes[key], row.high_watermark, row.log_start_offset)
 
 
 class IncrementalContext(FetchContext):
@@ -272,12 +278,44 @@ class IncrementalContext(FetchContext):
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=self._session.number)
         response.responses = self._session.news(response.responses)
         response.session_id = self._session.number
-        return response
+        return super().finish(response)
 
     def throttled(self) -> FetchResponse:
         """Return an answer that tells nothing, and remembers nothing as told."""
         error = ErrorCode.NONE if self._session.epoch == self._epoch else ErrorCode.INVALID_FETCH_SESSION_EPOCH
         return FetchResponse(error_code=error, session_id=self._session.number)
+
+
+def named_once(topics: list[FetchTopic]) -> list[FetchTopic]:
+    """Return what is asked for with each partition once: in its first place, as it was asked for last.
+
+    Source: FetchRequest.fetchData (LinkedHashMap).
+    """
+    wishes: dict[tuple[str, bytes, int], FetchPartition] = {}
+    count = 0
+    for topic in topics:
+        count += len(topic.partitions)
+        wishes.update(((topic.topic, topic.topic_id, wish.partition), wish) for wish in topic.partitions)
+    if len(wishes) == count:
+        return topics
+    found: list[FetchTopic] = []
+    for (name, topic_id, _), wish in wishes.items():
+        if not found or (found[-1].topic, found[-1].topic_id) != (name, topic_id):
+            found.append(FetchTopic(topic=name, topic_id=topic_id))
+        found[-1].partitions.append(wish)
+    return found
+
+
+def joined(rows: Iterable[FetchableTopicResponse]) -> list[FetchableTopicResponse]:
+    """Return rows of an answer with neighbours of one topic as one.   Source: FetchResponse.of."""
+    found: list[FetchableTopicResponse] = []
+    for row in rows:
+        last = found[-1] if found else None
+        if last is not None and (last.topic, last.topic_id) == (row.topic, row.topic_id):
+            last.partitions = [*last.partitions, *row.partitions]
+        else:
+            found.append(row)
+    return found
 
 
 def _may_be_put_out(session: FetchSession, *, by_privileged: bool) -> bool:

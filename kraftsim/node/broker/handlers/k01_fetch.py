@@ -16,6 +16,7 @@ from kraftsim.core.partitions.read_bounds import Diverging, ReadBounds
 from kraftsim.core.partitions.reading import decide_read
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.client_quotas import CONSUMER_BYTES, mute
+from kraftsim.node.broker.fetched_topics import FIRST_VERSION_WITH_TOPIC_IDS, ReadTopic, SortedFetch, sort_fetch
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.old_readers import (
     FIRST_VERSION_OF_FORMAT_2,
@@ -27,7 +28,7 @@ from kraftsim.node.broker.old_readers import (
 )
 from kraftsim.node.broker.tiered_storage.remote_fetch import RemoteWish, fill_from_remote
 from kraftsim.node.call import Allows, Answer, Call, Deferred, Handler
-from kraftsim.node.refused_fetch import forbidden_topic, refused_fetch
+from kraftsim.node.refused_fetch import refused_fetch
 from kraftsim.world.interface import Chunk, FileSlice
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -40,7 +41,6 @@ from protocol.messages.k01_fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
-    FetchTopic,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
@@ -48,7 +48,6 @@ from protocol.messages.k01_fetch import (
 
 FIRST_VERSION_OF_ANY_REPLICA = 11
 """Since this version consumers may read from any replica, as far as it knows the records to be replicated (KIP-392)."""
-FIRST_VERSION_WITH_TOPIC_IDS = 13
 FIRST_VERSION_WITH_REPLICA_STATE = 15
 FIRST_VERSION_WITH_LEADER = 16
 NO_OFFSET = -1
@@ -59,16 +58,9 @@ EMPTY = b""
 class DelayedFetch:
     """A Fetch that waits for min_bytes, an error, or the end of max_wait_ms."""
 
-    def __init__(self, broker: Broker, call: Call, request: FetchRequest, context: FetchContext, forbidden: list[FetchTopic]) -> None:
+    def __init__(self, broker: Broker, call: Call, request: FetchRequest, context: FetchContext, asked: SortedFetch) -> None:
         self.deferred = Deferred()
-        self.topics = context.topics
-        """What is read: all that is asked for, without what the client has no right to."""
-        self._forbidden = forbidden
-        """What the client has no right to: answered with an error behind all that is read, and not waited for."""
-        if forbidden:
-            refused = set(map(id, forbidden))
-            self.topics = [topic for topic in context.topics if id(topic) not in refused]
-            context.topics = [*self.topics, *forbidden]
+        self._asked_for = asked
         self._broker = broker
         self._call = call
         self._request = request
@@ -76,20 +68,14 @@ class DelayedFetch:
         self._version = call.api_version
         self._listener = call.listener
         self._has_looked = False
-        self._asked: dict[tuple[str, int], tuple[FetchTopic, FetchPartition]] = {}
+        self._asked: dict[tuple[str, int], tuple[ReadTopic, FetchPartition]] = {}
         bytes_max = min(request.max_bytes, broker.config.fetch_max_bytes)
         allowed = None if follower_of(request, call.api_version)[0] >= 0 else broker.quotas.most_at_once(call, CONSUMER_BYTES)
         self._bytes_max = bytes_max if allowed is None else min(bytes_max, allowed)
 
     def keys(self) -> Iterable[tuple[str, int]]:
         """Return the partitions whose changes are worth a look."""
-        self._asked = {
-            (name, partition.partition): (topic, partition)
-            for topic in self.topics
-            for name in [self._name(topic)]
-            if name
-            for partition in topic.partitions
-        }
+        self._asked = {(topic.name, partition.partition): (topic, partition) for topic in self._asked_for.read for partition in topic.partitions}
         return self._asked
 
     def try_complete(self) -> bool:
@@ -111,7 +97,7 @@ class DelayedFetch:
         if asked is None:
             return True
         topic, partition = asked
-        reader = self._reader([FetchTopic(topic=topic.topic, topic_id=topic.topic_id, partitions=[partition])])
+        reader = self._reader([ReadTopic(topic.name, topic.topic, topic.topic_id, [partition])])
         reader.read()
         return bool(reader.has_news or reader.size_bytes or reader.remote is not None or reader.is_elsewhere())
 
@@ -131,8 +117,7 @@ class DelayedFetch:
             self._broker.throttles.leader.record(reader.held_back_bytes)
         if reader.conversion is not None:
             reader.conversion.convert()
-        if self._forbidden:
-            response.responses.extend(map(forbidden_topic, self._forbidden))
+        response.responses.extend(self._asked_for.refused)
         self.deferred.complete(self._context.finish(response))
 
     async def _complete_remotely(self, reader: "FetchReader", response: FetchResponse, remote: RemoteWish) -> None:
@@ -149,14 +134,11 @@ class DelayedFetch:
             mute(self._call, pause_ms)
         return pause_ms
 
-    def _name(self, topic: FetchTopic) -> str | None:
-        return topic_name(self._broker, topic, self._version)
-
-    def _reader(self, topics: list[FetchTopic] | None = None) -> "FetchReader":
+    def _reader(self, topics: list[ReadTopic] | None = None) -> "FetchReader":
         reader = FetchReader(
             self._broker,
             self._request,
-            self.topics if topics is None else topics,
+            self._asked_for.read if topics is None else topics,
             self._version,
             self._listener,
             is_first_look=not self._has_looked,
@@ -170,7 +152,7 @@ class FetchReader:
     """One pass over the partitions of a request. `has_news`: something must be told at once, whatever its size."""
 
     def __init__(
-        self, broker: Broker, request: FetchRequest, topics: list[FetchTopic], version: int, listener: str, *, is_first_look: bool, bytes_max: int
+        self, broker: Broker, request: FetchRequest, topics: list[ReadTopic], version: int, listener: str, *, is_first_look: bool, bytes_max: int
     ) -> None:
         self._broker = broker
         self._is_first_look = is_first_look
@@ -224,16 +206,13 @@ class FetchReader:
         """Read as much as fits, in the order of the request."""
         response = FetchResponse()
         for topic in self._topics:
-            name = topic_name(self._broker, topic, self._version)
-            partitions = [self._read(name, topic.topic_id, partition) for partition in topic.partitions]
+            partitions = [self._read(topic.name, topic.topic_id, partition) for partition in topic.partitions]
             response.responses.append(FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=partitions))
         if self._leader_endpoints:
             response.node_endpoints = list(self._leader_endpoints.values())
         return response
 
-    def _read(self, name: str | None, topic_id: bytes, asked: FetchPartition) -> PartitionData:
-        if name is None:
-            return self._refused(asked, ErrorCode.UNKNOWN_TOPIC_ID)
+    def _read(self, name: str, topic_id: bytes, asked: FetchPartition) -> PartitionData:
         hosted = self._broker.partitions.find(name, asked.partition)
         if hosted is None:
             return self._refused(asked, self._broker.why_not_here(name, asked.partition).error, name)
@@ -419,6 +398,8 @@ class FetchReader:
         if registered is None:
             return
         data.current_leader = LeaderIdAndEpoch(leader_id=registered.leader, leader_epoch=registered.leader_epoch)
+        if self.is_for_follower and self._broker.parts.endpoints_for_consumers:
+            return
         found = self._broker.address_of(registered.leader, self._listener)
         if found is not None:
             self._leader_endpoints[registered.leader] = NodeEndpoint(node_id=registered.leader, host=found.host, port=found.port, rack=found.rack)
@@ -449,10 +430,10 @@ def _serve(broker: Broker, call: Call, allows: Allows | None) -> Answer | Deferr
     context = broker.fetch_sessions.begin(request, call.api_version, is_follower=is_follower, now_ms=now_ms)
     if isinstance(context, ErrorCode):
         return FetchResponse(error_code=context)
-    forbidden = [] if allows is None else _denied(broker, context.topics, call.api_version, allows, denies_unknown=is_follower)
-    fetch = DelayedFetch(broker, call, request, context, forbidden)
-    if _asks_for_no_isolation(broker, request, fetch.topics, call.api_version):
-        return refused_fetch(call, ErrorCode.UNKNOWN_SERVER_ERROR)
+    asked = sort_fetch(broker.image, context.topics, call.api_version, allows, is_follower=is_follower)
+    if asked.read and request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return refused_fetch(call, ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka looks at it once there is a partition to read
+    fetch = DelayedFetch(broker, call, request, context, asked)
     stay = broker.fetches.admit(fetch, fetch.keys(), request.max_wait_ms, fetch.may_matter)
     if stay is not None:
         fetch.deferred.when_abandoned(lambda: broker.fetches.leave(stay))
@@ -464,34 +445,6 @@ def follower_of(request: FetchRequest, version: int) -> tuple[int, int]:
     if version >= FIRST_VERSION_WITH_REPLICA_STATE:
         return request.replica_state.replica_id, request.replica_state.replica_epoch
     return request.replica_id, NO_BROKER_EPOCH
-
-
-def topic_name(broker: Broker, topic: FetchTopic, version: int) -> str | None:
-    """Return the name of a topic; None for an id that is not known."""
-    if version < FIRST_VERSION_WITH_TOPIC_IDS:
-        return topic.topic
-    known = broker.image.topic_by_id(topic.topic_id)
-    return None if known is None else known.name
-
-
-def _denied(broker: Broker, topics: list[FetchTopic], version: int, allows: Allows, *, denies_unknown: bool) -> list[FetchTopic]:
-    """Return the topics that a client may not fetch. A topic id without a topic has an error of its own for consumers."""
-    if version < FIRST_VERSION_WITH_TOPIC_IDS:
-        return [topic for topic in topics if not allows(topic.topic)]
-    denied = []
-    for topic in topics:
-        name = topic_name(broker, topic, version)
-        if denies_unknown if name is None else not allows(name):
-            denied.append(topic)
-    return denied
-
-
-def _asks_for_no_isolation(broker: Broker, request: FetchRequest, topics: list[FetchTopic], version: int) -> bool:
-    """Tell whether a request names an isolation level that is none. Kafka looks at it once there is a partition to read."""
-    if request.isolation_level in (READ_UNCOMMITTED, READ_COMMITTED):
-        return False
-    asked = ((topic_name(broker, topic, version), partition.partition) for topic in topics for partition in topic.partitions)
-    return any(name is not None and broker.image.partition(name, number) is not None for name, number in asked)
 
 
 HANDLER = Handler(key=ApiKey.FETCH, handle=handle, refuse=refused_fetch, handle_allowed=handle_allowed)

@@ -1,0 +1,113 @@
+"""Fetch (1) of partitions that are not in the metadata, beside others that are.
+
+Source: kafka.server.KafkaApis.handleFetchRequest (erroneous, interesting), FetchResponse.of.
+"""
+
+import time
+
+from kraftsim.conformance.batches import filled_topic
+from kraftsim.conformance.expect import expect, expect_equal
+from kraftsim.conformance.k01_fetch import IDS_SINCE, NO_ID, PLENTY, SESSIONS_SINCE
+from kraftsim.conformance.requirement import Requirements
+from kraftsim.conformance.target import Target, Topic
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k01_fetch import (
+    FIRST_SESSION_EPOCH,
+    READ_COMMITTED,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+
+REQUIREMENTS = Requirements("fetch", 7, "Partitions that nobody knows")
+HANDLER = "KafkaApis.handleFetchRequest"
+WAIT_MS = 400
+END, ABSENT = 1, 9
+"""The offset behind the only batch, and a partition that is not there."""
+LISTS_SINCE = 4
+
+
+def _asked(topic: Topic, version: int, *partitions: int, offset: int = END, absent: str = "") -> list[FetchTopic]:
+    """Ask for partitions of a topic; before them for one of a topic that is not there."""
+    rows = [FetchPartition(partition=number, fetch_offset=offset, partition_max_bytes=PLENTY) for number in partitions]
+    other = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=PLENTY)]
+    if version >= IDS_SINCE:
+        named = [FetchTopic(topic_id=NO_ID, partitions=other), FetchTopic(topic_id=topic.topic_id, partitions=rows)]
+    else:
+        named = [FetchTopic(topic=absent, partitions=other), FetchTopic(topic=topic.name, partitions=rows)]
+    return named if absent else named[1:]
+
+
+def _answered(
+    target: Target,
+    topic: Topic,
+    version: int,
+    topics: list[FetchTopic],
+    *,
+    min_bytes: int = 1,
+    wait_ms: int = 0,
+    session_epoch: int = -1,
+) -> tuple[list[tuple[bool, list[tuple[int, int]]]], float, FetchResponse]:
+    """Return (whether it is the topic, [(partition, error)]) for each topic, the seconds, and the answer."""
+    asked = FetchRequest(max_wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=PLENTY, topics=topics)
+    asked.session_epoch = session_epoch
+    if version >= LISTS_SINCE:
+        asked.isolation_level = READ_COMMITTED
+    began = time.monotonic()
+    with target.peer(topic.leader) as peer:
+        answer = peer.ask(asked, version, FetchResponse)
+    rows = [
+        (
+            found.topic_id == topic.topic_id if version >= IDS_SINCE else found.topic == topic.name,
+            [(row.partition_index, int(row.error_code)) for row in found.partitions],
+        )
+        for found in answer.responses
+    ]
+    return rows, time.monotonic() - began, answer
+
+
+@REQUIREMENTS.that(1, "they stand behind all that is read, wherever they were named", source=HANDLER)
+def behind(target: Target) -> None:
+    topic = filled_topic(target, batches=1)
+    for version in target.versions(ApiKey.FETCH):
+        asked = _asked(topic, version, ABSENT, 0, absent=target.fresh_name())
+        unknown = int(ErrorCode.UNKNOWN_TOPIC_ID if version >= IDS_SINCE else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        missing = (ABSENT, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        for epoch in (-1, FIRST_SESSION_EPOCH) if version >= SESSIONS_SINCE else (-1,):
+            rows, _, _ = _answered(target, topic, version, asked, session_epoch=epoch)
+            expected = [(True, [(0, 0)]), (False, [(0, unknown)]), (True, [missing])]
+            expect_equal(rows, expected, f"version {version}: topics, partitions and errors")
+
+
+@REQUIREMENTS.that(2, "they end no wait for min_bytes, and none is waited for alone", source=f"{HANDLER}; ReplicaManager.fetchMessages")
+def no_end_of_a_wait(target: Target) -> None:
+    topic = filled_topic(target, batches=1)
+    for version in target.versions(ApiKey.FETCH):
+        beside = _asked(topic, version, 0, ABSENT, absent=target.fresh_name())
+        _, seconds, _ = _answered(target, topic, version, beside, wait_ms=WAIT_MS)
+        expect(seconds >= WAIT_MS / 1000 * 0.9, f"version {version}: beside the end of a log answered after {seconds:.3f} s")
+        alone = _asked(topic, version, ABSENT, absent=target.fresh_name())
+        _, seconds, _ = _answered(target, topic, version, alone, wait_ms=WAIT_MS * 20)
+        expect(seconds < WAIT_MS / 1000 * 10, f"version {version}: alone answered after {seconds:.3f} s")
+
+
+@REQUIREMENTS.that(3, "committed readers find an empty list of aborted transactions with them", source="FetchResponse.partitionResponse")
+def empty_list(target: Target) -> None:
+    topic = filled_topic(target, batches=1)
+    for version in target.versions(ApiKey.FETCH, since=LISTS_SINCE):
+        _, _, answer = _answered(target, topic, version, _asked(topic, version, ABSENT, absent=target.fresh_name()))
+        lists = [row.aborted_transactions for found in answer.responses for row in found.partitions]
+        expect_equal(lists, [[], []], f"version {version}: lists of aborted transactions")
+
+
+@REQUIREMENTS.that(4, "a partition that is named twice is read once, as it was named last", source="FetchRequest.fetchData")
+def named_twice(target: Target) -> None:
+    topic = filled_topic(target, batches=1)
+    for version in target.versions(ApiKey.FETCH):
+        twice = [*_asked(topic, version, 0, offset=END), *_asked(topic, version, 0, offset=0)]
+        rows, _, answer = _answered(target, topic, version, twice)
+        expect_equal(rows, [(True, [(0, 0)])], f"version {version}: topics, partitions and errors")
+        size = len(answer.responses[0].partitions[0].records or b"")
+        expect(size > 0, f"version {version}: the last place named is not read")
