@@ -5,11 +5,12 @@ A handler is synchronous. It returns the body of its answer, or a `Deferred` tha
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
 from msgspec import Struct
 
 from kraftsim.core.security.principal import Principal
+from kraftsim.node.slices import Slices
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.requests import RequestHead
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from kraftsim.node.connection import ServerConnection
 
 N = TypeVar("N")
+T = TypeVar("T")
+M = TypeVar("M")
 Allows = Callable[[str], bool]
 """Resource name -> whether the client has the right to it."""
 REASON_CHARACTERS_MAX = 1000
@@ -29,6 +32,8 @@ class Call:
 
     __slots__ = ("api_key", "api_version", "body", "client_id", "connection", "correlation_id")
 
+    is_large: ClassVar[bool] = False
+    """Whether it is served in several turns of the loop; then nothing behind it on its connection is served before it is answered."""
     api_key: int
     api_version: int
     """The version the client chose: the answer is built in the same one."""
@@ -60,6 +65,33 @@ class Call:
     def host(self) -> str:
         """The address that the client has, without its port."""
         return self.connection.peer.rpartition(":")[0]
+
+    def over_whole(self, compute: Callable[[M, int], T]) -> T:
+        """Return what a function makes of the whole request, of which this call may be a part, and its version."""
+        return compute(cast(M, self.body), self.api_version)
+
+
+class LargeCall(Call):
+    """A request of many entries, or a part of it; `whole` is the request that it is a part of, None for the request itself."""
+
+    __slots__ = ("_asked", "_known", "_whole")
+
+    is_large: ClassVar[bool] = True
+
+    def __init__(self, head: RequestHead, body: Message, connection: "ServerConnection", whole: "LargeCall | None") -> None:
+        super().__init__(head, body, connection)
+        self._asked = body
+        """The body as it came: a guard takes away from `body` what the client may not touch."""
+        self._whole = whole
+        self._known: dict[object, object] = {}
+
+    def over_whole(self, compute: Callable[[M, int], T]) -> T:
+        """The same, computed for the first part and kept for the others."""
+        if self._whole is not None:
+            return self._whole.over_whole(compute)
+        if compute not in self._known:
+            self._known[compute] = compute(cast(M, self._asked), self.api_version)
+        return cast(T, self._known[compute])
 
 
 class Encoded(Struct, frozen=True):
@@ -163,6 +195,13 @@ def completed_by(answer: Answer | Deferred, later: Deferred) -> None:
     later.when_abandoned(answer.abandon)
 
 
+def without_records(call: Call) -> Call | RequestHead:
+    """Return what is kept of a request while it waits for its answer: all but the records of Produce, which can be a hundred megabytes."""
+    if call.api_key != ApiKey.PRODUCE:
+        return call
+    return RequestHead(call.api_key, call.api_version, call.correlation_id, call.client_id, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Handler(Generic[N]):
     """How a node of kind N serves one API.
@@ -170,9 +209,11 @@ class Handler(Generic[N]):
     `refuse` builds the answer for a request that `handle` failed on in a way nobody foresaw; without one the connection is closed.
     `handle_allowed` serves a request whose body does not name all that it asks for: it applies a predicate over resource names
     (topic names for Fetch) to everything that the request reaches. A node with an authorizer calls it instead of `handle`.
+    `slices` says how a large request is split; without it `handle` gets it whole.
     """
 
     key: ApiKey
     handle: Callable[[N, Call], Answer | Deferred]
     refuse: Callable[[Call, ErrorCode], Answer] | None = None
     handle_allowed: Callable[[N, Call, Allows], Answer | Deferred] | None = None
+    slices: Slices | None = None

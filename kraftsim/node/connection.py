@@ -8,21 +8,21 @@ Source: kafka.network.SocketServer (Processor, mute states), org.apache.kafka.co
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Protocol, cast
 
 from kraftsim.core.security.principal import ANONYMOUS
 from kraftsim.events.connections import ConnectionClosed, ConnectionOpened, FrameReceived, FrameSent, RequestRefused
 from kraftsim.events.event import Event
-from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded, Failed, NoAnswer
+from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded, Failed, NoAnswer, without_records
 from kraftsim.node.client_names import ClientNames
 from kraftsim.node.failed_answers import answer_instead, encoding_failed
 from kraftsim.node.file_sender import FileSender, holds_slices, read_slices
 from kraftsim.node.inbox import Buffer, Inbox
 from kraftsim.node.large_frames import LargeFrames
 from kraftsim.node.security.tls import principal_of
-from kraftsim.world.interface import Chunk, FileSlice
+from kraftsim.world.interface import Chunk, FileSlice, World
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
@@ -234,7 +234,11 @@ class ServerConnection(asyncio.Protocol):
         elif answer.answer is not None:
             self._put(answer.answer, call)
         else:
-            self._wait_for(answer, _without_records(call))
+            self._wait_for(answer, without_records(call))
+
+    def spawn(self, work: Callable[[World], Coroutine[None, None, None]], name: str) -> None:
+        """Start what serves a request in several turns of the loop, as a task of the node: it ends what it began though the client goes away."""
+        self._shell.tasks.spawn(work(self._shell.world), name)
 
     def end_with(self, failure: AssertionError | MalformedMessage, asked: Asked) -> None:
         """Give up: this request's connection, or the whole node if it was mistaken."""
@@ -485,11 +489,6 @@ class ServerConnection(asyncio.Protocol):
             self.close(REASON_IDLE)
         else:
             self._idle_alarm = self._loop.call_later(max(self._idle_s - quiet_s, 0.001), self._on_idle_alarm)
-
-
-def _without_records(call: Call) -> Asked:
-    """Return what is kept of a request while it waits for its answer: all but the records of Produce, which can be a hundred megabytes."""
-    return call if call.api_key != PRODUCE else RequestHead(call.api_key, call.api_version, call.correlation_id, call.client_id, 0)
 
 
 def _address(socket_name: object) -> str:

@@ -18,6 +18,7 @@ from kraftsim.core.metadata.described_configs import (
     describe_topic,
 )
 from kraftsim.core.metadata.topic_names import why_name_is_invalid
+from kraftsim.node.call import Call
 from protocol.config_resources import NO_CONFIG_SOURCE, ConfigResourceType
 from protocol.disk.java_integers import parse_int32
 from protocol.errors import UNEXPECTED, ErrorCode
@@ -50,11 +51,15 @@ class KnownConfigs:
     configs_of: Callable[[int, str], Mapping[str, str]]
 
 
-def describe_configs(known: KnownConfigs, request: DescribeConfigsRequest, version: int) -> DescribeConfigsResponse:
-    """Answer per resource; a type of resource that the release does not know spoils the whole request."""
-    if any(resource.resource_type not in known.resource_types for resource in request.resources):
+def describe_configs(known: KnownConfigs, call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    """Answer per resource; a type of resource that the release does not know spoils the whole request. `request`: what of it is allowed."""
+    if not call.over_whole(_resource_types) <= known.resource_types:
         return refuse_describe_configs(request, ErrorCode.INVALID_REQUEST, MALFORMED)
-    return DescribeConfigsResponse(results=[_result(known, resource, request, version) for resource in request.resources])
+    return DescribeConfigsResponse(results=[_result(known, resource, request, call.api_version) for resource in request.resources])
+
+
+def _resource_types(request: DescribeConfigsRequest, _: int) -> set[int]:
+    return {resource.resource_type for resource in request.resources}
 
 
 def refuse_describe_configs(request: DescribeConfigsRequest, error: ErrorCode, why: str | None = None) -> DescribeConfigsResponse:

@@ -6,15 +6,18 @@ before the first other one; that one is cut out and goes through `serve`, which 
 Source: kafka.server.KafkaApis.handle, org.apache.kafka.common.requests.RequestContext.
 """
 
+import sys
 from collections.abc import Callable, Iterable
 from struct import Struct
-from typing import Generic, TypeVar, cast
+from typing import Final, Generic, TypeVar, cast
 
 from kraftsim.node.api_offer import ApiOffer
 from kraftsim.node.call import Answer, Call, Closing, Deferred, Handler, reason_of
 from kraftsim.node.client_names import CLIENT_ID_POSITION
 from kraftsim.node.connection import ServerConnection
 from kraftsim.node.inbox import Buffer
+from kraftsim.node.large_requests import LargeRequest
+from kraftsim.node.slices import LARGE_REQUEST_BYTES
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
@@ -28,29 +31,44 @@ FRAME_START = Struct(">iIi").unpack_from
 SIZE_BYTES = 4
 HEAD_BYTES_MIN = 10
 FRAME_BYTES_MIN = SIZE_BYTES + HEAD_BYTES_MIN
+FRAME_BYTES_MAX_OF: Final = {int(ApiKey.PRODUCE): sys.maxsize}
+"""How large a frame may be that is served at once, where its size says nothing about its entries."""
 
 
 class Route(Generic[N]):
     """The handler of one API and the versions in which it may be asked; both ends are inside."""
 
-    __slots__ = ("first_version", "handle", "last_version", "refuse")
+    __slots__ = ("first_version", "handle", "last_version", "refuse", "slices")
 
     def __init__(self, handler: Handler[N], first_version: int, last_version: int) -> None:
         self.first_version = first_version
         self.last_version = last_version
         self.handle = handler.handle
         self.refuse = handler.refuse
+        self.slices = handler.slices
 
 
 class FrameRoute(Generic[N]):
     """Serves the frames of one API at one version, in a loop that holds all it needs in local variables: it is run for every frame."""
 
-    __slots__ = ("_answer_bytes", "_api_key", "_api_version", "_decode", "_fixed_class", "_handle", "_header_version", "_pack_answer", "_refuse")
+    __slots__ = (
+        "_answer_bytes",
+        "_api_key",
+        "_api_version",
+        "_decode",
+        "_fixed_class",
+        "_frame_bytes_max",
+        "_handle",
+        "_header_version",
+        "_pack_answer",
+        "_refuse",
+    )
 
     def __init__(self, route: Route[N], api_key: int, api_version: int) -> None:
         codecs = route_of(api_key, api_version)
         self._api_key = api_key
         self._api_version = api_version
+        self._frame_bytes_max = FRAME_BYTES_MAX_OF.get(api_key, LARGE_REQUEST_BYTES)
         self._handle = route.handle
         self._refuse = route.refuse
         self._decode = cast(Callable[[Buffer, int], tuple[Message, int]], codecs.request.decoder())
@@ -69,12 +87,14 @@ class FrameRoute(Generic[N]):
         new, append, has_frame_events = object.__new__, connection.out.append, connection.has_frame_events
         api_key, api_version, decode, handle = self._api_key, self._api_version, self._decode, self._handle
         fixed_class, pack_answer, answer_bytes = None if has_frame_events else self._fixed_class, self._pack_answer, self._answer_bytes
-        key_and_version, last_start = api_key << 16 | api_version, end - FRAME_BYTES_MIN
+        key_and_version, last_start, frame_bytes_max = api_key << 16 | api_version, end - FRAME_BYTES_MIN, self._frame_bytes_max
         while position <= last_start:
             size, asked, correlation_id = FRAME_START(buffer, position)
             frame_end = position + SIZE_BYTES + size
             body_position = position + body_ahead
             if asked != key_and_version or buffer[position + CLIENT_ID_POSITION : body_position] != client or frame_end > end:
+                break
+            if size > frame_bytes_max:
                 break
             try:
                 body, body_end = decode(buffer, body_position)
@@ -163,6 +183,8 @@ class Dispatcher(Generic[N]):
         route = self._routes.get(head.api_key)
         if route is None or not route.first_version <= head.api_version <= route.last_version:
             return self._not_offered(head, route)
+        if len(frame) > FRAME_BYTES_MAX_OF.get(head.api_key, LARGE_REQUEST_BYTES):
+            return self._serve_large(route, head, frame, connection)
         call = Call(head, decode_request(head, frame), connection)
         try:
             return route.handle(self._node, call)
@@ -170,6 +192,19 @@ class Dispatcher(Generic[N]):
             raise
         except Exception as unforeseen:  # as above
             return _unforeseen(route.refuse, call, unforeseen)
+
+    def _serve_large(self, route: Route[N], head: RequestHead, frame: bytes, connection: ServerConnection) -> Deferred:
+        """Serve a request of many entries in several turns of the loop."""
+        large = LargeRequest(
+            head,
+            frame,
+            connection,
+            lambda call: route.handle(self._node, call),
+            route.slices,
+            lambda call, unforeseen: _unforeseen(route.refuse, call, unforeseen),
+        )
+        connection.spawn(large.run, "serve-large-request")
+        return large.later
 
     def refuse_call(self, call: Call, error: ErrorCode) -> Answer:
         """The same for a request that is decoded already."""

@@ -15,7 +15,7 @@ FIRST_VERSION_BY_ID = 12
 """Versions 10 and 11 have a field for topic ids, and a request of these versions that uses it is refused."""
 
 
-def why_refused(version: int, request: MetadataRequest) -> ErrorCode | None:
+def why_refused(request: MetadataRequest, version: int) -> ErrorCode | None:
     """Return the error of a request that is refused as a whole, whoever asks."""
     if version < FIRST_VERSION_WITH_IDS or not request.topics:
         return None
@@ -30,3 +30,8 @@ def looked_up(topics: Sequence[MetadataRequestTopic]) -> Sequence[MetadataReques
     """Return the rows that count: where one has an id, those without are ignored."""
     by_id = [topic for topic in topics if topic.topic_id != ZERO_UUID]
     return by_id or topics
+
+
+def once_each(topics: Sequence[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
+    """Return the rows that count, each once."""
+    return list({(topic.name, topic.topic_id): topic for topic in looked_up(topics)}.values())

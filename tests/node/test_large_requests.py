@@ -2,21 +2,33 @@
 
 What is counted are calls of functions, and comparisons of the values that the client sent: a look-up in a list compares and calls nothing. A node
 that does both for each entry alone does twice as much more from 2n to 4n entries as from n to 2n; one that compares each with each does four times.
+
+No request holds the loop either: calls are counted for each callback of the loop, too, and the longest one must not grow by more than a few calls for
+each entry. What is done aside is not counted, for it does not hold the loop where there are threads.
 """
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import Context
+from types import FrameType
 from typing import Any, Final
 
 import pytest
 
 from bench.large_requests import PARTITIONS, TOPIC, LargeRequest, every_array
+from kraftsim.core import decision
+from kraftsim.node import dispatch, large_requests, slices
 from kraftsim.node.broker import broker as broker_module
+from kraftsim.node.broker.handlers import k00_produce
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.controller import controller as controller_module
 from kraftsim.node.outbound import PeerConnection
+from kraftsim.node.raft import parsed_records
 from kraftsim.node.security.rights import Asked, Guard, GuardTable
 from kraftsim.node.shell import NodeShell
+from kraftsim.world.simulated.host import current_process
+from kraftsim.world.simulated.loop import VirtualLoop
+from kraftsim.world.simulated.world import SimulatedWorld
 from protocol.api_keys import ApiKey
 from protocol.messages.k18_api_versions import ApiVersionsRequest
 from protocol.schema import Message, declaration_of
@@ -36,7 +48,16 @@ LEFT_OUT: Final = {
     ApiKey.BROKER_HEARTBEAT,
 }
 """What would change who belongs to the cluster."""
+CALLS_PER_ENTRY_MAX: Final = 27
+"""So many calls of the longest callback take 2 to 4 us: 40 to 80 ms for 20,000 entries."""
+WRITTEN_WHOLE: Final = {ApiKey.ALTER_USER_SCRAM_CREDENTIALS: 30}
+"""One batch of the metadata log for all entries, however many: at 20,000 writing and replaying it takes 100 to 140 ms."""
+SHORT_SLICE: Final = 20
+LOOP_CODE: Final = VirtualLoop._run.__code__
+ASIDE_CODE: Final = SimulatedWorld.aside.__code__
 comparisons = 0
+preparing: list[bool] = []
+"""Holds something while values are replaced by such as are counted, which no node does."""
 
 
 class Text(str):
@@ -60,6 +81,10 @@ class Number(int):
         global comparisons
         comparisons += 1
         return int.__eq__(self, other)
+
+
+COMPARING: Final = frozenset({Text.__eq__.__code__, Number.__eq__.__code__})
+"""Of the values of this test alone: strings and numbers compare without a call."""
 
 
 def counted(value: Any) -> Any:
@@ -107,6 +132,11 @@ def cluster(rights: SomeRights) -> Iterator[Cluster]:
         return tuple(_counting(handler, table.guards.get(handler.key), rights) for handler in handlers)
 
     with pytest.MonkeyPatch.context() as patched:
+        for module in (slices, large_requests, k00_produce):
+            patched.setattr(module, "ENTRIES_PER_SLICE", SHORT_SLICE)
+        patched.setattr(dispatch, "LARGE_REQUEST_BYTES", SHORT_SLICE)
+        patched.setattr(decision, "ENTRIES_PER_STEP", SHORT_SLICE)
+        patched.setattr(parsed_records, "RECORDS_PER_TURN", SHORT_SLICE)
         patched.setattr(broker_module, "guarded", guarded)
         patched.setattr(controller_module, "guarded", guarded)
         with running_cluster(release_name=RELEASE, auto_create_topics_enable="false") as running:
@@ -118,20 +148,42 @@ def _counting(handler: Handler[Any], guard: Guard[Any] | None, rights: SomeRight
     def handle(node: Any, call: Call) -> Answer | Deferred:
         if call.client_id != ASKER or call.api_key in (ApiKey.API_VERSIONS, ApiKey.ENVELOPE):
             return handler.handle(node, call)
+        preparing.append(True)
         call.body = counted(call.body)
+        preparing.clear()
         return handler.handle(node, call) if guard is None else guard(Asked(node, call, handler, rights))  # type: ignore[arg-type]
 
-    return Handler(key=handler.key, handle=handle, refuse=handler.refuse)
+    return Handler(key=handler.key, handle=handle, refuse=handler.refuse, slices=handler.slices)
 
 
-def work_of(cluster: Cluster, host: str, port: int, request: LargeRequest, entries: int) -> int:
-    """Return what a request makes the cluster do: calls and comparisons."""
+class Work:
+    """Counts calls: all of them, and those of the longest callback of a node."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.longest = 0
+        self._callback = 0
+        self._is_counted = False
+
+    def on_event(self, frame: FrameType, event: str, argument: Any) -> None:
+        """Count a call; a call of `Context.run` by the loop begins a callback, and one of `work` in `aside` ends what counts of it."""
+        if event not in ("call", "c_call"):
+            return
+        self.calls += 1
+        if event == "c_call" and frame.f_code is LOOP_CODE and isinstance(getattr(argument, "__self__", None), Context):
+            self._callback = 0
+            self._is_counted = argument.__self__[current_process].host.name != "client"
+        elif event == "call" and frame.f_back is not None and frame.f_back.f_code is ASIDE_CODE and frame.f_code.co_name == "<lambda>":
+            self._is_counted = False
+        if self._is_counted and not preparing and frame.f_code not in COMPARING:
+            self._callback += 1
+            self.longest = max(self.longest, self._callback)
+
+
+def work_of(cluster: Cluster, host: str, port: int, request: LargeRequest, entries: int) -> tuple[int, int]:
+    """Return what a request makes the cluster do: calls and comparisons in all, and the calls of the longest callback."""
     global comparisons
-    calls = 0
-
-    def on_event(frame: object, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
+    work = Work()
 
     async def ask(client: Client) -> None:
         connection = PeerConnection(host, port, client_id=ASKER)
@@ -144,12 +196,12 @@ def work_of(cluster: Cluster, host: str, port: int, request: LargeRequest, entri
             connection.close()
 
     comparisons = 0
-    sys.setprofile(on_event)
+    sys.setprofile(work.on_event)
     try:
         cluster.run(ask)
     finally:
         sys.setprofile(None)
-    return calls + comparisons
+    return work.calls + comparisons, work.longest
 
 
 def served(cluster: Cluster, host: str, port: int) -> dict[ApiKey, int]:
@@ -172,10 +224,13 @@ def faults_of(cluster: Cluster, host: str, port: int, skipped: Callable[[ApiKey]
     for key, version in served(cluster, host, port).items():
         for request in () if skipped(key) else every_array(key, version):
             work_of(cluster, host, port, request, 1)  # the first one makes codecs
-            work = [work_of(cluster, host, port, request, COUNT << step) for step in range(3)]
+            counted = [work_of(cluster, host, port, request, COUNT << step) for step in range(3)]
+            work, longest = [each[0] for each in counted], [each[1] for each in counted]
             first, second = work[1] - work[0], work[2] - work[1]
             if second > RATIO_MAX * max(first, 0) + NOISE_COUNT:
                 found.append(f"{request.label}: {work}")
+            if longest[2] - longest[1] > WRITTEN_WHOLE.get(key, CALLS_PER_ENTRY_MAX) * 2 * COUNT:
+                found.append(f"{request.label} holds the loop: {longest} calls in one callback")
     return found
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from kraftsim.core.decision import Decision, Refusal
+from kraftsim.core.decision import Decision, Refusal, Steps, ends_step, whole
 from kraftsim.core.metadata.client_metrics import refuse_client_metrics
 from kraftsim.core.metadata.config_control import MIN_IN_SYNC_CONFIG, ConfigControl
 from kraftsim.core.metadata.config_definitions import ConfigDefinition
@@ -49,23 +49,37 @@ class ConfigView:
 
 def decide_alter_configs(view: ConfigView, request: IncrementalAlterConfigsRequest) -> Decision[Results] | Refusal:
     """Propose single changes. Refuses the whole where Kafka's controller fails, or with POLICY_VIOLATION where it is too much."""
+    return whole(alter_configs_steps(view, request))
+
+
+def alter_configs_steps(view: ConfigView, request: IncrementalAlterConfigsRequest) -> Steps[Decision[Results] | Refusal]:
+    """The same, step by step."""
     asked = {(each.resource_type, each.resource_name): each.configs for each in request.resources}
     results, resources = _sorted_out(view, [(each.resource_type, each.resource_name) for each in request.resources])
     proposed = []
-    for resource in resources:
+    for index, resource in enumerate(resources):
         altered = _altered(view, resource, asked[resource])
         if altered is UNFORESEEN:
             return UNFORESEEN
         proposed.append((resource, altered, ()))
-    return _decided(view, results, proposed, validate_only=request.validate_only)
+        if ends_step(index):
+            yield
+    return (yield from _decided(view, results, proposed, validate_only=request.validate_only))
 
 
 def decide_replace_configs(view: ConfigView, request: AlterConfigsRequest) -> Decision[Results] | Refusal:
     """Propose that resources have just what is named. Refuses the whole with POLICY_VIOLATION where it is too much."""
+    return whole(replace_configs_steps(view, request))
+
+
+def replace_configs_steps(view: ConfigView, request: AlterConfigsRequest) -> Steps[Decision[Results] | Refusal]:
+    """The same, step by step."""
     asked = {(each.resource_type, each.resource_name): each.configs for each in request.resources}
     results, resources = _sorted_out(view, [(each.resource_type, each.resource_name) for each in request.resources])
     proposed: list[tuple[Resource, Values | Refusal, Sequence[str]]] = []
-    for resource in resources:
+    for index, resource in enumerate(resources):
+        if ends_step(index):
+            yield
         if resource[0] == ConfigResourceType.BROKER_LOGGER:
             results.append((resource, Refusal(ErrorCode.INVALID_REQUEST, "Unexpected resource type BROKER_LOGGER.")))
             continue
@@ -73,7 +87,7 @@ def decide_replace_configs(view: ConfigView, request: AlterConfigsRequest) -> De
         named = {config.name: config.value for config in asked[resource]}
         changed = {name: value for name, value in named.items() if _is_written(resource, present.get(name), value)}
         proposed.append((resource, changed, [name for name in present if name not in named]))
-    return _decided(view, results, proposed, validate_only=request.validate_only)
+    return (yield from _decided(view, results, proposed, validate_only=request.validate_only))
 
 
 def _sorted_out(view: ConfigView, asked: Sequence[Resource]) -> tuple[Results, list[Resource]]:
@@ -120,9 +134,11 @@ def _altered_value(definition: ConfigDefinition | None, present: str | None, ope
 
 def _decided(
     view: ConfigView, results: Results, proposed: Sequence[tuple[Resource, Values | Refusal, Sequence[str]]], *, validate_only: bool
-) -> Decision[Results] | Refusal:
+) -> Steps[Decision[Results] | Refusal]:
     records: list[Message] = []
-    for resource, changed, dropped in proposed:
+    for index, (resource, changed, dropped) in enumerate(proposed):
+        if ends_step(index):
+            yield
         refusal = changed if isinstance(changed, Refusal) else _refuse_values(view, resource, changed, dropped)
         results.append((resource, refusal))
         if refusal is None and not isinstance(changed, Refusal):

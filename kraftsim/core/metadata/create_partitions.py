@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kraftsim.core.decision import Decision, Refusal
+from kraftsim.core.decision import Decision, Refusal, Steps, ends_step, whole
 from kraftsim.core.metadata.new_partitions import partition_records, refuse_unled
 from kraftsim.core.metadata.partition_facts import partition_facts
 from kraftsim.core.metadata.replica_assignment import refuse_assignment, refuse_inactive
@@ -33,11 +33,18 @@ def decide_create_partitions(view: ReplicationView, request: CreatePartitionsReq
     With validate_only nothing is proposed. Where a topic would make the records too many it is refused, and none of its partitions is made; Apache
     Kafka answers the same, but makes those that were not too many.
     """
+    return whole(create_partitions_steps(view, request, chance))
+
+
+def create_partitions_steps(view: ReplicationView, request: CreatePartitionsRequest, chance: Chance) -> Steps[Decision[list[WidenedTopic]]]:
+    """The same, step by step."""
     counts = Counter(topic.name for topic in request.topics)
     twice = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     results = [WidenedTopic(name=name, refusal=twice) for name, count in counts.items() if count > 1]
     records: list[Message] = []
-    for topic in request.topics:
+    for index, topic in enumerate(request.topics):
+        if ends_step(index):
+            yield
         if counts[topic.name] > 1:
             continue
         made = _decide_topic(view, topic, chance, RECORDS_PER_OPERATION_MAX - len(records))

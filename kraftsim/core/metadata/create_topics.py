@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from kraftsim.core.decision import Decision, Refusal
+from kraftsim.core.decision import Decision, Refusal, Steps, ends_step, whole
 from kraftsim.core.metadata.alter_configs import clear_elr_records
 from kraftsim.core.metadata.config_control import ToldConfig
 from kraftsim.core.metadata.new_partitions import partition_records, refuse_unled
@@ -57,6 +57,13 @@ def decide_create_topics(view: ReplicationView, request: CreateTopicsRequest, ch
 
     The whole request is refused with POLICY_VIOLATION when it asks for too much at once. With validate_only nothing is proposed.
     """
+    return whole(create_topics_steps(view, request, chance))
+
+
+def create_topics_steps(
+    view: ReplicationView, request: CreateTopicsRequest, chance: Chance
+) -> Steps[Decision[list[NewTopic | RefusedTopic]] | Refusal]:
+    """The same, step by step."""
     counts = Counter(topic.name for topic in request.topics)
     asked = [topic for topic in request.topics if counts[topic.name] == 1 and topic.name != METADATA_TOPIC]
     if sum(_partition_count_asked(view, topic) for topic in asked) > PARTITIONS_PER_REQUEST_MAX:
@@ -64,7 +71,9 @@ def decide_create_topics(view: ReplicationView, request: CreateTopicsRequest, ch
     results: list[NewTopic | RefusedTopic] = []
     records: list[Message] = []
     facts: list[Event] = []
-    for topic in asked:
+    for index, topic in enumerate(asked):
+        if ends_step(index):
+            yield
         outcome = _decide_topic(view, topic, chance)
         if isinstance(outcome, Refusal):
             results.append(RefusedTopic(name=topic.name, refusal=outcome))

@@ -5,9 +5,10 @@ Source: KIP-183, KIP-460, ReplicationControlManager.{electLeaders, maybeBalanceP
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import count
 from typing import Final
 
-from kraftsim.core.decision import Decision, Refusal
+from kraftsim.core.decision import Decision, Refusal, Steps, ends_step, whole
 from kraftsim.core.metadata.partition_change import AS_IT_IS, Election
 from kraftsim.core.metadata.partition_facts import partition_facts
 from kraftsim.core.metadata.replication_view import RECORDS_PER_OPERATION_MAX, TOO_LARGE, ReplicationView
@@ -49,6 +50,11 @@ def decide_elect_leaders(view: ReplicationView, request: ElectLeadersRequest) ->
 
     Refuses the whole with INVALID_REQUEST (an election of another type) or POLICY_VIOLATION (too much at once).
     """
+    return whole(elect_leaders_steps(view, request))
+
+
+def elect_leaders_steps(view: ReplicationView, request: ElectLeadersRequest) -> Steps[Decision[list[ElectedTopic]] | Refusal]:
+    """The same, step by step."""
     election = ELECTIONS.get(request.election_type)
     if election is None:
         return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
@@ -59,9 +65,12 @@ def decide_elect_leaders(view: ReplicationView, request: ElectLeadersRequest) ->
         asked = ((row.topic, row.partitions) for row in request.topic_partitions)
     results: list[ElectedTopic] = []
     records: list[Message] = []
+    looked_at = count()
     for name, partitions in asked:
         rows = []
         for partition in partitions:
+            if ends_step(next(looked_at)):
+                yield
             outcome = _elected(view, name, partition, election)
             if isinstance(outcome, PartitionChangeRecord):
                 records.append(outcome)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from kraftsim.core.decision import Decision, Refusal
+from kraftsim.core.decision import Decision, Refusal, Steps, ends_step, whole
 from kraftsim.core.metadata.cluster_control import ClusterControl
 from kraftsim.core.metadata.config_control import ALL_BROKERS, MIN_IN_SYNC_CONFIG, ConfigControl
 from kraftsim.core.metadata.controller_node import ControllerNode
@@ -60,8 +60,17 @@ class FeatureView:
 
 def decide_update_features(view: FeatureView, request: UpdateFeaturesRequest, version: int) -> Decision[Results] | Refusal:
     """Propose other levels; one result per feature, by name. Refuses the whole where one feature fails and they change together (since 4.0)."""
+    return whole(update_features_steps(view, request, version))
+
+
+def update_features_steps(view: FeatureView, request: UpdateFeaturesRequest, version: int) -> Steps[Decision[Results] | Refusal]:
+    """The same, step by step."""
     updates = {update.feature: update for update in request.feature_updates}
-    results: Results = [(name, _refuse(view, updates[name], version, updates)) for name in sorted(updates)]
+    results: Results = []
+    for index, name in enumerate(sorted(updates)):
+        if ends_step(index):
+            yield
+        results.append((name, _refuse(view, updates[name], version, updates)))
     if view.node.updates_features_atomically:
         refusal = next((refusal for _, refusal in results if refusal is not None), None)
         if refusal is not None:

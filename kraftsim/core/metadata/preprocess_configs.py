@@ -37,7 +37,7 @@ def refuse_common(times: Mapping[tuple[int, str], int], resource: AnyResource) -
     """Return what is wrong with a resource at a glance, or None. `times` is what `count_resources` counted."""
     if times[resource.resource_type, resource.resource_name] > 1:
         return TWICE
-    if any(count > 1 for count in Counter(config.name for config in resource.configs).values()):
+    if len({config.name for config in resource.configs}) < len(resource.configs):
         return SAME_KEY_TWICE
     without_value = [config.name for config in resource.configs if config.value is None and getattr(config, "config_operation", SET) != DELETE]
     if without_value:

@@ -6,8 +6,9 @@ Source: KIP-455, ReplicationControlManager.{alterPartitionReassignments, listPar
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import count
 
-from kraftsim.core.decision import Decision, Refusal
+from kraftsim.core.decision import Decision, Refusal, Steps, ends_step, whole
 from kraftsim.core.metadata.partition_change import Election, PartitionTarget
 from kraftsim.core.metadata.partition_facts import partition_facts
 from kraftsim.core.metadata.partition_registration import PartitionRegistration
@@ -48,12 +49,20 @@ class OngoingMoves:
 
 def decide_reassignments(view: ReplicationView, request: AlterPartitionReassignmentsRequest) -> Decision[list[MovedTopic]]:
     """Propose to move partitions, each by itself, all in one batch. A move that needs no new replica in sync is complete at once."""
+    return whole(reassignment_steps(view, request))
+
+
+def reassignment_steps(view: ReplicationView, request: AlterPartitionReassignmentsRequest) -> Steps[Decision[list[MovedTopic]]]:
+    """The same, step by step."""
     results: list[MovedTopic] = []
     records: list[Message] = []
+    looked_at = count()
     for row in request.topics:
         topic = view.topics.topic_named(row.name)
         partitions = []
         for asked in row.partitions:
+            if ends_step(next(looked_at)):
+                yield
             outcome = _decide_partition(view, row.name, topic, asked, changes_factor=request.allow_replication_factor_change)
             if isinstance(outcome, PartitionChangeRecord) and len(records) == RECORDS_PER_OPERATION_MAX:
                 outcome = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)

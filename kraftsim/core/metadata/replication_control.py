@@ -6,21 +6,21 @@ replica_directories, broker_effects.   Source: KIP-500, KIP-631, org.apache.kafk
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from kraftsim.core.decision import Decision, Refusal
+from kraftsim.core.decision import Decision, Refusal, Steps
 from kraftsim.core.metadata.alter_partition import AlteredTopic, decide_alter_partition
 from kraftsim.core.metadata.broker_effects import arrival_records, departure_records, shutdown_records, unregistration_records
 from kraftsim.core.metadata.broker_registration import BrokerRegistration
 from kraftsim.core.metadata.cluster_control import ClusterControl
 from kraftsim.core.metadata.config_control import ConfigControl
 from kraftsim.core.metadata.controller_node import EARLY_MANNERS, ReplicationManners
-from kraftsim.core.metadata.create_partitions import WidenedTopic, decide_create_partitions
-from kraftsim.core.metadata.create_topics import NewTopic, RefusedTopic, decide_create_topics
+from kraftsim.core.metadata.create_partitions import WidenedTopic, create_partitions_steps, decide_create_partitions
+from kraftsim.core.metadata.create_topics import NewTopic, RefusedTopic, create_topics_steps, decide_create_topics
 from kraftsim.core.metadata.delete_topics import DeletedTopic, TopicToDelete, decide_delete_topics
-from kraftsim.core.metadata.elect_leaders import ElectedTopic, decide_balance, decide_elect_leaders, decide_unclean_elections
+from kraftsim.core.metadata.elect_leaders import ElectedTopic, decide_balance, decide_elect_leaders, decide_unclean_elections, elect_leaders_steps
 from kraftsim.core.metadata.feature_control import FeatureControl
 from kraftsim.core.metadata.partition_facts import partition_facts
 from kraftsim.core.metadata.partition_registration import NO_ELIGIBLE_LEADERS, PartitionRegistration, partition_of
-from kraftsim.core.metadata.reassign_partitions import MovedTopic, OngoingMoves, decide_reassignments, ongoing_moves
+from kraftsim.core.metadata.reassign_partitions import MovedTopic, OngoingMoves, decide_reassignments, ongoing_moves, reassignment_steps
 from kraftsim.core.metadata.replica_directories import AssignedReplicas, decide_assign_replicas, offline_directory_records
 from kraftsim.core.metadata.replica_placement import Chance
 from kraftsim.core.metadata.replication_view import ReplicationView, TopicDefaults
@@ -93,9 +93,17 @@ class ReplicationControl:
         """Propose new topics; ids and places are drawn."""
         return decide_create_topics(self._view, request, chance)
 
+    def create_topics_steps(self, request: CreateTopicsRequest, chance: Chance) -> Steps[Decision[list[NewTopic | RefusedTopic]] | Refusal]:
+        """The same, step by step."""
+        return create_topics_steps(self._view, request, chance)
+
     def decide_create_partitions(self, request: CreatePartitionsRequest, chance: Chance) -> Decision[list[WidenedTopic]]:
         """Propose more partitions; places are drawn."""
         return decide_create_partitions(self._view, request, chance)
+
+    def create_partitions_steps(self, request: CreatePartitionsRequest, chance: Chance) -> Steps[Decision[list[WidenedTopic]]]:
+        """The same, step by step."""
+        return create_partitions_steps(self._view, request, chance)
 
     def decide_delete_topics(self, asked: Sequence[TopicToDelete]) -> Decision[list[DeletedTopic]] | Refusal:
         """Propose to remove topics."""
@@ -105,9 +113,17 @@ class ReplicationControl:
         """Propose elections."""
         return decide_elect_leaders(self._view, request)
 
+    def elect_leaders_steps(self, request: ElectLeadersRequest) -> Steps[Decision[list[ElectedTopic]] | Refusal]:
+        """The same, step by step."""
+        return elect_leaders_steps(self._view, request)
+
     def decide_reassignments(self, request: AlterPartitionReassignmentsRequest) -> Decision[list[MovedTopic]]:
         """Propose to begin moves, or to call them off."""
         return decide_reassignments(self._view, request)
+
+    def reassignment_steps(self, request: AlterPartitionReassignmentsRequest) -> Steps[Decision[list[MovedTopic]]]:
+        """The same, step by step."""
+        return reassignment_steps(self._view, request)
 
     # What brokers ask for -------------------------------------------------------------------------------------------------------------------------
 

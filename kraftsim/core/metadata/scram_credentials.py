@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from kraftsim.core.decision import Decision, Refusal
+from kraftsim.core.decision import Decision, Refusal, Steps, ends_step, whole
 from kraftsim.core.metadata.metadata_level import MetadataLevel
 from kraftsim.core.metadata.registries import Registries
 from kraftsim.events.metadata import ScramCredentialChanged
@@ -24,6 +24,7 @@ from protocol.messages.k51_alter_user_scram_credentials import (
 )
 from protocol.metadata.m11_user_scram_credential import UserScramCredentialRecord
 from protocol.metadata.m22_remove_user_scram_credential import RemoveUserScramCredentialRecord
+from protocol.schema import Message
 
 HASHES: Final = {SCRAM_SHA_256: hashlib.sha256, SCRAM_SHA_512: hashlib.sha512}
 ITERATIONS: Final = (4096, 16384)
@@ -44,10 +45,17 @@ class DescribedCredentials:
 
 def decide_alter_credentials(registries: Registries, level: MetadataLevel, request: AlterUserScramCredentialsRequest) -> Decision[Results]:
     """Propose to give or take credentials; one result per user, those that change first."""
+    return whole(alter_credentials_steps(registries, level, request))
+
+
+def alter_credentials_steps(registries: Registries, level: MetadataLevel, request: AlterUserScramCredentialsRequest) -> Steps[Decision[Results]]:
+    """The same, step by step."""
     changes: dict[str, Change] = {}
     refused: dict[str, Refusal] = {}
     asked: list[Change] = [*request.deletions, *request.upsertions]
-    for change in asked:
+    for index, change in enumerate(asked):
+        if ends_step(index):
+            yield
         if change.name in refused:
             continue
         if changes.pop(change.name, None) is not None:
@@ -58,7 +66,11 @@ def decide_alter_credentials(registries: Registries, level: MetadataLevel, reque
             changes[change.name] = change
         else:
             refused[change.name] = refusal
-    records = [_record(change) for change in changes.values()]
+    records: list[Message] = []
+    for index, change in enumerate(changes.values()):
+        if ends_step(index):
+            yield
+        records.append(_record(change))
     facts = tuple(
         ScramCredentialChanged(user=change.name, mechanism=change.mechanism, is_removed=isinstance(change, ScramCredentialDeletion))
         for change in changes.values()

@@ -8,9 +8,10 @@ from collections.abc import Callable
 
 from kraftsim.core.security.principal import ANONYMOUS as ANONYMOUS_PRINCIPAL
 from kraftsim.core.security.principal import Principal
-from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded
+from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded, Failed, reason_of
 from kraftsim.node.controller_channel import ControllerChannel
 from kraftsim.node.outbound import NoCommonVersion
+from kraftsim.node.shell import NodeShell
 from protocol.errors import ErrorCode
 from protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeResponse
 from protocol.principal_data import DefaultPrincipalData, build_principal
@@ -27,12 +28,25 @@ Refuse = Callable[[Call, ErrorCode], Answer]
 class Forwarding:
     """Hands requests on to the active controller."""
 
-    def __init__(self, channel: ControllerChannel) -> None:
+    def __init__(self, shell: NodeShell, channel: ControllerChannel) -> None:
+        self._shell = shell
         self._channel = channel
 
     def forward(self, call: Call, later: Deferred, refuse: Refuse) -> None:
         """Complete `later` with the controller's answer to the request of `call`, or with `refuse(call, error)` if there is none."""
+        if call.is_large:
+            self._shell.tasks.spawn(self._forward_large(call, later, refuse), "forward-large-request")
+            return
         self._channel.send(_envelope(call), lambda answer: later.complete_with(lambda: _unwrapped(call, answer, refuse)))
+
+    async def _forward_large(self, call: Call, later: Deferred, refuse: Refuse) -> None:
+        """The same for a request that takes long to encode: that is done aside."""
+        try:
+            envelope = await self._shell.world.aside(lambda: _envelope(call))
+        except Exception as failure:  # a value that the protocol cannot carry
+            later.complete(Failed(f"the request cannot be handed on: {reason_of(failure)}"))
+            return
+        self._channel.send(envelope, lambda answer: later.complete_with(lambda: _unwrapped(call, answer, refuse)))
 
 
 def _envelope(call: Call) -> EnvelopeRequest:

@@ -12,6 +12,7 @@ from kraftsim.core.metadata.image_difference import difference
 from kraftsim.core.raft.raft_log import SnapshotId
 from kraftsim.core.raft.voter_set import VoterNode
 from kraftsim.events.metadata import MetadataApplied
+from kraftsim.node.raft.parsed_records import parsed_records
 from kraftsim.world.interface import World
 from protocol.batches import RecordBatch
 from protocol.metadata.registry import parse_record
@@ -45,9 +46,8 @@ class MetadataPublisher:
             if batch.is_control:
                 image.skip(batch.last_offset)
                 continue
-            for record in batch.records():
-                assert record.value is not None, "a metadata record has a value"
-                image.replay(parse_record(record.value), record.offset)
+            for record, offset in await parsed_records(batch):
+                image.replay(record, offset)
             self._on_batch(image)
         if image.has_changes:
             await self._world.breathe("in the image, and not acted by")

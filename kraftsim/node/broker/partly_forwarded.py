@@ -1,11 +1,14 @@
 """Requests of which a broker answers a part, and the controller the rest: the client gets one answer.   Source: KIP-590, kafka.server.KafkaApis."""
 
+import asyncio
 import copy
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kraftsim.node.broker.forwarding import Refuse
 from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded, Failed, NoAnswer
+from protocol.malformed import MalformedMessage
 from protocol.requests import decode_response_body
 from protocol.schema import Message
 
@@ -27,10 +30,30 @@ def forward_rest(broker: "Broker", call: Call, rest: Message | None, join: Calla
         answer = inner.answer
         assert answer is not None and not isinstance(answer, NoAnswer), "the controller's answer woke this"
         if isinstance(answer, Encoded):
-            answer = decode_response_body(call.api_key, call.api_version, bytes(CORRELATION_ID_BYTES) + answer.rest)
+            answer = _decoded(call, answer.rest)
         return answer if isinstance(answer, Closing | Failed) else join(answer)
 
-    inner.attach(lambda: later.complete_with(joined))
+    async def join_aside() -> None:
+        """The same where the controller's answer takes long to decode: that is done aside."""
+        answer = inner.answer
+        if isinstance(answer, Encoded):
+            told = answer.rest
+            with suppress(MalformedMessage):  # `joined` fails on it, too, and the request with it
+                inner.answer = await broker.world.aside(lambda: _decoded(call, told))
+            await asyncio.sleep(0)
+        later.complete_with(joined)
+
+    def settle() -> None:
+        if call.is_large:
+            broker.shell.tasks.spawn(join_aside(), "join-large-answer")
+        else:
+            later.complete_with(joined)
+
+    inner.attach(settle)
     later.when_abandoned(inner.abandon)
     broker.forwarding.forward(asked, inner, refuse)
     return later
+
+
+def _decoded(call: Call, told: bytes) -> Message:
+    return decode_response_body(call.api_key, call.api_version, bytes(CORRELATION_ID_BYTES) + told)

@@ -83,7 +83,7 @@ class QuorumSource:
 
     def decisions(self, channel: ControllerChannel) -> Decisions:
         """Wrap requests into envelopes."""
-        return Forwarding(channel)
+        return Forwarding(self._shell, channel)
 
     def topic_creation(self, channel: ControllerChannel) -> TopicCreation:
         """Wrap CreateTopics into an envelope, too."""

@@ -52,7 +52,7 @@ def for_active_controller(handler: "Handler[Controller]") -> "Handler[Controller
     if handler.key in SERVED_BY_ANY or refuse is None:
         return handler
     waits = handler.key not in (*RUNS_BEFORE_MIGRATION, *READS)
-    return Handler(key=handler.key, handle=behind_gate(handler.handle, refuse, waits=waits), refuse=refuse)
+    return Handler(key=handler.key, handle=behind_gate(handler.handle, refuse, waits=waits), refuse=refuse, slices=handler.slices)
 
 
 def behind_gate(serve: "Handle", refuse: Callable[[Call, ErrorCode], Answer], *, waits: bool = True) -> "Handle":

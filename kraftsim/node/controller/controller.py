@@ -37,6 +37,7 @@ from kraftsim.node.identity import load_identity, load_metadata_identity, random
 from kraftsim.node.listeners import Listeners
 from kraftsim.node.raft.formatting import format_if_new
 from kraftsim.node.raft.metadata_directory import metadata_world
+from kraftsim.node.raft.parsed_records import parsed_records
 from kraftsim.node.raft.quorum_settings import raft_settings
 from kraftsim.node.raft.raft_node import RaftNode
 from kraftsim.node.raft.snapshotting import Snapshotting
@@ -178,7 +179,7 @@ class Controller:
         state = self.ledger.state
         for batch in batches:
             if not batch.is_control:
-                self._replay(batch)
+                self._replay(await parsed_records(batch))
         state.commit_through(batches[-1].last_offset)
         self._look_at_features(batches[-1].last_offset)
         self._look_if_ready(batches[-1].next_offset)
@@ -260,12 +261,11 @@ class Controller:
             migration=migration,
         )
 
-    def _replay(self, batch: RecordBatch) -> None:
+    def _replay(self, records: Sequence[tuple[Message, int]]) -> None:
         self.has_metadata = True
         state = self.ledger.state
-        for record in batch.records():
-            assert record.value is not None, "a metadata record has a value"
-            state.replay(self._understood(parse_record(record.value)), record.offset)
+        for record, offset in records:
+            state.replay(self._understood(record), offset)
 
     def _replay_snapshot(self, batch: RecordBatch, last_contained_offset: int) -> None:
         self.has_metadata = True

@@ -19,6 +19,7 @@ from kraftsim.node.raft.raft_node import RaftNode
 from kraftsim.world.interface import World
 from protocol.batches import build_batch
 from protocol.errors import ErrorCode
+from protocol.metadata.m20_no_op import NoOpRecord
 from protocol.metadata.registry import build_record
 from protocol.records import Record
 from protocol.schema import Message
@@ -66,6 +67,10 @@ class MetadataLedger:
         self.has_written = asyncio.Event()
         """Set by every write, for those who look at the outcome."""
         self._waiting: deque[_Waiting] = deque()
+        self.change_count = 0
+        """Counts what changed the state; NoOpRecord does not."""
+        self.encoded: dict[int, tuple[Message, bytes]] = {}
+        """Records that are encoded and not written yet, by identity."""
 
     @property
     def next_offset(self) -> int:
@@ -132,6 +137,10 @@ class MetadataLedger:
         else:
             self._waiting.append(_Waiting(self.next_offset - 1, on_commit, on_given_up))
 
+    def encode_ahead(self, record: Message) -> None:
+        """Encode a record that is to be written if the state stays as it is."""
+        self.encoded[id(record)] = (record, build_record(record, self.state.record_version(record)))
+
     def on_high_watermark(self, high_watermark: int) -> None:
         """Everything below the high watermark is committed: it can no longer be undone, and is answered."""
         self.state.commit_through(high_watermark - 1)
@@ -149,15 +158,23 @@ class MetadataLedger:
     def revert(self, high_watermark: int) -> None:
         """Undo what was not committed; whoever waits for it is never answered."""
         self._waiting.clear()
+        self.change_count += 1
         self.state.revert_to(high_watermark)
         self._world.note(MetadataReverted(to_offset=high_watermark))
+
+    def _values(self, records: Sequence[Message], record_version: Callable[[Message], int]) -> list[bytes]:
+        if not self.encoded:
+            return [build_record(record, record_version(record)) for record in records]
+        found = [self.encoded.get(id(record)) for record in records]
+        return [build_record(record, record_version(record)) if known is None else known[1] for record, known in zip(records, found, strict=True)]
 
     def _append(self, records: Sequence[Message], record_version: Callable[[Message], int]) -> None:
         """Write one batch and replay it."""
         timestamp = self._world.clock.wall_ms()
         first_offset = self.next_offset
+        self.change_count += not isinstance(records[0], NoOpRecord)
         batch = build_batch(
-            [Record(timestamp=timestamp, value=build_record(record, record_version(record))) for record in records],
+            [Record(timestamp=timestamp, value=value) for value in self._values(records, record_version)],
             base_offset=first_offset,
             leader_epoch=self._raft.leader_epoch,
         )

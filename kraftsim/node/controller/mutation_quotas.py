@@ -30,9 +30,10 @@ class Allowance:
 
     def admits(self, partition_count: int) -> bool:
         """Charge for partitions, and tell whether they may be made or deleted."""
-        bucket, now_ms = self._bucket, self._clock.monotonic_ms()
+        bucket = self._bucket
         if bucket is None:
             return True
+        now_ms = self._clock.monotonic_ms()
         if self._is_strict and bucket.tokens(self._rate, now_ms) < 0:
             self.pause_ms = bucket.pause_ms(self._rate, now_ms)
             return False

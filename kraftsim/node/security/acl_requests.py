@@ -24,4 +24,4 @@ def _parsing(handler: Handler[N]) -> Handler[N]:
     def handle(node: N, call: Call) -> Answer | Deferred:
         return Closing(WHY) if holds_unknown(call.body) else handler.handle(node, call)
 
-    return Handler(key=handler.key, handle=handle, refuse=handler.refuse)
+    return Handler(key=handler.key, handle=handle, refuse=handler.refuse, slices=handler.slices)

@@ -39,7 +39,7 @@ def look_at_metadata(asked: "Asked[Broker]") -> Answer | Deferred:
         rest.topics = visible
         rest.allow_auto_topic_creation = False
         return asked.pass_on_rest(rest, lambda answer: None) if visible or request.topics is None else _nothing(asked, rest)
-    if why_refused(asked.call.api_version, request) is not None:
+    if asked.call.over_whole(why_refused) is not None:
         return asked.pass_on()  # the handler refuses it, and tells nothing
     allowed, hidden = split(looked_up(request.topics), lambda topic: _may_ask(asked, request, topic))
     if not hidden:

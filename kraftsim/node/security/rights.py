@@ -161,4 +161,4 @@ def _guarded(handler: Handler[N], guard: Guard[N], authorizer: Authorizer) -> Ha
     def handle(node: N, call: Call) -> Answer | Deferred:
         return guard(Asked(node, call, handler, authorizer))
 
-    return Handler(key=handler.key, handle=handle, refuse=handler.refuse)
+    return Handler(key=handler.key, handle=handle, refuse=handler.refuse, slices=handler.slices)

@@ -165,7 +165,7 @@ class ZookeeperMode:
 
     def decisions(self, channel: ControllerChannel) -> Decisions:
         """Decide here if this is the controller."""
-        return ZookeeperDecisions(lambda: self.controller, Forwarding(channel), lambda: self.received.is_kraft_controller)
+        return ZookeeperDecisions(lambda: self.controller, Forwarding(self.shell, channel), lambda: self.received.is_kraft_controller)
 
     def topic_creation(self, channel: ControllerChannel) -> TopicCreation:
         """Ask the controller as a client would."""

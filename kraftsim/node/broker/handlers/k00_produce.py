@@ -7,6 +7,7 @@ Source: kafka.server.KafkaApis.handleProduceRequest, kafka.server.ReplicaManager
 were asked of Apache Kafka 3.9.1.
 """
 
+import asyncio
 from typing import cast
 
 from kraftsim.core.decision import Refusal
@@ -23,6 +24,8 @@ from kraftsim.node.broker.partitions import PartitionKey
 from kraftsim.node.broker.transactions.produce_verification import ProduceVerification, Verified
 from kraftsim.node.call import NO_ANSWER, Answer, Call, Closing, Deferred, Handler, completed_by
 from kraftsim.node.config import ANNOUNCED_WINDOW, BY_PRODUCE
+from kraftsim.node.large_requests import or_refused
+from kraftsim.node.slices import ENTRIES_PER_SLICE, Slices
 from protocol.announced_window import FIRST_VERSION as FIRST_VERSION_WITH_WINDOW
 from protocol.announced_window import announce_window
 from protocol.api_keys import ApiKey
@@ -90,6 +93,8 @@ class ProduceWork:
         self.verified: Verified | None = None
         """What is known of the transaction that the batches belong to; None if they belong to none, or nobody asks."""
         self.examined: Examined = {}
+        self.is_large = False
+        """Whether there are so many batches that they are appended in several turns of the loop."""
         self.owed: list[tuple[HostedPartition, PartitionProduceResponse]] = []
         self.unreplicated: list[Unreplicated] = []
         self.first_error = ErrorCode.NONE
@@ -111,6 +116,18 @@ class ProduceWork:
             self.response.responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
         if self.leader_endpoints:
             self.response.node_endpoints = list(self.leader_endpoints.values())
+
+    async def run_in_slices(self, request: ProduceRequest) -> None:
+        """The same, a slice of the batches in each turn of the loop."""
+        whole, responses = request.topic_data, self.response.responses
+        for part in SLICES.split(request):
+            assert isinstance(part.body, ProduceRequest), "a part is of the same kind"
+            self.run(part.body)
+            if part.continues:
+                more = responses.pop()
+                responses[-1].partition_responses.extend(more.partition_responses)
+            await asyncio.sleep(0)
+        assert len(responses) == len(whole), "each topic is answered once"
 
     def refuse_all(self, call: Call, request: ProduceRequest, error: ErrorCode, why: str) -> Answer:
         """Refuse the request as a whole."""
@@ -270,6 +287,21 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     if any(data.records is None and broker.image.partition(name, data.index) is not None for name, data in rows):
         return Deferred()  # asked of Apache Kafka 3.9.1: no answer, ever, and nothing behind it on the connection is served
     work = ProduceWork(broker, call, request)
+    if len(rows) > ENTRIES_PER_SLICE:
+        work.is_large = True
+        for _, data in rows:  # they wait longer than the buffer that they came in
+            data.records = None if data.records is None else bytes(data.records)
+        later = Deferred()
+        broker.shell.tasks.spawn(or_refused(_looked_at_later(broker, call, work, request, later), later, call, refuse), "serve-many-batches")
+        return later
+    return _looked_at(broker, call, work, request)
+
+
+async def _looked_at_later(broker: Broker, call: Call, work: ProduceWork, request: ProduceRequest, later: Deferred) -> None:
+    completed_by(_looked_at(broker, call, work, request), later)
+
+
+def _looked_at(broker: Broker, call: Call, work: ProduceWork, request: ProduceRequest) -> Answer | Deferred:
     if call.api_version >= FIRST_VERSION_OF_FORMAT_2 and takes_long(request):
         return _examined_first(broker, call, work, request)
     return _served(broker, call, work, request)
@@ -290,7 +322,7 @@ def _examined_first(broker: Broker, call: Call, work: ProduceWork, request: Prod
 
 def _served(broker: Broker, call: Call, work: ProduceWork, request: ProduceRequest) -> Answer | Deferred:
     if not has_transactional(request):
-        return _finish(work, request, None)
+        return _finish(work, call, request, None)
     return _verified_first(broker, call, work, request)
 
 
@@ -325,7 +357,7 @@ def _verified_first(broker: Broker, call: Call, work: ProduceWork, request: Prod
 
     def append(verified: Verified) -> None:
         work.verified, work.now_ms = verified, broker.world.clock.wall_ms()
-        _finish(work, request, later)
+        _finish(work, call, request, later)
 
     ProduceVerification(
         partitions=broker.partitions,
@@ -352,13 +384,28 @@ def _transactional_batches(broker: Broker, request: ProduceRequest, version: int
     return batches
 
 
-def _finish(work: ProduceWork, request: ProduceRequest, later: Deferred | None) -> Answer | Deferred:
+def _finish(work: ProduceWork, call: Call, request: ProduceRequest, later: Deferred | None) -> Answer | Deferred:
     """Append, and answer when that may be: now, or through `later`, which is made where it is needed and not given."""
-    broker = work.broker
+    if work.is_large:
+        later = later or Deferred()
+        work.broker.shell.tasks.spawn(or_refused(_appended_in_slices(work, request, later), later, call, refuse), "append-in-slices")
+        return later
     work.run(request)
     if not work.owed and not work.unreplicated and later is None:
         return _answer(work)
     later = later or Deferred()
+    _answer_when_replicated(work, request, later)
+    return later
+
+
+async def _appended_in_slices(work: ProduceWork, request: ProduceRequest, later: Deferred) -> None:
+    await work.run_in_slices(request)
+    _answer_when_replicated(work, request, later)
+
+
+def _answer_when_replicated(work: ProduceWork, request: ProduceRequest, later: Deferred) -> None:
+    """Answer once what must be flushed is, and the replicas in sync have what they must have."""
+    broker = work.broker
 
     def wait_for_replicas() -> None:
         work.look_at_flushed()
@@ -374,7 +421,6 @@ def _finish(work: ProduceWork, request: ProduceRequest, later: Deferred | None) 
         broker.partitions.flush_then([partition for partition, _ in work.owed], wait_for_replicas)
     else:
         wait_for_replicas()
-    return later
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:
@@ -401,4 +447,5 @@ def _answer(work: ProduceWork) -> Answer:
     return NO_ANSWER if work.first_error is ErrorCode.NONE else Closing(f"acks=0 and error {work.first_error.name}")
 
 
+SLICES = Slices(entries="topic_data", rows="responses", inner="partition_data", inner_rows="partition_responses")
 HANDLER = Handler(key=ApiKey.PRODUCE, handle=handle, refuse=refuse)

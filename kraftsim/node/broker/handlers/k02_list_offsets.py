@@ -11,6 +11,7 @@ from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.found_record import FoundRecord
+from kraftsim.node.slices import Slices
 from kraftsim.releases.traits import ISOLATION_OF_WHOLE_LISTINGS
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -102,11 +103,7 @@ def _answered(broker: Broker, call: Call) -> ListOffsetsResponse:
     """
     request = call.body
     assert isinstance(request, ListOffsetsRequest), "dispatch decodes by API key"
-    asked_times: dict[tuple[str, int], int] = {}
-    for topic in request.topics:
-        for partition in topic.partitions:
-            key = (topic.name, partition.partition_index)
-            asked_times[key] = asked_times.get(key, 0) + 1
+    asked_times = call.over_whole(_asked_times)
     response = ListOffsetsResponse()
     for topic in request.topics:
         answers = []
@@ -123,6 +120,15 @@ def _answered(broker: Broker, call: Call) -> ListOffsetsResponse:
             answers.append(_answer(call.api_version, partition, found))
         response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return response
+
+
+def _asked_times(request: ListOffsetsRequest, _: int) -> dict[tuple[str, int], int]:
+    times: dict[tuple[str, int], int] = {}
+    for topic in request.topics:
+        for partition in topic.partitions:
+            key = (topic.name, partition.partition_index)
+            times[key] = times.get(key, 0) + 1
+    return times
 
 
 def _old_style(broker: Broker, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
@@ -206,4 +212,5 @@ def _answer(version: int, asked: ListOffsetsPartition, found: OffsetAnswer | Ref
     return answer
 
 
-HANDLER = Handler(key=ApiKey.LIST_OFFSETS, handle=handle)
+SLICES = Slices(entries="topics", rows="topics", inner="partitions", inner_rows="partitions")
+HANDLER = Handler(key=ApiKey.LIST_OFFSETS, handle=handle, slices=SLICES)

@@ -11,7 +11,8 @@ from kraftsim.core.zookeeper_mode.topic_ids import told_topic_id
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.internal_topics import is_internal
 from kraftsim.node.call import Answer, Call, Handler
-from kraftsim.node.topics_asked_for import looked_up, why_refused
+from kraftsim.node.slices import Slices
+from kraftsim.node.topics_asked_for import once_each, why_refused
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import (
@@ -38,7 +39,7 @@ def handle(broker: Broker, call: Call) -> Answer:
     """Answer with what this broker has applied of the metadata log, which may be a little behind."""
     request = call.body
     assert isinstance(request, MetadataRequest), "dispatch decodes by API key"
-    refused = why_refused(call.api_version, request)
+    refused = call.over_whole(why_refused)
     if refused is not None:
         return refuse(call, refused)
     view = MetadataView(broker, call, request)
@@ -77,8 +78,7 @@ class MetadataView:
         asked = self._request.topics
         if asked is None or (not asked and self._version < FIRST_VERSION_WITH_NULL_FOR_ALL):
             return [self._topic(topic) for topic in self._image.topics()]
-        once = {(topic.name, topic.topic_id): topic for topic in looked_up(asked)}
-        return [self._asked(topic) for topic in once.values()]
+        return [self._asked(topic) for topic in once_each(asked)]
 
     def _asked(self, asked: MetadataRequestTopic) -> MetadataResponseTopic:
         if asked.topic_id != ZERO_UUID:
@@ -146,4 +146,5 @@ def refuse(call: Call, error: ErrorCode) -> Answer:
     return MetadataResponse(topics=rows)
 
 
-HANDLER = Handler(key=ApiKey.METADATA, handle=handle, refuse=refuse)
+SLICES = Slices(entries="topics", rows="topics", counting=once_each)
+HANDLER = Handler(key=ApiKey.METADATA, handle=handle, refuse=refuse, slices=SLICES)

@@ -41,9 +41,10 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     rows = [row for topic in answer.topics for row in topic.partitions]
     asked = _asked(request, names)
     known = [index for index, each in enumerate(asked) if broker.image.partition(each.topic, each.partition) is not None]
+    found = set(known)
     for index, row in enumerate(rows):
         unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id and not asked[index].topic else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        row.error_code = ErrorCode.NONE if index in known else unknown
+        row.error_code = ErrorCode.NONE if index in found else unknown
     if not known:
         return answer
     led = broker.groups.coordinated(request.group_id, may_be_empty=True)

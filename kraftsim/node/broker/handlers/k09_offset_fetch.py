@@ -10,6 +10,7 @@ from kraftsim.core.groups.group_offsets import TopicPartition
 from kraftsim.core.groups.group_shard import FoundOffset
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Handler
+from kraftsim.node.slices import Slices
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k09_offset_fetch import (
@@ -153,4 +154,5 @@ def refuse(call: Call, error: ErrorCode) -> Answer:
     return OffsetFetchResponse(topics=_topics([FoundOffset(partition, None, error) for partition in _partitions(request) or ()]))
 
 
-HANDLER = Handler(key=ApiKey.OFFSET_FETCH, handle=handle, refuse=refuse)
+SLICES = Slices(entries="groups", rows="groups")
+HANDLER = Handler(key=ApiKey.OFFSET_FETCH, handle=handle, refuse=refuse, slices=SLICES)

@@ -8,6 +8,7 @@ from typing import Final
 from kraftsim.node.broker.broker import Address, Broker
 from kraftsim.node.broker.internal_topics import GROUP_METADATA, TRANSACTION_STATE
 from kraftsim.node.call import Answer, Call, Handler
+from kraftsim.node.slices import Slices
 from kraftsim.releases.traits import PARSES_SHARE_KEYS, REFUSES_SHARE_KEYS
 from protocol.api_keys import ApiKey
 from protocol.disk.java_integers import parse_int32
@@ -103,4 +104,5 @@ def refuse(call: Call, error: ErrorCode) -> Answer:
     return FindCoordinatorResponse(error_code=error, error_message=message, node_id=NO_NODE_ID, host="", port=NO_PORT)
 
 
-HANDLER = Handler(key=ApiKey.FIND_COORDINATOR, handle=handle, refuse=refuse)
+SLICES = Slices(entries="coordinator_keys", rows="coordinators")
+HANDLER = Handler(key=ApiKey.FIND_COORDINATOR, handle=handle, refuse=refuse, slices=SLICES)

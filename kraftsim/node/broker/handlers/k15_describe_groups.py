@@ -8,6 +8,7 @@ from typing import Final
 from kraftsim.core.groups.classic_group import ClassicGroup, GroupState
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Handler
+from kraftsim.node.slices import Slices
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k15_describe_groups import (
@@ -98,4 +99,5 @@ def refuse(call: Call, error: ErrorCode) -> Answer:
     return DescribeGroupsResponse(groups=[_refused(group_id, error) for group_id in request.groups])
 
 
-HANDLER = Handler(key=ApiKey.DESCRIBE_GROUPS, handle=handle, refuse=refuse)
+SLICES = Slices(entries="groups", rows="groups")
+HANDLER = Handler(key=ApiKey.DESCRIBE_GROUPS, handle=handle, refuse=refuse, slices=SLICES)

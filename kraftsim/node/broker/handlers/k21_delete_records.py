@@ -8,6 +8,7 @@ from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.internal_topics import is_internal
 from kraftsim.node.call import Answer, Call, Deferred, Handler
+from kraftsim.node.slices import Slices
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k21_delete_records import (
@@ -121,4 +122,5 @@ def refuse(call: Call, error: ErrorCode) -> Answer:
     )
 
 
-HANDLER = Handler(key=ApiKey.DELETE_RECORDS, handle=handle, refuse=refuse)
+SLICES = Slices(entries="topics", rows="topics", inner="partitions", inner_rows="partitions")
+HANDLER = Handler(key=ApiKey.DELETE_RECORDS, handle=handle, refuse=refuse, slices=SLICES)

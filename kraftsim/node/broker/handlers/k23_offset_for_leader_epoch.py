@@ -7,6 +7,7 @@ from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.reading import decide_epoch_end
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Handler
+from kraftsim.node.slices import Slices
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k23_offset_for_leader_epoch import (
@@ -56,4 +57,5 @@ def refuse(call: Call, error: ErrorCode) -> Answer:
     )
 
 
-HANDLER = Handler(key=ApiKey.OFFSET_FOR_LEADER_EPOCH, handle=handle, refuse=refuse)
+SLICES = Slices(entries="topics", rows="topics", inner="partitions", inner_rows="partitions")
+HANDLER = Handler(key=ApiKey.OFFSET_FOR_LEADER_EPOCH, handle=handle, refuse=refuse, slices=SLICES)

@@ -12,6 +12,7 @@ from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.internal_topics import is_internal
 from kraftsim.node.broker.transactions.transaction_answers import note_refusal, spelt
 from kraftsim.node.call import Answer, Call, Deferred, Handler
+from kraftsim.node.slices import Slices
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k24_add_partitions_to_txn import (
@@ -129,4 +130,5 @@ def refuse(call: Call, error: ErrorCode) -> Answer:
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_result(only, dict.fromkeys(_partitions(only.topics), error)).topic_results)
 
 
-HANDLER = Handler(key=ApiKey.ADD_PARTITIONS_TO_TXN, handle=handle, refuse=refuse)
+SLICES = Slices(entries="transactions", rows="results_by_transaction")
+HANDLER = Handler(key=ApiKey.ADD_PARTITIONS_TO_TXN, handle=handle, refuse=refuse, slices=SLICES)

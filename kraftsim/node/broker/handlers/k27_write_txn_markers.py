@@ -6,7 +6,9 @@ without knowing how far it came. Markers at `__consumer_offsets` tell the group 
 Source: KIP-98, kafka.server.KafkaApis.handleWriteTxnMarkersRequest; asked of Apache Kafka 3.9.1.
 """
 
+import asyncio
 from functools import partial
+from typing import Final
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.append_decision import AppendDecision
@@ -17,6 +19,8 @@ from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.internal_topics import GROUP_METADATA
 from kraftsim.node.broker.partitions import PartitionKey
 from kraftsim.node.call import Answer, Call, Deferred, Handler
+from kraftsim.node.large_requests import or_refused
+from kraftsim.node.slices import Slices
 from protocol.api_keys import ApiKey
 from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from protocol.compression import Compression
@@ -31,6 +35,8 @@ from protocol.messages.k27_write_txn_markers import (
 
 NO_TRANSACTION_VERSION = -1
 """A marker that says so fails; any other number that stands for no version is taken (asked of Apache Kafka 4.4.0)."""
+MARKERS_PER_SLICE: Final = 200
+"""Of markers and topics in them: each marker is a batch that is written, at 60 us."""
 
 
 class MarkerWork:
@@ -57,6 +63,22 @@ class MarkerWork:
 
         Apache Kafka fails there, too: what comes before has been written, and the answer is -1 for all partitions.
         """
+        is_sound = self._write_all(request)
+        if is_sound:
+            self._close_one()
+        return is_sound
+
+    async def run_in_slices(self, call: Call, request: WriteTxnMarkersRequest) -> None:
+        """The same, some markers in each turn of the loop."""
+        for part in SLICES.split(request):
+            assert isinstance(part.body, WriteTxnMarkersRequest), "a part is of the same kind"
+            if not self._write_all(part.body):
+                self.deferred.complete(refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR))
+                return
+            await asyncio.sleep(0)
+        self._close_one()
+
+    def _write_all(self, request: WriteTxnMarkersRequest) -> bool:
         for written in request.markers:
             marker = EndMarker(
                 producer_id=written.producer_id,
@@ -69,7 +91,6 @@ class MarkerWork:
                 for partition in topic.partition_indexes:
                     if not self._write(marker, (topic.name, partition)):
                         return False
-        self._close_one()
         return True
 
     def _write(self, marker: EndMarker, key: PartitionKey) -> bool:
@@ -114,6 +135,9 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     request = call.body
     assert isinstance(request, WriteTxnMarkersRequest), "dispatch decodes by API key"
     work = MarkerWork(broker)
+    if call.is_large:
+        broker.shell.tasks.spawn(or_refused(work.run_in_slices(call, request), work.deferred, call, refuse), "write-markers-in-slices")
+        return work.deferred
     return work.deferred if work.run(request) else refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
@@ -139,4 +163,5 @@ def _response(errors: dict[int, dict[PartitionKey, ErrorCode]]) -> WriteTxnMarke
     return response
 
 
+SLICES = Slices(entries="markers", rows="markers", inner="topics", most=MARKERS_PER_SLICE)
 HANDLER = Handler(key=ApiKey.WRITE_TXN_MARKERS, handle=handle, refuse=refuse)

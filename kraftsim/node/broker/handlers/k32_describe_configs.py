@@ -3,6 +3,7 @@
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.describe_configs import KnownConfigs, describe_configs, refuse_describe_configs
+from kraftsim.node.slices import Slices
 from protocol.api_keys import ApiKey
 from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
@@ -15,10 +16,10 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     assert isinstance(request, DescribeConfigsRequest), "dispatch decodes by API key"
     named = [row.resource_name for row in request.resources if row.resource_type == ConfigResourceType.TOPIC]
     topics = [name for name in dict.fromkeys(named) if broker.image.topic(name) is not None]
-    return broker.source.with_configs(topics, lambda: _describe(broker, request, call.api_version))
+    return broker.source.with_configs(topics, lambda: _describe(broker, call, request))
 
 
-def _describe(broker: Broker, request: DescribeConfigsRequest, version: int) -> Answer:
+def _describe(broker: Broker, call: Call, request: DescribeConfigsRequest) -> Answer:
     known = KnownConfigs(
         node_id=broker.config.node_id,
         resource_types=broker.parts.resource_types,
@@ -26,7 +27,7 @@ def _describe(broker: Broker, request: DescribeConfigsRequest, version: int) -> 
         has_topic=lambda name: broker.image.topic(name) is not None,
         configs_of=broker.image.configs_of,
     )
-    return describe_configs(known, request, version)
+    return describe_configs(known, call, request)
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:
@@ -34,4 +35,5 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     return refuse_describe_configs(call.body, error)
 
 
-HANDLER = Handler(key=ApiKey.DESCRIBE_CONFIGS, handle=handle, refuse=_refuse)
+SLICES = Slices(entries="resources", rows="results")
+HANDLER = Handler(key=ApiKey.DESCRIBE_CONFIGS, handle=handle, refuse=_refuse, slices=SLICES)

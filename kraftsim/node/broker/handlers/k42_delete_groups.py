@@ -2,6 +2,7 @@
 
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Handler
+from kraftsim.node.slices import Slices
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -31,4 +32,5 @@ def refuse(call: Call, error: ErrorCode) -> Answer:
     return DeleteGroupsResponse(results=[DeletableGroupResult(group_id=name, error_code=error) for name in dict.fromkeys(request.groups_names)])
 
 
-HANDLER = Handler(key=ApiKey.DELETE_GROUPS, handle=handle, refuse=refuse)
+SLICES = Slices(entries="groups_names", rows="results", counting=lambda names: list(dict.fromkeys(names)))
+HANDLER = Handler(key=ApiKey.DELETE_GROUPS, handle=handle, refuse=refuse, slices=SLICES)

@@ -3,7 +3,7 @@
 Source: KIP-339, KIP-590, kafka.server.KafkaApis.handleIncrementalAlterConfigsRequest.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from kraftsim.core.metadata.preprocess_configs import count_resources, refuse_altered_broker, refuse_common, refuse_type
 from kraftsim.node.altered_configs import joined_rows, refused_rows, row_of
@@ -11,6 +11,7 @@ from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.partly_forwarded import forward_rest
 from kraftsim.node.broker.topic_settings import broker_settings
 from kraftsim.node.call import Answer, Call, Deferred, Handler
+from kraftsim.node.large_requests import looked_at
 from kraftsim.node.loggers import refuse_loggers
 from protocol.api_keys import ApiKey
 from protocol.config_resources import ConfigResourceType
@@ -31,16 +32,22 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     request = call.body
     assert isinstance(request, IncrementalAlterConfigsRequest), "dispatch decodes by API key"
     times = count_resources(request.resources)
-    done = [_done_here(broker, times, resource) for resource in request.resources]
-    left = [resource for resource, row in zip(request.resources, done, strict=True) if row is None]
 
-    def join(answer: Message | None) -> Answer:
-        assert answer is None or isinstance(answer, IncrementalAlterConfigsResponse), "the controller answers what it is asked"
-        told = [] if answer is None else answer.responses
-        return IncrementalAlterConfigsResponse(responses=joined_rows(AlterConfigsResourceResponse, request.resources, done, told))
+    def look(resource: AlterConfigsResource) -> AlterConfigsResourceResponse | None:
+        return _done_here(broker, times, resource)
 
-    rest = IncrementalAlterConfigsRequest(resources=left, validate_only=request.validate_only) if left else None
-    return forward_rest(broker, call, rest, join, _refuse)
+    def hand_on(done: Sequence[AlterConfigsResourceResponse | None]) -> Answer | Deferred:
+        left = [resource for resource, row in zip(request.resources, done, strict=True) if row is None]
+
+        def join(answer: Message | None) -> Answer:
+            assert answer is None or isinstance(answer, IncrementalAlterConfigsResponse), "the controller answers what it is asked"
+            told = [] if answer is None else answer.responses
+            return IncrementalAlterConfigsResponse(responses=joined_rows(AlterConfigsResourceResponse, request.resources, done, told))
+
+        rest = IncrementalAlterConfigsRequest(resources=left, validate_only=request.validate_only) if left else None
+        return forward_rest(broker, call, rest, join, _refuse)
+
+    return looked_at(broker.shell, call, request.resources, look, hand_on)
 
 
 def _done_here(broker: Broker, times: Mapping[tuple[int, str], int], resource: AlterConfigsResource) -> AlterConfigsResourceResponse | None:

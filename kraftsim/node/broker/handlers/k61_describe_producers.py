@@ -7,6 +7,7 @@ from kraftsim.core.metadata.topic_names import why_name_is_invalid
 from kraftsim.core.producer_state.entry import ProducerStateEntry
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Handler
+from kraftsim.node.slices import Slices
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k61_describe_producers import (
@@ -72,4 +73,5 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     )
 
 
-HANDLER = Handler(key=ApiKey.DESCRIBE_PRODUCERS, handle=handle, refuse=_refuse)
+SLICES = Slices(entries="topics", rows="topics", inner="partition_indexes", inner_rows="partitions")
+HANDLER = Handler(key=ApiKey.DESCRIBE_PRODUCERS, handle=handle, refuse=_refuse, slices=SLICES)

@@ -2,6 +2,7 @@
 
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Handler
+from kraftsim.node.slices import Slices
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k65_describe_transactions import (
@@ -55,4 +56,5 @@ def refuse(call: Call, error: ErrorCode) -> Answer:
     return DescribeTransactionsResponse(transaction_states=[refused(each, error) for each in request.transactional_ids])
 
 
-HANDLER = Handler(key=ApiKey.DESCRIBE_TRANSACTIONS, handle=handle, refuse=refuse)
+SLICES = Slices(entries="transactional_ids", rows="transaction_states")
+HANDLER = Handler(key=ApiKey.DESCRIBE_TRANSACTIONS, handle=handle, refuse=refuse, slices=SLICES)

@@ -9,6 +9,7 @@ from kraftsim.core.groups.consumer.server_assignors import NO_SHARES, Shares
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.handlers.k15_describe_groups import ALL_GROUP_OPERATIONS
 from kraftsim.node.call import Answer, Call, Handler
+from kraftsim.node.slices import Slices
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k69_consumer_group_describe import (
@@ -93,4 +94,5 @@ def refuse(call: Call, error: ErrorCode) -> Answer:
     return ConsumerGroupDescribeResponse(groups=[_refused(group_id, error) for group_id in request.group_ids])
 
 
-HANDLER = Handler(key=ApiKey.CONSUMER_GROUP_DESCRIBE, handle=handle, refuse=refuse)
+SLICES = Slices(entries="group_ids", rows="groups")
+HANDLER = Handler(key=ApiKey.CONSUMER_GROUP_DESCRIBE, handle=handle, refuse=refuse, slices=SLICES)

@@ -6,10 +6,11 @@ Source: KIP-4, kafka.server.ControllerApis.createTopics, ReplicationControlManag
 from copy import copy
 from typing import TYPE_CHECKING
 
-from kraftsim.core.decision import Refusal
+from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.metadata.create_topics import NewTopic, RefusedTopic
 from kraftsim.events.metadata import TopicRefused
 from kraftsim.node.call import Answer, Call, Deferred, Handler
+from kraftsim.node.controller.deciding import decide
 from kraftsim.node.controller.ledger import BatchTooLarge
 from kraftsim.node.controller.mutation_quotas import QUOTA_EXCEEDED
 from protocol.api_keys import ApiKey
@@ -36,18 +37,22 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     over = [RefusedTopic(name=name, refusal=Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, QUOTA_EXCEEDED)) for name in counts if name not in kept]
     allowed = copy(request)
     allowed.topics = admitted
-    decision = controller.ledger.state.replication.decide_create_topics(allowed, controller.world.random("topics"))
-    if isinstance(decision, Refusal):
-        return _refused_whole(request, decision)
-    for result in decision.result:
-        if isinstance(result, RefusedTopic):
-            allowance.give_back(counts.get(result.name, 0))
-            controller.world.note(TopicRefused(topic=result.name, error_code=result.refusal.error, reason=result.refusal.why))
-    try:
-        results = [row_of(result) for result in [*decision.result, *over]]
-        return controller.ledger.commit(decision, lambda offsets: CreateTopicsResponse(throttle_time_ms=allowance.pause_ms, topics=results))
-    except BatchTooLarge as too_large:
-        return _refused_whole(request, Refusal(ErrorCode.RECORD_LIST_TOO_LARGE, str(too_large)))
+
+    def carry_out(decision: Decision[list[NewTopic | RefusedTopic]] | Refusal) -> Answer | Deferred:
+        if isinstance(decision, Refusal):
+            return _refused_whole(request, decision)
+        for result in decision.result:
+            if isinstance(result, RefusedTopic):
+                allowance.give_back(counts.get(result.name, 0))
+                controller.world.note(TopicRefused(topic=result.name, error_code=result.refusal.error, reason=result.refusal.why))
+        try:
+            results = [row_of(result) for result in [*decision.result, *over]]
+            return controller.ledger.commit(decision, lambda offsets: CreateTopicsResponse(throttle_time_ms=allowance.pause_ms, topics=results))
+        except BatchTooLarge as too_large:
+            return _refused_whole(request, Refusal(ErrorCode.RECORD_LIST_TOO_LARGE, str(too_large)))
+
+    chance = controller.world.random("topics")
+    return decide(controller, call, lambda: controller.ledger.state.replication.create_topics_steps(allowed, chance), carry_out)
 
 
 def row_of(result: NewTopic | RefusedTopic) -> CreatableTopicResult:

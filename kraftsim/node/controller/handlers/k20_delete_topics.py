@@ -39,8 +39,10 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     asked = _asked(request, call.api_version)
     admitted = [topic for topic in asked if allowance.admits(_partition_count(replication.topics, topic))]
     exceeded = Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, QUOTA_EXCEEDED)
-    kept = frozenset(admitted)
-    over = [DeletedTopic(name=topic.name, topic_id=topic.topic_id, refusal=exceeded) for topic in asked if topic not in kept]
+    over: list[DeletedTopic] = []
+    if len(admitted) < len(asked):
+        kept = frozenset(admitted)
+        over = [DeletedTopic(name=topic.name, topic_id=topic.topic_id, refusal=exceeded) for topic in asked if topic not in kept]
     decision = replication.decide_delete_topics(admitted)
     if isinstance(decision, Refusal):
         return _refuse(call, decision.error)

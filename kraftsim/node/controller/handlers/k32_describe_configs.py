@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from kraftsim.node.call import Answer, Call, Handler
 from kraftsim.node.describe_configs import KnownConfigs, describe_configs, refuse_describe_configs
+from kraftsim.node.slices import Slices
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k32_describe_configs import DescribeConfigsRequest
@@ -23,7 +24,7 @@ def handle(controller: "Controller", call: Call) -> Answer:
         has_topic=lambda name: state.replication.topic_id(name) is not None,
         configs_of=state.configs.configs_of,
     )
-    return describe_configs(known, call.body, call.api_version)
+    return describe_configs(known, call, call.body)
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:
@@ -31,4 +32,5 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     return refuse_describe_configs(call.body, error)
 
 
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.DESCRIBE_CONFIGS, handle=handle, refuse=_refuse)
+SLICES = Slices(entries="resources", rows="results")
+HANDLER: "Handler[Controller]" = Handler(key=ApiKey.DESCRIBE_CONFIGS, handle=handle, refuse=_refuse, slices=SLICES)

@@ -5,10 +5,11 @@ Source: KIP-133, kafka.server.ControllerApis.handleLegacyAlterConfigs.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.core.decision import Refusal
-from kraftsim.core.metadata.alter_configs import decide_replace_configs
+from kraftsim.core.decision import Decision, Refusal
+from kraftsim.core.metadata.alter_configs import Results, replace_configs_steps
 from kraftsim.node.altered_configs import refused_rows, row_of
 from kraftsim.node.call import Answer, Call, Deferred, Handler
+from kraftsim.node.controller.deciding import decide
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k33_alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
@@ -21,11 +22,14 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     """Answer per resource; what may change is committed first."""
     request = call.body
     assert isinstance(request, AlterConfigsRequest), "dispatch decodes by API key"
-    decision = decide_replace_configs(controller.ledger.state.config_view(), request)
-    if isinstance(decision, Refusal):
-        return _refuse(call, decision.error)
-    responses = [row_of(AlterConfigsResourceResponse, *resource, refusal) for resource, refusal in decision.result]
-    return controller.ledger.commit(decision, lambda offsets: AlterConfigsResponse(responses=responses))
+
+    def carry_out(decision: Decision[Results] | Refusal) -> Answer | Deferred:
+        if isinstance(decision, Refusal):
+            return _refuse(call, decision.error)
+        responses = [row_of(AlterConfigsResourceResponse, *resource, refusal) for resource, refusal in decision.result]
+        return controller.ledger.commit(decision, lambda offsets: AlterConfigsResponse(responses=responses))
+
+    return decide(controller, call, lambda: replace_configs_steps(controller.ledger.state.config_view(), request), carry_out)
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:

@@ -6,10 +6,11 @@ Source: KIP-195, kafka.server.ControllerApis.createPartitions, ReplicationContro
 from copy import copy
 from typing import TYPE_CHECKING
 
-from kraftsim.core.decision import Refusal
+from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.metadata.create_partitions import WidenedTopic
 from kraftsim.core.metadata.topic_table import TopicTable
 from kraftsim.node.call import Answer, Call, Deferred, Handler
+from kraftsim.node.controller.deciding import decide
 from kraftsim.node.controller.mutation_quotas import QUOTA_EXCEEDED
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -40,12 +41,16 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     allowed.topics = [topic for topic in request.topics if allowance.admits(added[topic.name])]
     kept = {topic.name for topic in allowed.topics}
     over = [WidenedTopic(name=name, refusal=Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, QUOTA_EXCEEDED)) for name in added if name not in kept]
-    decision = replication.decide_create_partitions(allowed, controller.world.random("topics"))
-    for result in decision.result:
-        if result.refusal is not None:
-            allowance.give_back(added[result.name])
-    results = [_result(result) for result in [*decision.result, *over]]
-    return controller.ledger.commit(decision, lambda offsets: CreatePartitionsResponse(throttle_time_ms=allowance.pause_ms, results=results))
+
+    def carry_out(decision: Decision[list[WidenedTopic]]) -> Answer | Deferred:
+        for result in decision.result:
+            if result.refusal is not None:
+                allowance.give_back(added[result.name])
+        results = [_result(result) for result in [*decision.result, *over]]
+        return controller.ledger.commit(decision, lambda offsets: CreatePartitionsResponse(throttle_time_ms=allowance.pause_ms, results=results))
+
+    chance = controller.world.random("topics")
+    return decide(controller, call, lambda: controller.ledger.state.replication.create_partitions_steps(allowed, chance), carry_out)
 
 
 def _added_count(topics: TopicTable, asked: CreatePartitionsTopic) -> int:

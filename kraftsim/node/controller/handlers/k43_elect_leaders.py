@@ -5,9 +5,10 @@ Source: KIP-183, KIP-460, ReplicationControlManager.electLeaders, org.apache.kaf
 
 from typing import TYPE_CHECKING
 
-from kraftsim.core.decision import Refusal
-from kraftsim.core.metadata.elect_leaders import ElectedPartition
+from kraftsim.core.decision import Decision, Refusal
+from kraftsim.core.metadata.elect_leaders import ElectedPartition, ElectedTopic
 from kraftsim.node.call import Answer, Call, Deferred, Handler
+from kraftsim.node.controller.deciding import decide
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k43_elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, ReplicaElectionResult
@@ -27,13 +28,16 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
         return ElectLeadersResponse()
     if request.timeout_ms <= 0:
         return _refuse(call, ErrorCode.REQUEST_TIMED_OUT)
-    decision = controller.ledger.state.replication.decide_elect_leaders(request)
-    if isinstance(decision, Refusal):
-        return _refused_whole(call, decision)
-    results = [
-        ReplicaElectionResult(topic=topic.topic, partition_result=[_result(result) for result in topic.partitions]) for topic in decision.result
-    ]
-    return controller.ledger.commit(decision, lambda offsets: ElectLeadersResponse(replica_election_results=results), is_atomic=False)
+
+    def carry_out(decision: Decision[list[ElectedTopic]] | Refusal) -> Answer | Deferred:
+        if isinstance(decision, Refusal):
+            return _refused_whole(call, decision)
+        results = [
+            ReplicaElectionResult(topic=topic.topic, partition_result=[_result(result) for result in topic.partitions]) for topic in decision.result
+        ]
+        return controller.ledger.commit(decision, lambda offsets: ElectLeadersResponse(replica_election_results=results), is_atomic=False)
+
+    return decide(controller, call, lambda: controller.ledger.state.replication.elect_leaders_steps(request), carry_out)
 
 
 def _result(result: ElectedPartition) -> PartitionResult:

@@ -5,10 +5,11 @@ A controller has no loggers that could be set.   Source: KIP-339, kafka.server.C
 
 from typing import TYPE_CHECKING
 
-from kraftsim.core.decision import Refusal
-from kraftsim.core.metadata.alter_configs import decide_alter_configs
+from kraftsim.core.decision import Decision, Refusal
+from kraftsim.core.metadata.alter_configs import Results, alter_configs_steps
 from kraftsim.node.altered_configs import refused_rows, row_of
 from kraftsim.node.call import Answer, Call, Deferred, Handler
+from kraftsim.node.controller.deciding import decide
 from kraftsim.node.loggers import refuse_loggers
 from protocol.api_keys import ApiKey
 from protocol.config_resources import ConfigResourceType
@@ -34,11 +35,14 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
         row_of(AlterConfigsResourceResponse, each.resource_type, each.resource_name, refuse_loggers(controller.config.node_id, each))
         for each in loggers
     ]
-    decision = decide_alter_configs(controller.ledger.state.config_view(), asked)
-    if isinstance(decision, Refusal):
-        return _refuse(call, decision.error)
-    responses = [*(row_of(AlterConfigsResourceResponse, *resource, refusal) for resource, refusal in decision.result), *refused]
-    return controller.ledger.commit(decision, lambda offsets: IncrementalAlterConfigsResponse(responses=responses))
+
+    def carry_out(decision: Decision[Results] | Refusal) -> Answer | Deferred:
+        if isinstance(decision, Refusal):
+            return _refuse(call, decision.error)
+        responses = [*(row_of(AlterConfigsResourceResponse, *resource, refusal) for resource, refusal in decision.result), *refused]
+        return controller.ledger.commit(decision, lambda offsets: IncrementalAlterConfigsResponse(responses=responses))
+
+    return decide(controller, call, lambda: alter_configs_steps(controller.ledger.state.config_view(), asked), carry_out)
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:

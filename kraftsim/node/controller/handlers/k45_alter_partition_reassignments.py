@@ -5,9 +5,10 @@ Source: KIP-455, ReplicationControlManager.alterPartitionReassignments, org.apac
 
 from typing import TYPE_CHECKING
 
-from kraftsim.core.decision import Refusal
-from kraftsim.core.metadata.reassign_partitions import MovedPartition
+from kraftsim.core.decision import Decision, Refusal
+from kraftsim.core.metadata.reassign_partitions import MovedPartition, MovedTopic
 from kraftsim.node.call import Answer, Call, Deferred, Handler
+from kraftsim.node.controller.deciding import decide
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k45_alter_partition_reassignments import (
@@ -32,12 +33,15 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
         return AlterPartitionReassignmentsResponse(error_message=NO_MESSAGE)
     if request.timeout_ms <= 0:
         return _refuse(call, ErrorCode.REQUEST_TIMED_OUT)
-    decision = controller.ledger.state.replication.decide_reassignments(request)
-    rows = [ReassignableTopicResponse(name=topic.topic, partitions=[_result(result) for result in topic.partitions]) for topic in decision.result]
-    response = AlterPartitionReassignmentsResponse(
-        error_message=None, responses=rows, allow_replication_factor_change=request.allow_replication_factor_change
-    )
-    return controller.ledger.commit(decision, lambda offsets: response)
+
+    def carry_out(decision: Decision[list[MovedTopic]]) -> Answer | Deferred:
+        rows = [ReassignableTopicResponse(name=topic.topic, partitions=[_result(result) for result in topic.partitions]) for topic in decision.result]
+        response = AlterPartitionReassignmentsResponse(
+            error_message=None, responses=rows, allow_replication_factor_change=request.allow_replication_factor_change
+        )
+        return controller.ledger.commit(decision, lambda offsets: response)
+
+    return decide(controller, call, lambda: controller.ledger.state.replication.reassignment_steps(request), carry_out)
 
 
 def _result(result: MovedPartition) -> ReassignablePartitionResponse:

@@ -5,9 +5,10 @@ Source: KIP-554, KIP-900, kafka.server.ControllerApis.handleAlterUserScramCreden
 
 from typing import TYPE_CHECKING
 
-from kraftsim.core.decision import Refusal
-from kraftsim.core.metadata.scram_credentials import decide_alter_credentials
+from kraftsim.core.decision import Decision, Refusal, Steps
+from kraftsim.core.metadata.scram_credentials import Results, alter_credentials_steps
 from kraftsim.node.call import Answer, Call, Deferred, Handler
+from kraftsim.node.controller.deciding import decide
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k51_alter_user_scram_credentials import (
@@ -24,10 +25,16 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     """Answer per user; what may change is committed first."""
     request = call.body
     assert isinstance(request, AlterUserScramCredentialsRequest), "dispatch decodes by API key"
-    state = controller.ledger.state
-    decision = decide_alter_credentials(state.registries, state.features.metadata_level, request)
-    results = [_result(*result) for result in decision.result]
-    return controller.ledger.commit(decision, lambda offsets: AlterUserScramCredentialsResponse(results=results))
+
+    def look() -> Steps[Decision[Results]]:
+        state = controller.ledger.state
+        return alter_credentials_steps(state.registries, state.features.metadata_level, request)
+
+    def carry_out(decision: Decision[Results]) -> Answer | Deferred:
+        results = [_result(*result) for result in decision.result]
+        return controller.ledger.commit(decision, lambda offsets: AlterUserScramCredentialsResponse(results=results))
+
+    return decide(controller, call, look, carry_out)
 
 
 def _result(user: str, refusal: Refusal | None) -> AlterUserScramCredentialsResult:

@@ -5,9 +5,10 @@ Source: KIP-584, KIP-778, KIP-1022, org.apache.kafka.controller.QuorumController
 
 from typing import TYPE_CHECKING
 
-from kraftsim.core.decision import Refusal
-from kraftsim.core.metadata.feature_updates import decide_update_features
+from kraftsim.core.decision import Decision, Refusal
+from kraftsim.core.metadata.feature_updates import Results, update_features_steps
 from kraftsim.node.call import Answer, Call, Deferred, Handler
+from kraftsim.node.controller.deciding import decide
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k57_update_features import UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -23,17 +24,19 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     """Answer per feature; since 4.0 for all of them at once."""
     request = call.body
     assert isinstance(request, UpdateFeaturesRequest), "dispatch decodes by API key"
-    state = controller.ledger.state
-    decision = decide_update_features(state.feature_view(), request, call.api_version)
-    if isinstance(decision, Refusal):
-        return UpdateFeaturesResponse(error_code=decision.error, error_message=decision.message)
-    results = [] if call.api_version > ONE_RESULT_UNTIL else [_result(*result) for result in decision.result]
-    response = UpdateFeaturesResponse(results=results)
-    if state.node.updates_features_atomically:
-        response.error_message = None
-        for result in results:
-            result.error_message = ErrorCode.NONE.name  # what 4.x says of success in the versions before its own
-    return controller.ledger.commit(decision, lambda offsets: response)
+
+    def carry_out(decision: Decision[Results] | Refusal) -> Answer | Deferred:
+        if isinstance(decision, Refusal):
+            return UpdateFeaturesResponse(error_code=decision.error, error_message=decision.message)
+        results = [] if call.api_version > ONE_RESULT_UNTIL else [_result(*result) for result in decision.result]
+        response = UpdateFeaturesResponse(results=results)
+        if controller.ledger.state.node.updates_features_atomically:
+            response.error_message = None
+            for result in results:
+                result.error_message = ErrorCode.NONE.name  # what 4.x says of success in the versions before its own
+        return controller.ledger.commit(decision, lambda offsets: response)
+
+    return decide(controller, call, lambda: update_features_steps(controller.ledger.state.feature_view(), request, call.api_version), carry_out)
 
 
 def _result(feature: str, refusal: Refusal | None) -> UpdatableFeatureResult:

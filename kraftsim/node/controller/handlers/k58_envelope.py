@@ -6,12 +6,16 @@ read is said to be of an unsupported version, so that the broker ends its client
 Source: KIP-590, kafka.server.EnvelopeUtils, kafka.server.ControllerApis, kafka.network.RequestChannel.
 """
 
+import asyncio
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, cast
+from struct import Struct
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from kraftsim.core.security.principal import Principal
 from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded, Failed, Handler, NoAnswer, reason_of
+from kraftsim.node.controller.active_only import behind_gate
 from kraftsim.node.failed_answers import ANSWERED, encoding_failed, note_failed
+from kraftsim.node.large_requests import encoded
 from protocol.api_keys import FORWARDABLE, ApiKey
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
 
 SIZE_BYTES = 4
 ADDRESS_BYTES = (4, 16)
+CORRELATION_ID = Struct(">i").pack
 FORWARDABLE_KEYS = {int(key): key for key in sorted(FORWARDABLE)}
 
 
@@ -44,18 +49,63 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
         handler, served = controller.handler_of(key), controller.offer.served.get(key)
         if handler is None or served is None or not served[0] <= head.api_version <= served[1]:
             return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        if call.is_large:
+            return _in_turns(controller, call, handler, head, frame)
         inner = EnvelopedCall(head, decode_request(head, frame), call)
     except (UnsupportedApi, MalformedMessage):
         return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    inner.asker = _principal(request)
-    inner.asked_from = str(ip_address(bytes(request.client_host_address)))
+    answer = _carried_out(controller, handler, inner)
+    return _wrapped_later(handler, inner, answer) if isinstance(answer, Deferred) else _wrapped(handler, inner, answer)
+
+
+def _in_turns(controller: "Controller", call: Call, handler: "Handler[Controller]", head: RequestHead, frame: bytes) -> Deferred:
+    """The same for a request that takes long to decode, or to encode its answer: both is done aside.
+
+    What is decided in between is decided in one turn, as Kafka's controller handles one event after the other.
+    """
+    outer = Deferred()
+
+    async def carry_out() -> None:
+        try:
+            body = await controller.world.aside(lambda: decode_request(head, frame))
+        except MalformedMessage:
+            outer.complete(EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
+            return
+        await asyncio.sleep(0)
+        inner = LargeEnvelopedCall(head, body, call)
+        serve = behind_gate(lambda controller, _: _carried_out(controller, handler, inner), _refuse, waits=False)
+        answer = serve(controller, call)
+        if not isinstance(answer, Deferred):
+            await wrap(inner, answer)
+            return
+        settled = answer
+
+        def settle() -> None:
+            assert settled.answer is not None, "an answer woke this envelope"
+            controller.shell.tasks.spawn(wrap(inner, settled.answer), "wrap-large-answer")
+
+        if settled.answer is not None:
+            settle()
+        else:
+            settled.attach(settle)
+            outer.when_abandoned(settled.abandon)
+
+    async def wrap(inner: EnvelopedCall, answer: Answer) -> None:
+        if not isinstance(answer, EnvelopeResponse):
+            answer = await encoded(controller.world, inner.api_key, inner.api_version, answer)
+        outer.complete(_wrapped(handler, inner, answer))
+
+    controller.shell.tasks.spawn(carry_out(), "serve-large-envelope")
+    return outer
+
+
+def _carried_out(controller: "Controller", handler: "Handler[Controller]", inner: "EnvelopedCall") -> Answer | Deferred:
     try:
-        answer = handler.handle(controller, inner)
+        return handler.handle(controller, inner)
     except AssertionError:
         raise
     except Exception as failure:  # the top of a request; a broker whose connection were closed for it would send the request again
-        answer = Failed(f"the handler failed: {reason_of(failure)}")
-    return _wrapped_later(handler, inner, answer) if isinstance(answer, Deferred) else _wrapped(handler, inner, answer)
+        return Failed(f"the handler failed: {reason_of(failure)}")
 
 
 class EnvelopedCall(Call):
@@ -65,8 +115,10 @@ class EnvelopedCall(Call):
 
     def __init__(self, head: RequestHead, body: Message, outer: Call) -> None:
         super().__init__(head, body, outer.connection)
-        self.asker = outer.principal
-        self.asked_from = outer.host
+        request = outer.body
+        assert isinstance(request, EnvelopeRequest), "an Envelope is what this call was in"
+        self.asker = _principal(request)
+        self.asked_from = str(ip_address(bytes(request.client_host_address)))
 
     @property
     def principal(self) -> Principal:
@@ -77,6 +129,13 @@ class EnvelopedCall(Call):
     def host(self) -> str:
         """The address that the client has at the broker."""
         return self.asked_from
+
+
+class LargeEnvelopedCall(EnvelopedCall):
+    """One of many entries."""
+
+    __slots__ = ()
+    is_large: ClassVar[bool] = True
 
 
 def _principal(request: EnvelopeRequest) -> Principal:
@@ -115,7 +174,9 @@ def _wrapped(handler: "Handler[Controller]", call: EnvelopedCall, answer: Answer
         return answer  # leadership was lost: the broker must look for another controller, whatever it asked
     if isinstance(answer, Closing):
         return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)  # upon which the broker closes its client's connection
-    assert not isinstance(answer, Encoded | NoAnswer), "what can be forwarded is answered with a message"
+    assert not isinstance(answer, NoAnswer), "what can be forwarded is answered with a message"
+    if isinstance(answer, Encoded):
+        return EnvelopeResponse(response_data=CORRELATION_ID(call.correlation_id) + answer.rest)
     if not isinstance(answer, Failed):
         try:
             return _envelope_of(call, answer)

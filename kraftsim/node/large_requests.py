@@ -1,0 +1,165 @@
+"""Requests of many entries: read, carried out and answered in several turns of the loop, so that other clients are served in between.
+
+Decoding a body and encoding an answer touch nothing else and are done aside; the handler serves one slice of the
+entries in each turn, or the whole where its entries are decided together. A connection serves nothing behind such a
+request meanwhile, so that its answers stay in order. A client that goes away does not take back what it asked.
+
+Apache Kafka serves requests in many threads (num.io.threads), so that a large one holds back only those behind it.
+Source: kafka.server.KafkaRequestHandlerPool.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded, Failed, LargeCall, NoAnswer, completed_by, reason_of
+from kraftsim.node.failed_answers import ANSWERED, encoding_failed
+from kraftsim.node.slices import ENTRIES_PER_SLICE, Part, Slices
+from kraftsim.world.interface import World
+from protocol.errors import ErrorCode
+from protocol.malformed import MalformedMessage
+from protocol.requests import RequestHead, decode_request, response_chunks, route_of
+from protocol.schema import Message
+
+if TYPE_CHECKING:
+    from kraftsim.node.connection import ServerConnection
+    from kraftsim.node.shell import NodeShell
+
+T = TypeVar("T")
+R = TypeVar("R")
+NOT_MESSAGES: Final = (Encoded, NoAnswer, Closing, Failed)
+SIZE_AND_CORRELATION_ID_BYTES: Final = 8
+OnUnforeseen = Callable[[Call, Exception], Answer]
+Handle = Callable[[Call], Answer | Deferred]
+
+
+class LargeRequest:
+    """One request on its way. `later` gets its answer."""
+
+    def __init__(
+        self, head: RequestHead, frame: bytes, connection: "ServerConnection", handle: Handle, slices: Slices | None, on_unforeseen: OnUnforeseen
+    ) -> None:
+        self.later = Deferred()
+        self._head = head
+        self._frame = frame
+        self._connection = connection
+        self._handle = handle
+        self._slices = slices
+        self._on_unforeseen = on_unforeseen
+        self._is_abandoned = False
+        self._waiting: list[tuple[Deferred, asyncio.Future[None]]] = []
+        self.later.when_abandoned(self._on_abandoned)
+
+    async def run(self, world: World) -> None:
+        """Serve it. Raises AssertionError, with which the node goes down."""
+        head, frame = self._head, self._frame
+        try:
+            body = await world.aside(lambda: decode_request(head, frame))
+            await asyncio.sleep(0)
+            answer = await self._carried_out(body)
+        except MalformedMessage as malformed:
+            answer = Closing(str(malformed))
+        if answer is not None and not self._is_abandoned:
+            self.later.complete(await encoded(world, head.api_key, head.api_version, answer))
+
+    async def _carried_out(self, body: Message) -> Answer | None:
+        """Return the answer; None if there is nobody to give it to."""
+        whole = LargeCall(self._head, body, self._connection, None)
+        slices = self._slices
+        parts = [Part(body)] if slices is None else slices.split(body)
+        given: list[Answer | Deferred] = []
+        try:
+            for part in parts:
+                if given:
+                    await asyncio.sleep(0)
+                given.append(self._handle(whole if part.body is body else LargeCall(self._head, part.body, self._connection, whole)))
+        except (AssertionError, MalformedMessage):
+            raise
+        except Exception as unforeseen:  # the top of a request: Kafka answers what it did not foresee with error -1 and goes on
+            return self._on_unforeseen(whole, unforeseen)
+        answers = [await self._awaited(each) if isinstance(each, Deferred) else each for each in given]
+        found = [each for each in answers if each is not None]
+        if len(found) < len(answers):
+            return None
+        return found[0] if slices is None or len(found) == 1 else _joined(slices, parts, found)
+
+    async def _awaited(self, deferred: Deferred) -> Answer | None:
+        if deferred.answer is None and not self._is_abandoned:
+            is_there = asyncio.get_running_loop().create_future()
+            waiting = (deferred, is_there)
+            self._waiting.append(waiting)
+            deferred.attach(lambda: None if is_there.done() else is_there.set_result(None))
+            await is_there
+            self._waiting.remove(waiting)
+        if deferred.answer is None:
+            deferred.abandon()
+        return deferred.answer
+
+    def _on_abandoned(self) -> None:
+        """The client went away: what is carried out already, or under way, stays as it is."""
+        self._is_abandoned = True
+        for _, is_there in self._waiting:
+            if not is_there.done():
+                is_there.set_result(None)
+
+
+async def encoded(world: World, api_key: int, api_version: int, answer: Answer) -> Answer:
+    """Return an answer as bytes, encoded aside; one that holds records stays a message, for these are not copied."""
+    if isinstance(answer, NOT_MESSAGES) or route_of(api_key, api_version).response_holds_records:
+        return answer
+    message = answer
+    try:
+        chunks = await world.aside(lambda: response_chunks(api_key, api_version, 0, message))
+    except Exception as failure:  # a value that the protocol cannot carry, as a string of more than 32,767 bytes
+        return encoding_failed(failure)
+    return Encoded(b"".join(chunks)[SIZE_AND_CORRELATION_ID_BYTES:])
+
+
+def looked_at(
+    shell: "NodeShell", call: Call, entries: Sequence[T], look: Callable[[T], R], go_on: Callable[[Sequence[R]], Answer | Deferred]
+) -> Answer | Deferred:
+    """Return what `go_on` makes of what `look` returns for each entry; a large call is looked at slice by slice."""
+    if not call.is_large:
+        return go_on([look(entry) for entry in entries])
+    later = Deferred()
+
+    async def look_in_slices() -> None:
+        found: list[R] = []
+        try:
+            for first in range(0, len(entries), ENTRIES_PER_SLICE):
+                found += [look(entry) for entry in entries[first : first + ENTRIES_PER_SLICE]]
+                await asyncio.sleep(0)
+            answer = go_on(found)
+        except AssertionError:
+            raise
+        except Exception as unforeseen:
+            answer = Failed(f"the handler failed: {reason_of(unforeseen)}")
+        completed_by(answer, later)
+
+    shell.tasks.spawn(look_in_slices(), "look-in-slices")
+    return later
+
+
+async def or_refused(work: Awaitable[None], later: Deferred, call: Call, refuse: Callable[[Call, ErrorCode], Answer]) -> None:
+    """Let a handler go on in several turns of the loop; where it fails, its request fails, as if it had been one turn."""
+    try:
+        await work
+    except AssertionError:
+        raise
+    except Exception as unforeseen:
+        call.connection.note_refused(call, f"the handler failed: {reason_of(unforeseen)}", action=ANSWERED)
+        later.complete(refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR))
+
+
+def _joined(slices: Slices, parts: Sequence[Part], answers: Sequence[Answer]) -> Answer:
+    """Return one answer; what is no message stands for the whole request."""
+    messages: list[Message] = []
+    others: list[Answer] = []
+    for answer in answers:
+        if isinstance(answer, NOT_MESSAGES):
+            others.append(answer)
+        else:
+            messages.append(answer)
+    if not others:
+        return slices.join(parts, messages)
+    return next((other for other in others if not isinstance(other, NoAnswer)), others[0])
