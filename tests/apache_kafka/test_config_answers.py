@@ -1,7 +1,8 @@
 """Apache Kafka and kraftsim beside each other: every setting is described alike, and the same extreme values are refused while a broker runs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import pytest
@@ -10,6 +11,8 @@ from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.conformance.peer import Peer
+from kraftsim.conformance.settle import settled
+from kraftsim.conformance.target import Target
 from kraftsim.core.metadata.config_releases import config_tables
 from protocol.config_resources import ConfigResourceType, ConfigSource
 from protocol.messages.k32_describe_configs import (
@@ -31,6 +34,16 @@ from tests.apache_kafka.harness import ApacheKafka
 
 pytestmark = pytest.mark.interop
 BROKER: Final = ConfigResourceType.BROKER
+TOPIC, CLIENT_METRICS, OF_METRICS = ConfigResourceType.TOPIC, ConfigResourceType.CLIENT_METRICS, ConfigSource.CLIENT_METRICS_CONFIG
+LEAST_CONFIGS: Final = 15
+OVERRIDES: Final = (
+    {"retention.ms": "4321", "cleanup.policy": "compact,delete"},
+    {"compression.type": "gzip", "min.insync.replicas": "2", "segment.bytes": "1048576", "max.message.bytes": "7"},
+    {"leader.replication.throttled.replicas": "0:1", "follower.replication.throttled.replicas": "*", "preallocate": "true"},
+    {"min.cleanable.dirty.ratio": "0.25", "unclean.leader.election.enable": "true", "message.timestamp.type": "LogAppendTime"},
+    {"segment.ms": "60000", "retention.bytes": "-1", "flush.ms": "5", "file.delete.delay.ms": "0", "delete.retention.ms": "1"},
+)
+"""What topics have of their own."""
 VALUES: Final = ("", "garbage", "-1", "0", "1", "2147483647", "9223372036854775807")
 LISTENER: Final = "listener.name.plaintext."
 OF_A_LISTENER: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
@@ -64,12 +77,21 @@ def both(request) -> Iterator[Both]:
         yield Both(line, kafka.bootstrap, cluster.bootstrap)
 
 
-def described(address: str) -> dict[str, DescribeConfigsResourceResult]:
+def described(address: str, resource_type: int = BROKER, name: str = "1", *, documented: bool = False) -> dict[str, DescribeConfigsResourceResult]:
     with Peer.at(address) as peer:
-        resource = DescribeConfigsResource(resource_type=BROKER, resource_name="1", configuration_keys=None)
-        request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
+        resource = DescribeConfigsResource(resource_type=resource_type, resource_name=name, configuration_keys=None)
+        request = DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=documented)
         (result,) = peer.ask(request, 4, DescribeConfigsResponse).results
+    assert result.error_code == 0, result
     return {row.name: row for row in result.configs}
+
+
+def changed(address: str, resource_type: int, name: str, values: Mapping[str, str]) -> None:
+    operations = [AlterableConfig(name=key, config_operation=SET, value=value) for key, value in values.items()]
+    resource = AlterConfigsResource(resource_type=resource_type, resource_name=name, configs=operations)
+    with Peer.at(address) as peer:
+        (row,) = peer.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1, IncrementalAlterConfigsResponse).responses
+    assert row.error_code == 0, row
 
 
 def refusals(address: str, names: list[str]) -> dict[tuple[str, str, str], int]:
@@ -94,6 +116,52 @@ def test_every_setting_of_a_broker_is_described_alike(both):
     assert len(given) < len(theirs) // 10
     assert theirs.keys() - given == ours.keys() - given
     assert {name: row for name, row in ours.items() if name not in given} == {name: row for name, row in theirs.items() if name not in given}
+
+
+@pytest.mark.parametrize("values", [{}, *OVERRIDES], ids=lambda values: ", ".join(values) or "none of its own")
+def test_every_configuration_of_a_topic_is_described_alike(both, values):
+    """With what the topic overrides, and what stands behind it; all that was set for all brokers comes between."""
+    found = []
+    cluster_wide = {"log.retention.ms": "86400000", "compression.type": "lz4"}
+    for address in (both.theirs, both.ours):
+        changed(address, BROKER, "", cluster_wide)
+        name = Target(address).topic(configs=values).name
+        settled(partial(described, address, TOPIC, name), _has_lz4_behind, "the default of all brokers")
+        found.append(described(address, TOPIC, name))
+    assert found[0].keys() == found[1].keys()
+    assert {name: (found[0][name], row) for name, row in found[1].items() if found[0][name] != row} == {}
+    assert len(found[0]) > LEAST_CONFIGS and all(found[0][name].config_source == ConfigSource.TOPIC_CONFIG for name in values)
+
+
+def _has_lz4_behind(rows: dict[str, DescribeConfigsResourceResult]) -> bool:
+    return any(synonym.value == "lz4" for synonym in rows["compression.type"].synonyms)
+
+
+@pytest.mark.parametrize("values", [{}, {"interval.ms": "5000"}, {"match": "client_id=a, client_source_port=1", "metrics": "a,b"}], ids=str)
+def test_a_subscription_to_client_metrics_is_described_alike(both, values):
+    found = []
+    for number, address in enumerate((both.theirs, both.ours)):
+        name = f"subscription-{len(values)}-{'-'.join(values)}-{number}"
+        if values:
+            changed(address, CLIENT_METRICS, name, values)
+        what = partial(described, address, CLIENT_METRICS, name)
+        found.append(settled(what, lambda rows: all(key in rows and rows[key].config_source == OF_METRICS for key in values), "what was set"))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("kind", ["broker", "topic"])
+def test_documentation_is_there_for_those_who_ask_and_never_kafkas(both, kind):
+    """Apache Kafka has a text about nearly every setting; ours has one sentence of its own about each that has effect."""
+    told = []
+    for address in (both.theirs, both.ours):
+        resource_type, name = (BROKER, "1") if kind == "broker" else (TOPIC, Target(address).topic().name)
+        assert {row.documentation for row in described(address, resource_type, name).values()} == {None}
+        told.append({key: row.documentation for key, row in described(address, resource_type, name, documented=True).items()})
+    theirs, ours = told
+    assert sum(map(bool, theirs.values())) > LEAST_CONFIGS
+    written = {name: words for name, words in ours.items() if words is not None}
+    assert len(written) > LEAST_CONFIGS and all(words.endswith(".") for words in written.values())
+    assert {name for name, words in written.items() if words == theirs.get(name)} == set()
 
 
 def test_the_same_values_are_refused_while_a_broker_runs(both):
