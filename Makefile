@@ -92,9 +92,8 @@ oracle: setup ## Put every requirement to Apache Kafka itself, 3.9 and the newes
 migration: setup ## Migrate a broker of Apache Kafka by a controller of ours and by its own, and compare what both wrote and said field by field
 	KRAFTSIM_MIGRATION=1 $(PYTEST) -m interop tests/apache_kafka/test_migration.py tests/apache_kafka/test_migration_on_apache_zookeeper.py $(ARGS)
 
-clients: setup ## Put clients of many releases, from PyPI and Maven, to every release and to Apache Kafka: docs/client-matrix.md; ARGS="--lines 4.4" asks a part
+clients: setup ## Put clients of many releases, from PyPI and Maven, to every release and to Apache Kafka: reference/client-matrix.md; ARGS="--lines 4.4" asks a part
 	$(BIN)/python -m tests.clients.versions.matrix $(ARGS)
-	$(BIN)/python -m docs.generate
 
 client-upgrades: setup ## Let them work in processes while a cluster goes from 2.3 on ZooKeeper to KRaft and 4.4; ARGS="-k zookeeper" chooses
 	KRAFTSIM_CLIENT_UPGRADES=1 $(PYTEST) -m interop tests/clients/test_upgrades_under_old_clients.py $(ARGS)
@@ -102,7 +101,7 @@ client-upgrades: setup ## Let them work in processes while a cluster goes from 2
 upgrades: setup ## Play every story of upgrades and migrations in processes and within one process, and break ZooKeeper by hand: ten to twenty minutes
 	KRAFTSIM_UPGRADES=1 $(PYTEST) -m interop tests/cluster/test_upgrade_stories.py tests/cluster/test_zookeeper_by_hand.py tests/apache_kafka/test_coming_up_in_zookeeper_mode.py $(ARGS)
 
-probes: setup ## Ask Apache Kafka and kraftsim the same about transactions, and write the answers down: docs/probes.md; ARGS="--only WORDS" shows some
+probes: setup ## Ask Apache Kafka and kraftsim the same about transactions, and write the answers down: reference/probes.md; ARGS="--only WORDS" shows some
 	$(BIN)/python -m tests.apache_kafka.probes $(ARGS)
 
 streams: setup ## Build the Kafka Streams application that some of the interop tests run, with Maven
@@ -142,11 +141,10 @@ more-seeds: setup ## Go on with every test of random histories: 200 seeds behind
 every-order: setup ## Make all moves of allocations, ends of transactions and elections in all orders, as far as it goes; ARGS="--cpu-seconds 60"
 	$(BIN)/python -m tests.core.every_order $(ARGS)
 
-mutants: setup ## Put wrong rules in, one at a time, and see whether the campaign notices: docs/mutants.md; ARGS="NAME ... --resume" chooses
+mutants: setup ## Put wrong rules in, one at a time, and see whether the campaign notices: reference/mutants.md; ARGS="NAME ... --resume" chooses
 	$(BIN)/python -m mutants $(ARGS)
-	$(BIN)/python -m docs.generate
 
-claims: setup ## Play what docs/claims.md rests on and write its figures and verdicts; ARGS="--only 730-08" chooses
+claims: setup ## Play what reference/claims.md rests on and write its figures and verdicts; ARGS="--only 730-08" chooses
 	$(BIN)/python -m claims $(ARGS)
 
 up: setup ## One controller and three brokers in the background, clients at 127.0.0.1:9092
@@ -159,8 +157,10 @@ fmt: setup ## Put the code into its format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: setup ## Write the generated pages of docs/ anew
+docs: setup ## Build the documentation site in build/site
 	$(BIN)/python -m docs.generate
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "built: build/site/index.html"
 
 lock: ## Choose the newest versions that pyproject.toml allows, and pin them
 	PYTHON=$(PYTHON) bash .ci/lock

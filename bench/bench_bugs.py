@@ -4,7 +4,7 @@ python -m bench.bench_bugs [--scenario NAME] [--repetitions 20] [--limit 2000] [
 
 Each repetition plays seeds of a range of its own, one after the other, until an invariant is violated that the bug is said to be caught by; a range
 that ends without is reported as such. A bug that shows in every run, before it does any harm, is looked for until it does. Each is hunted in the
-story that it names. Prints a table in Markdown; --write keeps what was found in docs/bugs.json, of which `make docs` makes docs/bugs.md.
+story that it names. Prints a table in Markdown; --write keeps what was found in docs/bugs.json, of which `make docs` makes reference/bugs.md.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """What hunts for historical bugs came to, in a file beside the page that shows it: one line a bug, sorted by name.
 
-The bench writes it with --write; docs/bugs.md is made of it.
+The bench writes it with --write; reference/bugs.md is made of it.
 """
 
 from collections.abc import Iterable

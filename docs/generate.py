@@ -1,6 +1,7 @@
-"""Writes the pages that follow from the code: `make docs`. tests/house/test_docs.py fails when one of them is stale.
+"""The reference pages, which follow from code and data, and the source of the documentation site.
 
-Run it as `python -m docs.generate`; the hand-written pages are left alone.
+`make docs` builds the site. `python -m docs.generate` writes only its source, to build/site-src; git
+ignores both. tests/house/test_docs.py renders every page and checks links and tables.
 """
 
 import importlib
@@ -35,8 +36,9 @@ from kraftsim.releases.catalogue import releases
 from protocol.api_keys import ApiKey
 from protocol.messages.registry import declared_api_keys, versions_of
 
-DOCS = Path(__file__).parent
-WRITTEN = "<!-- Written by `make docs`; change the code instead. -->\n"
+REFERENCE = "reference"
+"""Folder of the generated pages in the site."""
+SOURCE = Path(__file__).parents[1] / "build" / "site-src"
 LISTS = (("scenarios", "Scenarios"), ("invariants", "Invariants"), ("faults", "Faults"), ("bugs", "Historical bugs"), ("releases", "Releases"))
 
 
@@ -48,21 +50,21 @@ def coverage() -> str:
     }
     lines = [
         "# Coverage\n",
-        "What of Apache Kafka's protocol is here. *Declared*: versions that `protocol` reads and writes. *Broker*, *controller*: who serves it.\n",
-        "A node advertises its release's range of the APIs that it serves; all else closes the connection, as an unknown API does in Kafka.\n",
-        "| key | API | declared | broker | controller | " + " | ".join(f"Kafka {release.name}" for release in releases()) + " |",
-        "|---|---|---|---|---|" + "---|" * len(releases()),
+        "Which APIs of Apache Kafka exist in kraftsim. *Declared*: versions that `protocol` reads and writes. *Broker*, *controller*: who",
+        "serves it. *Versions since*: the versions that Apache Kafka offers, each with the first release that offers them; a dash: none.\n",
+        "A node advertises its release's range of the APIs that it serves; any other request closes the connection, as in Kafka.\n",
+        "| key | API | declared | broker | controller | versions since |",
+        "|---|---|---|---|---|---|",
     ]
     declared = set(declared_api_keys())
     for key in ApiKey:
         own = _range(versions_of(key)) if key in declared else ""
-        kafka = [
-            _range(release.broker_apis.get(key) or release.controller_apis.get(key) or release.zookeeper_apis.get(key)) for release in releases()
-        ]
         marks = ["yes" if key in served[role] else "" for role in ("broker", "controller")]
-        lines.append(f"| {int(key)} | {_camel(key.name)} | {own} | {marks[0]} | {marks[1]} | {' | '.join(kafka)} |")
+        lines.append(f"| {int(key)} | {_camel(key.name)} | {own} | {marks[0]} | {marks[1]} | {_since(key)} |")
     missing = len(ApiKey) - len(declared)
-    lines.append(f"\n{len(declared)} of {len(ApiKey)} APIs are declared, {missing} are not yet. On-purpose differences: [deviations](deviations.md).")
+    lines.append(
+        f"\n{len(declared)} of {len(ApiKey)} APIs are declared, {missing} are not yet. Intended differences: [deviations](../deviations.md)."
+    )
     return "\n".join(lines) + "\n"
 
 
@@ -100,7 +102,7 @@ def requirements() -> str:
     count = len(all_requirements(release=""))
     lines = [
         "# Requirements\n",
-        f"The sentences that [`kraftsim conformance`](conformance.md) puts to a running node: {count} hold for the newest release.",
+        f"The sentences that [`kraftsim conformance`](../conformance.md) puts to a running node: {count} hold for the newest release.",
         "Apache Kafka meets every one of them. Numbers stay; one that is given up is not used again. No release beside a sentence: all since 3.3.\n",
     ]
     for section in sections():
@@ -216,19 +218,28 @@ GENERATED: Mapping[str, Callable[[], str]] = {
 
 
 def text_of(page: str) -> str:
-    """Return what a generated page must hold."""
-    return WRITTEN + "\n" + GENERATED[page]().rstrip() + "\n"
+    """Return a generated page."""
+    return GENERATED[page]().rstrip() + "\n"
 
 
 def main() -> None:
-    """Write every generated page that has changed."""
-    for page in GENERATED:
-        file = DOCS / page
-        text = text_of(page)
-        if not file.exists() or file.read_text() != text:
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(text)
-            print(f"{file.relative_to(DOCS.parent)} is written")
+    """Write the source of the site."""
+    from docs.site import assemble
+
+    print(f"{assemble(SOURCE)} files are written to {SOURCE.relative_to(Path.cwd())}")
+
+
+def _since(key: ApiKey) -> str:
+    """Return the offered versions of an API, each range with the first release that has it."""
+    found: list[str] = []
+    before = ""
+    for release in releases():
+        offered = release.broker_apis.get(key) or release.controller_apis.get(key) or release.zookeeper_apis.get(key)
+        versions = _range(offered) or ("-" if found else "")
+        if versions and versions != before:
+            found.append(f"{release.name}: {versions}")
+            before = versions
+    return "; ".join(found)
 
 
 def _range(versions: tuple[int, int] | None) -> str:

@@ -75,16 +75,23 @@ def _why(trait: Trait) -> str:
 
 
 def _offers(known: Sequence[Release], listeners: Sequence[str]) -> Iterator[str]:
-    """Yield a table of API versions by release; what the first of the listeners does not have is told of the others in italics."""
-    yield f"| key | API | {' | '.join(release.name for release in known)} |"
-    yield f"|---|---|{'---|' * len(known)}"
+    """Yield a table of API versions, each range with the first release that offers it.
+
+    An API that the first of the listeners does not have is shown as the others have it, in italics.
+    """
+    yield "| key | API | versions since |"
+    yield "|---|---|---|"
     for key in ApiKey:
-        cells = []
+        cells: list[str] = []
+        before = ""
         for release in known:
             found = [(name, getattr(release, name)[key]) for name in listeners if key in getattr(release, name)]
-            cells.append(_range(*found[0][1], is_first=found[0][0] == listeners[0]) if found else "")
-        if any(cells):
-            yield f"| {int(key)} | {''.join(word.capitalize() for word in key.name.split('_'))} | {' | '.join(cells)} |"
+            text = _range(*found[0][1], is_first=found[0][0] == listeners[0]) if found else "-" if cells else ""
+            if text and text != before:
+                cells.append(f"{release.name}: {text}")
+                before = text
+        if cells:
+            yield f"| {int(key)} | {''.join(word.capitalize() for word in key.name.split('_'))} | {'; '.join(cells)} |"
 
 
 def _range(first: int, last: int, *, is_first: bool) -> str:

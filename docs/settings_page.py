@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
+from docs.own_settings import MEANINGS, SINCE
 from kraftsim.core.metadata.broker_config_table import DYNAMIC_ONLY
 from kraftsim.core.metadata.config_releases import BROKER_GONE, BROKER_ROWS, LINES, Rows, rows_until
 from kraftsim.node.config import NodeConfig
@@ -85,13 +86,14 @@ GROUPS = (
 """Titles, and how the names in each group begin; the first that fits counts."""
 HEAD = """# Settings
 
-Properties of a node, in a file for `kraftsim node FILE` or as `--set KEY=VALUE`. Names and defaults are Kafka's; those that begin with
-`kraftsim.` are ours. Unknown keys are an error that names all of them, with a known one where it is close; `--ignore-unknown` starts
-nevertheless. Each value is checked by the definition of its release, and each node runs with the defaults of its release.
+Properties of a node, in a file for `kraftsim node FILE` or as `--set KEY=VALUE`. Names and defaults are Kafka's; settings that begin
+with `kraftsim.` are kraftsim's own. Unknown keys stop the start with an error that names all of them and the nearest known key;
+`--ignore-unknown` starts the node all the same. Each value is checked by the definition of the node's release.
 
 *Default*: where it differs between releases, each value has the first release that has it. *Change*: `read-only` settings need a restart,
-`per-broker` ones can be changed on a running broker, `cluster-wide` ones on one broker or on all of them. *Releases*: empty for all.
-*Effect*: a setting without it is accepted, so that a real file can be used, and changes nothing yet.
+`per-broker` ones can be changed on a running broker, `cluster-wide` ones on one broker or on all of them. *Since*: the first release
+of Apache Kafka, from 2.3 on, that knows the setting, and the last one if later releases do not. *Effect*: a setting without it is
+accepted, so that a real file can be used, and changes nothing yet.
 """
 SECURED = """## A sample with SASL and TLS
 
@@ -105,9 +107,22 @@ listener.name.clients.ssl.keystore.location=/etc/kraftsim/broker.pem
 ```
 
 The listener `CLIENTS` takes logins by SCRAM over TLS; brokers and controllers go on without. The file has the key and the
-certificates. [Clusters with SASL and TLS](secured-clusters.md) has whole clusters, clients and credentials.
+certificates. [Clusters with SASL and TLS](../clusters.md#clusters-with-sasl-and-tls) has whole clusters, clients and credentials.
 """
-TABLE = "| property | type | default | change | valid values | releases | effect | meaning |\n|---|---|---|---|---|---|---|---|"
+TABLE = "| property | type | default | change | valid values | since | effect | meaning |\n|---|---|---|---|---|---|---|---|"
+
+
+NAMES_OF_TYPES = {"bool": "boolean", "float": "double", "int": "long", "int | None": "long"}
+"""Annotation of a field of `NodeConfig` -> the type as Kafka names it; a tuple is a list, anything else a string."""
+
+
+def _type_of(annotation: object) -> str:
+    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
+    return "list" if text.startswith("tuple") else NAMES_OF_TYPES.get(text, "string")
+
+
+TYPES = {str(each.metadata[NAME_KEY]): _type_of(each.type) for each in fields(NodeConfig) if NAME_KEY in each.metadata}
+"""Property of a node -> its type."""
 
 
 def settings_page(seed_note: str) -> str:
@@ -138,8 +153,11 @@ def _line(name: str, rows: dict[str, Rows], own: dict[str, str | None]) -> str:
     elif name in DYNAMIC_ONLY:
         kind, mode, valid, default = "long", "cluster-wide", "`[0,...]`", _code(DYNAMIC_ONLY[name].default or "")
     else:
-        kind, mode, valid, default = "", "read-only", "", "*required*" if own[name] is None else _code(str(own[name]))
-    cells = (f"`{name}`", kind, default, mode, valid, _releases(known), effect, meaning_of(name) or "")
+        mode, valid, default = "read-only", "", "*required*" if own[name] is None else _code(str(own[name]))
+        kind = TYPES[name]
+    since = SINCE if not known and name not in DYNAMIC_ONLY else _releases(known)
+    meaning = MEANINGS.get(name) or meaning_of(name) or ""
+    cells = (f"`{name}`", kind, default, mode, valid, since, effect, meaning)
     return f"| {' | '.join(cells)} |".replace("|  |", "| |").replace("|  |", "| |")
 
 
@@ -161,11 +179,10 @@ def _changes(name: str, known: Sequence[str], rows: dict[str, Rows]) -> Iterator
 
 
 def _releases(known: Sequence[str]) -> str:
-    if not known or len(known) == len(LINES):
-        return ""
-    if known[-1] == LINES[-1]:
-        return f"since {known[0]}"
-    return f"up to {known[-1]}" if known[0] == LINES[0] else f"{known[0]} to {known[-1]}"
+    """Return the first release that knows a setting, and the last one unless it is the newest."""
+    if not known:
+        return LINES[0]
+    return known[0] if known[-1] == LINES[-1] else f"{known[0]} to {known[-1]}"
 
 
 def _code(text: str) -> str:

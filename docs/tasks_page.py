@@ -29,7 +29,7 @@ command counts, weighs, and draws:
 make bench ARGS="tasks --keep" && make docs
 ```
 
-![what is opened, and what it costs]({PICTURE.name})
+![what is opened, and what it costs](../{PICTURE.name})
 """
 MEANING = """*Records each*: how many records a transaction has. *Markers*: partitions in which transactions had to be ended, a record in each.
 *States*: producers that the leaders of all partitions remember together, those of `__consumer_offsets` among them; followers remember

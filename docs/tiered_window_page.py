@@ -32,7 +32,7 @@ def tiered_window_page() -> str:
         "A follower that begins behind a segment with an empty producer snapshot does not know who has not written since. A producer that was silent",
         "for longer, and shorter than `producer.id.expiration.ms`, repeats its batch into the log when that follower leads. The numbers here are",
         f"arithmetic: the time since the boundary against the silence and the expiry, at {TRIALS} moments drawn evenly over a segment; two closed",
-        "segments are local (see [tiered storage](tiered-storage.md)). Brokers that fail over in virtual time say the same of the example: TS-27",
+        "segments are local (see [tiered storage](../tiered-storage.md)). Brokers that fail over in virtual time say the same of the example: TS-27",
         "of [claims](claims.md), `tests/tiered_storage/test_window.py`.\n",
         f"The example of the proposal, 5 MB/s into segments of 1 GB: a segment rolls every {roll_ms(SEED_EXAMPLE) / 1000:.1f} s "
         f"({roll_ms(SEED_EXAMPLE) / MINUTE_MS:.2f} min).",

@@ -3,7 +3,7 @@
 A run draws when brokers ask for the next block (at nine tenths, as shipped, with the first id, or when none is left), where blocks come from (the
 shared channel, one of its own, numbered requests, after replay, or the broker's own disk), and how the controller gives them (as shipped, of another
 size, or once for each request). The size is changed while brokers run and hold blocks. Clients use up block after block, nodes are killed, and in
-simulation answers to AllocateProducerIds are lost. What the variants cost is counted in docs/producer-id-variants.md.
+simulation answers to AllocateProducerIds are lost. What the variants cost is counted in docs/producer-variants.md.
 Source: KIP-730 (proposed changes and rejected alternatives).
 """
 

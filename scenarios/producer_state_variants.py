@@ -8,7 +8,7 @@ five for out of order, and have their records again; nothing is wrong with that,
 The broker with the latest batch may lack one kind of record, and no other: where the first requests of a producer overtake each other, it appends a
 later batch first, for it knows nothing of the producer, and takes those before for duplicates. `acknowledged-records-in-final-log` tells these from
 any other loss (kraftsim/invariants/overtaken_beginnings.py). What the two answer, what they cost, and
-where KIP-758 loses records that shipped brokers keep is counted in docs/producer-state-variants.md.
+where KIP-758 loses records that shipped brokers keep is counted in docs/producer-variants.md.
 Source: KIP-98, KIP-758.
 """
 

@@ -11,7 +11,7 @@ from kraftsim.node.parts import Parts
 class Bug:
     """A historical bug as a replacement part. `swap` returns the parts of a node that has it; product code never asks for a bug.
 
-    `story` is the scenario in which it is found soonest: docs/bugs.md says how soon.
+    `story` is the scenario in which it is found soonest: reference/bugs.md says how soon.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""One sentence about each setting with effect, for docs/settings.md and for DescribeConfigs.
+"""One sentence about each setting with effect, for reference/settings.md and for DescribeConfigs.
 
 Import this module where a sentence is asked for, not at the start of a node: the table is read
 once, at the first `meaning_of`. The words are kraftsim's own.

@@ -1,6 +1,6 @@
 """Kafka's settings that are accepted so that a real property file can be used, but change nothing here.
 
-Every setting of every release that no field of `NodeConfig` and no listener declares; docs/settings.md lists them.
+Every setting of every release that no field of `NodeConfig` and no listener declares; reference/settings.md lists them.
 Source: the generated rows of kraftsim/core/metadata/config_facts.
 """
 

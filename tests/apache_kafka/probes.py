@@ -2,7 +2,7 @@
 
     python -m tests.apache_kafka.probes [--only WORDS ...] [--at HOST:PORT] [--subject NAME ...]
 
-Without options docs/probes.json and docs/probes.md are written anew. A difference that the probe does not explain is a failure, and so is an
+Without options docs/probes.json is written; `make docs` shows it. A difference that the probe does not explain is a failure, and so is an
 explanation of no difference.
 """
 
@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from docs.generate import DOCS, text_of
 from docs.probes_page import FILE, keep
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.ports import free_port_range
@@ -185,8 +184,7 @@ def main(words: Sequence[str]) -> int:
             print("\n".join(shown(title, asked, {name: told[title] for name, told in found.items()})))
     if is_whole:
         keep(found)
-        (DOCS / "probes.md").write_text(text_of("probes.md"))
-        print(f"\n{len(chosen)} probes, {len(differing)} answered differently; written: {FILE} and its page")
+        print(f"\n{len(chosen)} probes, {len(differing)} answered differently; written: {FILE}")
     troubles = unexplained(chosen, found) if is_whole else []
     print("\n".join(troubles))
     return DIFFERENT if troubles else MET

@@ -1,4 +1,4 @@
-"""Clients of many releases do on our brokers what docs/client-matrix.md says, which is what they do on Apache Kafka."""
+"""Clients of many releases do on our brokers what reference/client-matrix.md says, which is what they do on Apache Kafka."""
 
 import pytest
 

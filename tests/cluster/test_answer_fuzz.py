@@ -1,4 +1,4 @@
-"""A short run of the answer fuzzer (docs/fuzzing.md): names of maximal length to every API, by broker and controller, with and without rights."""
+"""A short run of the answer fuzzer (docs/conformance.md): names of maximal length to every API, by broker and controller, with and without rights."""
 
 import asyncio
 from random import Random

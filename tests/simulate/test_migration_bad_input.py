@@ -1,6 +1,6 @@
 """What can be wrong when a cluster is to go from ZooKeeper to KRaft: it waits or is refused with one line, and nothing is lost.
 
-What Apache Kafka does about each of them is in docs/migration.md; asked of 3.9.1 where its documentation does not say.
+What Apache Kafka does about each of them is in docs/upgrades.md; asked of 3.9.1 where its documentation does not say.
 """
 
 import asyncio

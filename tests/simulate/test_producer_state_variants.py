@@ -41,7 +41,7 @@ def harm(findings: Findings) -> str:
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("story", VERDICTS)
 def test_each_kind_does_the_harm_that_the_page_says(story, seed):
-    """docs/producer-state-variants.md; nobody is ever told that a record is there which is not, but by KIP-758's range."""
+    """docs/producer-variants.md; nobody is ever told that a record is there which is not, but by KIP-758's range."""
     five, latest = found(story, FIVE, seed), found(story, LATEST, seed)
     assert (harm(five), harm(latest)) == VERDICTS[story]
     assert five.false_duplicates == 0 == five.misplaced

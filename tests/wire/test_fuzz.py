@@ -1,6 +1,6 @@
 """The fuzzers, for a moment: their seeds are fit to begin with, they tell what breaks from what is refused, and what they once found stays fixed.
 
-`make fuzz` runs them for minutes, with coverage (docs/fuzzing.md).
+`make fuzz` runs them for minutes, with coverage (docs/conformance.md).
 """
 
 import resource

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 WRITERS = ("java 2.3.1", "java 2.8.2", "java 4.4.0", "librdkafka 1.0.1", "librdkafka 1.4.2", "librdkafka newest")
 COPIERS = ("java 2.3.1", "java 2.8.2", "java 3.4.1", "librdkafka 1.9.2", "librdkafka newest")
-"""As docs/client-matrix.md says, librdkafka before 1.9 cannot read from brokers since 4.0."""
+"""As reference/client-matrix.md says, librdkafka before 1.9 cannot read from brokers since 4.0."""
 BY_NAME = ("java 2.8.2", "java 3.4.1")
 """Copiers that begin on 2.3: it does not know members in transactions, so an application names its group only, which Java since 4.0 cannot."""
 FORGETFUL = ("librdkafka 1.9.2", "librdkafka newest")
