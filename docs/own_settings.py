@@ -26,7 +26,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "kraftsim.run.started.ns": "Start of the run on the monotonic clock, in nanoseconds: the origin of `t_ns` in the event log.",
     "kraftsim.seed": "Seed of ids and nonces; 0: the operating system's entropy. See below.",
     "kraftsim.tiering.remedy": "What is done where a segment to copy has no producer snapshot; empty: as released.",
-    "kraftsim.unknown.producer": "How a leader treats a producer that it does not know: `as-released`, `accepted`, `unknown-producer-id`, `out-of-order`.",
+    "kraftsim.unknown.producer": "How a leader treats an unknown producer: `as-released`, `accepted`, `unknown-producer-id`, `out-of-order`.",
     "kraftsim.window.carrier": "How a broker announces its window (KIP-758): `produce`, `api-versions`, `init-producer-id`.",
 }
 SINCE: Final = "kraftsim 0.2.0"
