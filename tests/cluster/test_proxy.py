@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -165,6 +167,21 @@ async def test_nodes_without_an_address_of_their_own_are_known_by_their_client_i
         assert (await field.lift(number)).touched_bytes > 0
         assert {event["broker_id"] for event in noted(cluster.directory, "BrokerFenced", CONTROLLER)} == {1}
         await field.close()
+
+
+async def test_clients_that_reset_before_accept_do_not_end_the_proxy(tmp_path: Path):
+    """`kraftsim conformance` does so; uvloop then accepts a connection without an address."""
+    async with behind_proxy(tmp_path) as cluster:
+        address = (cluster.spec.host, cluster.spec.port)
+        assert cluster.proxy is not None
+        os.kill(cluster.proxy.pid, signal.SIGSTOP)
+        for _ in range(50):
+            with socket.create_connection(address) as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        os.kill(cluster.proxy.pid, signal.SIGCONT)
+        async with asyncio.timeout(SECONDS):
+            await wait_until_answering([address], brokers=1)
+        assert cluster.proxy.is_running
 
 
 async def test_an_embedded_cluster_can_stand_behind_a_proxy_too(tmp_path: Path):

@@ -233,9 +233,13 @@ class NearEnd(_End):
     """The end from which somebody dialled."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See where it comes from."""
+        """Identify the client by its address. A client that reset the connection before `accept` has none."""
         super().connection_made(transport)
-        self._relay.dialled(str(transport.get_extra_info("peername")[0]))
+        address = transport.get_extra_info("peername")
+        if address is None:
+            self._relay.reset()
+        else:
+            self._relay.dialled(str(address[0]))
 
     def eof_received(self) -> bool:
         """Whoever waits for the client to give up hears of it."""
