@@ -74,11 +74,11 @@ def test_what_java_or_re2_refuses_is_refused(text: str) -> None:
 def test_the_longest_text_takes_no_longer_than_its_length(text: str) -> None:
     """A string of the protocol has 32,767 bytes at most."""
     started = time.process_time()
-    refuse_client_metrics("s", {"match": text[:32_767]})
+    refuse_client_metrics("s", {"match": text[:32_767]}, has_types=True)
     assert time.process_time() - started < 1.0
 
 
 def test_an_expression_that_re2_cannot_take_gets_the_error_of_an_invalid_one() -> None:
     for expression in ("(", "(?=a)"):
-        refusal = refuse_client_metrics("s", {"match": f"client_id={expression}"})
+        refusal = refuse_client_metrics("s", {"match": f"client_id={expression}"}, has_types=True)
         assert refusal is not None and refusal.error is ErrorCode.INVALID_CONFIG

@@ -5,7 +5,7 @@ from random import Random
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.registries import Registries
-from kraftsim.core.security.access_rules import FOUND_MAX, decide_delete_rules
+from kraftsim.core.security.access_rules import FOUND_MAX, KnownRights, decide_delete_rules
 from kraftsim.core.security.authorizer import WILDCARD, Rule
 from kraftsim.core.security.rule_search import RuleSearch
 from protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
@@ -118,7 +118,7 @@ def test_a_thousand_filters_and_ten_thousand_rules_take_no_longer_than_both() ->
         for number in range(FILTERS)
     ]
     started = time.process_time()
-    decision = decide_delete_rules(registries, asked)
+    decision = decide_delete_rules(registries, asked, KnownRights.made())
     assert time.process_time() - started < SECONDS_MAX
     assert len(decision.result) == FILTERS
     assert 0 < len(decision.records) < RULES
@@ -135,7 +135,7 @@ def test_filters_behind_one_that_fills_the_answer_are_refused() -> None:
         operation=1,
         permission_type=1,
     )
-    decision = decide_delete_rules(registries, [everything] * FILTERS)
+    decision = decide_delete_rules(registries, [everything] * FILTERS, KnownRights.made())
     whole = [each for each in decision.result if not isinstance(each, Refusal)]
     refused = [each for each in decision.result if isinstance(each, Refusal)]
     assert sum(map(len, whole)) == FOUND_MAX and len(whole) + len(refused) == FILTERS
