@@ -32,7 +32,7 @@ from protocol.messages.k51_alter_user_scram_credentials import (
 )
 
 HOUSE = Path(__file__).parents[2]
-PAGE = HOUSE / "docs" / "secured-clusters.md"
+PAGE = HOUSE / "docs" / "clusters.md"
 SHA_256 = "SCRAM-SHA-256"
 SCRAM_TYPE = 1
 JAAS = (

@@ -19,6 +19,8 @@ DOCS = HOUSE / "docs"
 PAGES = sorted([*(HOUSE / page for page in ROOT_PAGES if page.endswith(".md")), *DOCS.glob("*.md")])
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 PATH = re.compile(r"`((?:protocol|kraftsim|scenarios|tests|docs|bench|demo|examples|changelog\.d)/[\w/.-]*)`")
+READ = re.compile(r'"(docs|examples|tests|kraftsim|protocol|scenarios)"((?:\s*/\s*"[^"{}]+")+)')
+"""A path of the repository as code puts it together of its parts."""
 RENDERED = {page: text_of(page) for page in GENERATED}
 """Every generated page, made once."""
 
@@ -70,6 +72,14 @@ def test_links_and_paths_lead_somewhere(page):
     targets = [page.parent / link for link in LINK.findall(text) if "://" not in link]
     targets += [HOUSE / path for path in PATH.findall(text) if "NN" not in path and "NAME" not in path]
     assert not [str(target) for target in targets if not target.exists() and not is_generated(target)]
+
+
+def test_files_that_code_reads_exist():
+    """A page that is moved takes the tests along that run its samples."""
+    sources = [path for top in ("tests", "bench", "claims", "docs", "kraftsim") for path in (HOUSE / top).rglob("*.py")]
+    read = {(source, "/".join([top, *re.findall(r'"([^"]+)"', rest)])) for source in sources for top, rest in READ.findall(source.read_text())}
+    assert len(read) > 5
+    assert not [f"{name_of(source)}: {path}" for source, path in sorted(read) if not (HOUSE / path).exists()]
 
 
 def test_the_readme_links_no_page_that_is_not_committed():
