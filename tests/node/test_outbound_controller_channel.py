@@ -87,6 +87,12 @@ async def test_one_request_is_in_flight_and_the_order_is_kept(make_world: MakeWo
         channel.close()
 
 
+async def turns() -> None:
+    """Let the loop turn 24 times in 0.12 s or more: long enough for two retries, and for a busy machine to deliver what was sent."""
+    for _ in range(24):
+        await asyncio.sleep(0.005)
+
+
 @pytest.mark.parametrize("former_leader", [not_controller, close])
 async def test_whoever_leads_next_is_asked_when_the_controller_is_not_one_any_more(make_world: MakeWorld, former_leader: Answering) -> None:
     """The request goes back to the head of the queue: nothing overtakes it, and nobody sees NOT_CONTROLLER."""
@@ -94,10 +100,12 @@ async def test_whoever_leads_next_is_asked_when_the_controller_is_not_one_any_mo
         shell, controller = shell_of_broker(make_world()), leading_at(wrong.port)
         channel = ControllerChannel(shell, name="forwarding", controller=controller)
         answers = asyncio.gather(*(channel.request(ask(epoch)) for epoch in range(3)))
-        await asyncio.sleep(0.12)
+        while not wrong.bodies:
+            await asyncio.sleep(0.01)
         controller.learned(None)
+        await turns()  # one request may be on its way
         asked_so_far = len(wrong.bodies)
-        await asyncio.sleep(0.12)
+        await turns()
         assert len(wrong.bodies) == asked_so_far, "nobody is asked while nobody is known to lead"
         controller.learned(Address("127.0.0.1", right.port))
         assert [answer.producer_id_start for answer in await answers] == [0, 1, 2]
