@@ -1,6 +1,6 @@
 """`make claims`: plays what the rows name, and writes docs/claims.json, which `make docs` shows.
 
-python -m claims [--only ID ...] [--quick]
+python -m claims [--only ID ...] [--quick] [--stale]
 
 Tests are asked in one process, then each play is measured. A check that several rows name is played once. `--quick` leaves out what
 takes minutes; what is left out keeps its figures. Exits 1 if a check failed or a row has no figure that its sentence names.
@@ -8,12 +8,12 @@ takes minutes; what is left out keeps its figures. Exits 1 if a check failed or 
 
 import argparse
 import datetime
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from claims.history import foreign_commits, measured_commit
 from claims.measured_tests import measure_tests
 from claims.play import CLAIMS, INTEROP, PLAYS, TEST
 from claims.record import Measured, Record, as_stored, read_record, write_record
@@ -30,6 +30,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", metavar="ID", default=[], help="rows, for example 730-08")
     parser.add_argument("--quick", action="store_true", help="leave out what takes minutes")
     parser.add_argument("--missing", action="store_true", help="measure only what has no figures yet")
+    parser.add_argument("--stale", action="store_true", help="measure only what names a commit that is not in this history, and what has no figures")
     parser.add_argument("--write-only", action="store_true", help="measure nothing; write rows again")
     options = parser.parse_args()
     unknown = sorted(set(options.only) - {row.id for row in ROWS})
@@ -38,8 +39,10 @@ def main() -> int:
         return 3
     wanted = dict.fromkeys(check for row in ROWS if not options.only or row.id in options.only for check in row.checks)
     record = read_record()
-    if options.missing:
-        wanted = {name: None for name in wanted if not record["checks"].get(name, {"passed": False})["passed"]}
+    if options.missing or options.stale:
+        foreign = foreign_commits(each["commit"] for each in record["checks"].values()) if options.stale else ()
+        checks = {name: each for name, each in record["checks"].items() if each["passed"] and each["commit"] not in foreign}
+        wanted = {name: None for name in wanted if name not in checks}
     found = {}
     if not options.write_only:
         found = _measure([name for name in wanted if not (options.quick and name in PLAYS and PLAYS[name].again == CLAIMS)])
@@ -59,8 +62,7 @@ def _measure(wanted: Sequence[str]) -> dict[str, Measured]:
     measured: dict[str, Measured] = {}
     tests = [name for name in wanted if name not in PLAYS]
     date = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
-    told = ["git", "rev-parse", "--short=9", "HEAD"]
-    commit = subprocess.run(told, cwd=HOUSE, capture_output=True, text=True, check=False).stdout.strip()
+    commit = measured_commit()
 
     def keep(name: str, *, passed: bool, figures: dict[str, object], again: str) -> None:
         measured[name] = Measured(passed=passed, figures=as_stored(figures), again=again, date=date, commit=commit)

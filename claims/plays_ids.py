@@ -201,7 +201,6 @@ def controller_away() -> dict[str, object]:
 
 @plays(f"{NODES} # mixed brokers", INTEROP)
 def mixed() -> dict[str, object]:
-    found: dict[str, object] = {"direct": [], "by_controller": [], "twice": 0}
     direct, by_controller, twice = [], [], 0
     for names in ((), ("broker-1",), ("broker-1", "broker-2"), ("broker-1", "broker-2", "broker-3")):
         way = Way(
@@ -211,7 +210,7 @@ def mixed() -> dict[str, object]:
         direct.append(told.blocks.get("broker", 0))
         by_controller.append(told.blocks.get("controller", 0))
         twice += told.doubled
-    return found | {"direct": direct, "by_controller": by_controller, "twice": twice}
+    return {"direct": direct, "by_controller": by_controller, "twice": twice}
 
 
 @plays(f"{NODES} # lost answers", INTEROP)

@@ -18,6 +18,7 @@ from kraftsim.core.lease_pid.readings import SequenceOfLease
 SEED, PRODUCERS, BATCHES = 1, 1000, 50
 VARIANTS = "make bench ARGS=variants"
 COMPARED = "kraftsim compare --seeds 20"
+GENERATION_BITS = 16
 HOUSE = Path(__file__).parents[1]
 REPLAYED = re.compile(r"replay of all .*: (?P<seconds>[\d.]+) s, (?P<producers>\d+) producers, (?P<megabytes>\d+) MB")
 
@@ -161,8 +162,11 @@ def tiering() -> dict[str, object]:
 
 @plays("python -m bench.bench_leases")
 def leases() -> dict[str, object]:
-    drawn = {"next": bench_leases.collisions(16, SequenceOfLease.NEXT), "mark": bench_leases.collisions(16, SequenceOfLease.HIGH_WATERMARK)}
-    found: dict[str, object] = {"drawn": 2**16}
+    drawn = {
+        "next": bench_leases.collisions(GENERATION_BITS, SequenceOfLease.NEXT),
+        "mark": bench_leases.collisions(GENERATION_BITS, SequenceOfLease.HIGH_WATERMARK),
+    }
+    found: dict[str, object] = {"drawn": 2**GENERATION_BITS}
     for key, counts in drawn.items():
         found |= {f"taken_{key}": counts.get(bench_leases.TAKEN, 0), f"duplicates_{key}": counts.get(bench_leases.REPEATED, 0)}
     empty, one, two = (bench_leases.snapshot_bytes(partitions, 0) for partitions in (0, 1, 2))

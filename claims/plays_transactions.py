@@ -103,11 +103,12 @@ def under_faults() -> dict[str, object]:
 
 @plays(f"{FENCING} # a timeout of 60 s")
 def a_minute() -> dict[str, object]:
-    found = takeover(dies=True, transaction_ms=60_000)
+    session_ms = 6000
+    found = takeover(dies=True, transaction_ms=60_000, session_ms=session_ms)
     return {
         "minute_ms": found.milliseconds,
         "minute_told_to_wait": found.times_told_to_wait,
-        "minute_session_ms": 6000,
+        "minute_session_ms": session_ms,
         "minute_memberships_lost": found.memberships_lost,
     }
 
@@ -140,9 +141,3 @@ def a_hundred_tasks() -> dict[str, object]:
 @plays('make bench ARGS="tasks --partitions 10"')
 def ten_tasks() -> dict[str, object]:
     return {f"few_{name}": value for name, value in _tasks(10).items()}
-
-
-@plays("kraftsim scenario rolling_upgrade_on_zookeeper --seed 1")
-def rolling_on_zookeeper() -> dict[str, object]:
-    releases = [str(each["release"]) for each in story("kraftsim scenario rolling_upgrade_on_zookeeper --seed 1").of("NodeStarted", role="broker")]
-    return {"zk_from": releases[0], "zk_to": releases[-1]}

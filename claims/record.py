@@ -4,7 +4,7 @@ Source of the rows is `claims/`; this file is written by `make claims` alone.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypedDict
 
@@ -12,7 +12,9 @@ FILE: Final = Path(__file__).parents[1] / "docs" / "claims.json"
 
 
 class Measured(TypedDict):
-    """What a check came to. `date` and `commit` are of the measurement; `again`: which verb plays it again and fails on drift."""
+    """What a check came to. `again`: which verb plays it again and fails on drift. `commit`: the youngest commit of the main line that the
+    measured code has; with a `+` it had changes beyond that, which came with the figure.
+    """
 
     passed: bool
     figures: dict[str, object]
@@ -62,6 +64,12 @@ def as_stored(figures: Mapping[str, object]) -> dict[str, object]:
     """Return figures as they come back out of a file."""
     found: dict[str, object] = json.loads(json.dumps(figures))
     return found
+
+
+def unfounded(check: str, found: Iterable[str], stored: Mapping[str, object], rows: Sequence[str]) -> list[str]:
+    """Return a line for each figure of the file that nothing measured when all of a check was played."""
+    order = f'make claims ARGS="--only {" ".join(rows)}"'
+    return [f"{check}: nothing measures {name}, docs/claims.json says {stored[name]!r}; run: {order}" for name in sorted({*stored} - {*found})]
 
 
 def drift(check: str, found: Mapping[str, object], stored: Mapping[str, object], rows: Sequence[str]) -> list[str]:

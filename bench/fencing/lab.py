@@ -40,6 +40,8 @@ SETTINGS = {
 }
 PATIENT = ProducerSettings(linger_ms=0, delivery_timeout_ms=200_000, request_timeout_ms=100_000)
 LIMIT_S = 600.0
+RECORDS = 20
+"""How many there are to copy."""
 NS_PER_MS = 1_000_000
 
 
@@ -89,7 +91,7 @@ class FencingLab:
     def __init__(
         self,
         *,
-        records: int = 20,
+        records: int = RECORDS,
         partitions: int = 1,
         seed: int = 1,
         release_name: str = "3.9",

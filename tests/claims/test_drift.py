@@ -6,7 +6,8 @@ Figures of tests are compared in these tests themselves (the fixture `figures`);
 import pytest
 
 from claims.play import CLAIMS, INTEROP, PLAYS, TEST
-from claims.record import drift, read_record
+from claims.record import drift, read_record, unfounded
+from claims.recording import Recorder
 from claims.rows import ROWS
 
 RECORD = read_record()
@@ -15,7 +16,8 @@ RECORD = read_record()
 def drift_of(name: str) -> list[str]:
     """Play it, and return a line for each figure that is another one."""
     rows = [row.id for row in ROWS if name in row.checks]
-    return drift(name, PLAYS[name].measure(), RECORD["checks"][name]["figures"], rows)
+    found, stored = PLAYS[name].measure(), RECORD["checks"][name]["figures"]
+    return [*drift(name, found, stored, rows), *unfounded(name, found, stored, rows)]
 
 
 def named(again: str) -> list[str]:
@@ -37,6 +39,61 @@ def test_a_figure_of_a_longer_play_stands(name):
 def test_drift_names_the_figure_and_what_to_run():
     (line,) = drift("kraftsim scenario x", {"refused": 116, "stays": True}, {"refused": 73, "stays": True}, ["730-08"])
     assert "refused is 116, docs/claims.json says 73" in line and 'make claims ARGS="--only 730-08"' in line
+
+
+def test_a_figure_that_nothing_measures_is_named():
+    assert not unfounded("a", ["refused"], {"refused": 1}, [])
+    (line,) = unfounded("a", ["refused"], {"refused": 1, "typed": 2}, ["730-08"])
+    assert "nothing measures typed" in line and "730-08" in line
+
+
+FAKE = """
+import pytest
+@pytest.fixture(params=["first", "second"])
+def case(request):
+    return request.param
+
+def test_one(case, figures):
+    figures(**{f"of_{case}": len(case)})
+"""
+
+
+@pytest.mark.parametrize(
+    ("stored", "asked", "lines"),
+    [
+        ({"of_first": 5, "of_second": 6}, [], 0),
+        ({"of_first": 5, "of_second": 6, "typed": 3}, [], 1),
+        ({"of_first": 5, "of_second": 6, "typed": 3}, ["-k", "second"], 0),
+    ],
+)
+def test_a_run_of_all_cases_fails_for_a_figure_that_none_recorded(stored, asked, lines, tmp_path):
+    """Played in a pytest of its own; a run of some cases cannot tell."""
+    file = tmp_path / f"test_{tmp_path.name}.py"
+    check = f"{file.name}::test_one"
+    seen = []
+
+    class Plugin(Recorder):
+        """A recorder of another record."""
+
+        def __init__(self) -> None:
+            super().__init__(None)
+            measured = {"passed": True, "figures": stored, "again": TEST, "date": "", "commit": ""}
+            self._stored = {"checks": {check: measured}, "rows": []}
+
+        @pytest.fixture
+        def figures(self, request):
+            return lambda **found: self.record(request.node.nodeid, **found)
+
+        def pytest_addoption(self, parser):
+            parser.addoption("--more-seeds", type=int, default=0)
+
+        def pytest_unconfigure(self):
+            seen.extend(self.lines)
+
+    file.write_text(FAKE)
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:asyncio", "--rootdir", str(tmp_path)]
+    code = pytest.main([*options, str(file), *asked], plugins=[Plugin()])
+    assert (len(seen), code) == (lines, 1 if lines else 0)
 
 
 def test_what_is_not_played_again_takes_minutes_or_a_clock():

@@ -9,7 +9,8 @@ from kraftsim.core.producer_state.policy import SEQUENCES_BEHIND_DEFAULT
 from kraftsim.core.timeline import Journal
 from protocol.batches import build_batch
 from protocol.compression import Compression, compress
-from protocol.message_codec import compiled
+from protocol.malformed import MalformedMessage
+from protocol.message_codec import CompiledMessage, compiled
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from protocol.messages.k28_txn_offset_commit import TxnOffsetCommitRequest
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsResponse
@@ -49,11 +50,12 @@ def test_the_whole_id_space_in_blocks_of_a_thousand_is_a_matter_of_petabytes(fig
 
 def test_a_reader_made_from_the_text_misreads_the_answer_that_shipped(figures):
     """The answer begins with the time for which the client is throttled: the text's reader finds it in the place of error and start."""
-    shipped = compiled(AllocateProducerIdsResponse, 0).encode(AllocateProducerIdsResponse(producer_id_start=7000, producer_id_len=1000))
+    sent = AllocateProducerIdsResponse(producer_id_start=7000, producer_id_len=1000)
+    shipped = compiled(AllocateProducerIdsResponse, 0).encode(sent)
     read, end = compiled(ResponseOfTheText, 0).decode(shipped, 0)
-    assert (read.producer_id_start, read.producer_id_len) != (7000, 1000) and end != len(shipped)
+    assert (read.producer_id_start, read.producer_id_len) != (sent.producer_id_start, sent.producer_id_len) and end != len(shipped)
     figures(
-        start_sent=7000,
+        start_sent=sent.producer_id_start,
         start_read=read.producer_id_start,
         bytes_sent=len(shipped),
         bytes_read=end,
@@ -110,9 +112,22 @@ def test_nor_do_they_compressed_for_the_smallest_records_differ_in_their_offsets
 
 def test_an_initialisation_is_the_same_with_and_without_what_kip_447_adds(figures):
     """InitProducerId v1 is of 2.0, v2 of 2.4; TxnOffsetCommit went to v3 with KIP-447 in 2.5. v3 is of KIP-360."""
-    before, after = (compiled(InitProducerIdRequest, version).encode(InitProducerIdRequest(transactional_id="t")) for version in (0, 1))
-    assert before == after == b"\x00\x01t\x00\x00\x00\x00"
-    figures(fields_before=["transactional_id", "transaction_timeout_ms"], fields_after=["transactional_id", "transaction_timeout_ms"])
+    codecs = [compiled(InitProducerIdRequest, version) for version in (0, 1)]
+    before, after = (codec.encode(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=5)) for codec in codecs)
+    assert before == after == b"\x00\x01t\x00\x00\x00\x05"
+    others = {"transactional_id": "u", "transaction_timeout_ms": 7, "producer_id": 7, "producer_epoch": 7}
+    fields = [[name for name, value in others.items() if is_carried(codec, name, value)] for codec in codecs]
+    assert fields[0] == fields[1] == ["transactional_id", "transaction_timeout_ms"]
+    figures(fields_before=fields[0], fields_after=fields[1])
+
+
+def is_carried(codec: CompiledMessage, field: str, value: object) -> bool:
+    """Whether a version has a field: another value makes other bytes. A codec refuses what its version cannot say, or leaves it out."""
+    asked = {"transactional_id": "t", "transaction_timeout_ms": 5}
+    try:
+        return bool(codec.encode(InitProducerIdRequest(**{**asked, field: value})) != codec.encode(InitProducerIdRequest(**asked)))
+    except MalformedMessage:
+        return False
 
 
 def test_a_commit_of_version_3_says_for_whom_it_is(figures):

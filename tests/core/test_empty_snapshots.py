@@ -18,6 +18,7 @@ from tests.core.batches import make_batch
 from tests.core.replication_lab import SETTLE_STEPS, Broker, ReplicationLab
 
 HISTORIES = 200
+PRODUCERS, BATCHES = 6, 40
 GIGABYTE, MEGABYTE = 1 << 30, 1 << 20
 
 
@@ -41,13 +42,13 @@ def test_an_empty_snapshot_and_the_active_segment_know_all_who_wrote_in_it(figur
     """TS-11: it is as if whoever is silent since its beginning had expired; of the others only the batches of that segment are known."""
     for seed in range(HISTORIES):
         draw = Random(seed)
-        last = dict.fromkeys(range(6), -1)
+        last = dict.fromkeys(range(PRODUCERS), -1)
         batches: list[RecordBatch] = []
-        for _ in range(40):
-            producer_id = draw.randrange(6)
+        for _ in range(BATCHES):
+            producer_id = draw.randrange(PRODUCERS)
             last[producer_id] += 1
             batches.append(make_batch(last[producer_id], producer_id=producer_id))
-        base = draw.randrange(1, 40)
+        base = draw.randrange(1, BATCHES)
         full, restored = state_of(*batches), state_of(*batches[base:], first_offset=base)
         wrote_since = {batch.producer_id for batch in batches[base:]}
         assert set(restored.entries) == wrote_since
@@ -56,7 +57,7 @@ def test_an_empty_snapshot_and_the_active_segment_know_all_who_wrote_in_it(figur
             assert (behind.last_sequence, behind.last_offset, behind.producer_epoch) == (whole.last_sequence, whole.last_offset, whole.producer_epoch)
             known = [each.last_offset for each in whole.retained if each.last_offset >= base]
             assert [each.last_offset for each in behind.retained] == known
-    figures(histories=HISTORIES, producers=6, batches=40)
+    figures(histories=HISTORIES, producers=PRODUCERS, batches=BATCHES)
 
 
 CONDITIONS = tuple(product((False, True), repeat=4))

@@ -170,14 +170,15 @@ def test_a_commit_waits_for_its_records_and_sequences_go_on_after_it():
 def test_offsets_are_added_once_and_committed_at_the_groups_coordinator(figures):
     """AddOffsetsToTxn once per group and transaction, then TxnOffsetCommit (KIP-447 names the member)."""
     script = Script().begun()
-    for offset in (5, 6):
+    offsets = (5, 6)
+    for offset in offsets:
         script.step(OffsetsGiven(group=GROUP, offsets={HERE: offset}))
         while script.rules.has_offsets_to_send:
             script.say()
     assert script.kinds[2:] == ["AddOffsets", "CommitOffsets", "CommitOffsets"]
     assert isinstance(script.asked[2], AddOffsets) and script.finds == [CoordinatorKind.TRANSACTION, CoordinatorKind.GROUP]
     figures(
-        sent_offsets=2,
+        sent_offsets=len(offsets),
         added=script.kinds.count("AddOffsets"),
         committed=script.kinds.count("CommitOffsets"),
     )

@@ -120,10 +120,13 @@ def test_a_window_announced_at_the_start_is_known_before_the_first_request(carri
 
 
 @pytest.mark.parametrize(("carrier", "most"), [("api-versions", 10), ("init-producer-id", 40)])
-def test_a_window_of_init_producer_id_is_that_of_the_broker_that_gave_the_id(carrier: str, most: int) -> None:
+def test_a_window_of_init_producer_id_is_that_of_the_broker_that_gave_the_id(carrier: str, most: int, figures) -> None:
     """758-15: brokers 1 and 2 have windows of 10 and 1,000; 2 gives the id, 1 leads. The value that goes with the id fits one of them only."""
     window, common = "max.in.flight.sequence.number.per.connection", {"kraftsim.window.carrier": carrier}
-    assert under_way_before_the_first_answer({"broker-1": {window: "10", **common}, "broker-2": {window: "1000", **common}}, 2) == most
+    leader, giver = 10, 1000
+    found = under_way_before_the_first_answer({"broker-1": {window: str(leader), **common}, "broker-2": {window: str(giver), **common}}, 2)
+    assert found == most
+    figures(**{f"sent_to_the_leader_{carrier}": found}, window_of_the_leader=leader, window_of_the_giver=giver)
 
 
 def test_a_leader_without_a_window_is_sent_five_whatever_the_id_was_announced_with() -> None:

@@ -80,14 +80,15 @@ def directory(tmp_path: Path) -> Path:
 
 def test_a_segment_begins_with_a_snapshot_and_a_clean_stop_leaves_one_at_the_end(make_world: MakeWorld, directory: Path, figures) -> None:
     """They are Kafka's files: what each producer did last before the offset in the name."""
-    written = Written(make_world()).fill(40).close()
-    bases = written.log.base_offsets
+    written = Written(make_world()).fill(40)
+    end_offset = written.log.log_end_offset
+    bases = written.close().log.base_offsets
     assert len(bases) > 3 and snapshot_files(directory) == [*bases[1:], 40]
     for offset in snapshot_files(directory):
         entries = parse_producer_snapshot((directory / f"{offset:020d}.snapshot").read_bytes())
         assert {each.producer_id: each.last_offset for each in entries} == {IDS[last % 3]: last for last in range(offset - 3, offset)}
     figures(
-        end_offset=40,
+        end_offset=end_offset,
         newest_file=snapshot_files(directory)[-1],
         segments=len(bases),
         files=len(snapshot_files(directory)),

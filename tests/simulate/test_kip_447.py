@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.fencing.lab import INPUT, OUTPUT, PATIENT, FencingLab, Member, Terms
+from bench.fencing.lab import INPUT, OUTPUT, PATIENT, RECORDS, FencingLab, Member, Terms
 from bench.fencing.plays import (
     CONDITIONS,
     aborted_needlessly,
@@ -30,7 +30,7 @@ def test_a_member_that_wakes_up_too_late_is_fenced_by_its_generation_or_doubles_
     found = awakening(fencing=fencing)
     assert (found.doubled, found.refused) == (doubled, int(not doubled))
     figures(
-        records=20,
+        records=RECORDS,
         **{f"doubled_{fencing or 'shipped'}": found.doubled, f"refused_{fencing or 'shipped'}": found.refused},
     )
 
@@ -41,23 +41,24 @@ def test_an_old_consumer_is_told_an_offset_that_is_about_to_change_unless_it_is_
     found = awakening(point=Point.OFFSETS_SENT, old_successor=True, fencing=fencing)
     assert found.doubled == doubled and (found.held_off > 10) is not bool(doubled)
     figures(
-        records=20,
+        records=RECORDS,
         **{f"old_doubled_{fencing or 'shipped'}": found.doubled, f"held_off_{fencing or 'shipped'}": found.held_off},
     )
 
 
 def test_who_dies_is_waited_for_as_long_as_its_transaction_lasts_and_who_ends_it_is_not(figures):
     """447-10, 447-15: a timeout and what the coordinator takes to see it; or a session, where that is longer."""
+    timeout_ms = 10_000
     dead, short, good = (
-        takeover(dies=True, transaction_ms=10_000),
+        takeover(dies=True, transaction_ms=timeout_ms),
         takeover(dies=True, transaction_ms=1000),
-        takeover(dies=False, transaction_ms=10_000),
+        takeover(dies=False, transaction_ms=timeout_ms),
     )
-    assert 10_000 <= dead.milliseconds <= 10_000 + SCAN_MS + 500 and dead.times_told_to_wait > 10
+    assert timeout_ms <= dead.milliseconds <= timeout_ms + SCAN_MS + 500 and dead.times_told_to_wait > 10
     assert SESSION_MS - SESSION_MS // 4 <= short.milliseconds <= SESSION_MS + 500 and not short.times_told_to_wait
     assert good.milliseconds < 1000 and not good.times_told_to_wait
     figures(
-        timeout_ms=10_000,
+        timeout_ms=timeout_ms,
         session_ms=SESSION_MS,
         dead_ms=dead.milliseconds,
         asked_meanwhile=dead.times_told_to_wait,
@@ -68,11 +69,12 @@ def test_who_dies_is_waited_for_as_long_as_its_transaction_lasts_and_who_ends_it
 
 def test_who_waits_for_offsets_for_longer_than_its_session_stays_a_member(figures):
     """447-17: heartbeats go on beside it."""
-    found = takeover(dies=True, transaction_ms=20_000, session_ms=5000)
-    assert found.milliseconds > 3 * 5000 and found.memberships_lost == 0
+    session_ms = 5000
+    found = takeover(dies=True, transaction_ms=20_000, session_ms=session_ms)
+    assert found.milliseconds > 3 * session_ms and found.memberships_lost == 0
     figures(
         blocked_ms=found.milliseconds,
-        blocked_session_ms=5000,
+        blocked_session_ms=session_ms,
         told_to_wait=found.times_told_to_wait,
         memberships_lost=found.memberships_lost,
     )
@@ -91,7 +93,7 @@ def test_each_condition_that_is_dropped_doubles_records(condition: str, figures)
     doubled = doubled_where(condition)
     assert doubled == (0 if condition == CONDITIONS[0] else 20)
     figures(
-        records=20,
+        records=RECORDS,
         **{"doubled_with_all" if condition == CONDITIONS[0] else f"doubled_without_{CONDITIONS.index(condition)}": doubled},
     )
 
@@ -105,10 +107,10 @@ def test_a_broker_of_before_is_committed_to_for_nobody_in_particular_or_not_at_a
 
 def test_brokers_fence_since_2_5_whatever_they_say_to_each_other(figures):
     """447-35: inter.broker.protocol.version makes no difference, the release does."""
-    older = {"inter.broker.protocol.version": "2.3"}
-    found = [awakening(release_name=name, zookeeper=True, settings=older).doubled for name in ("2.4", "2.5")]
+    level = "2.3"
+    found = [awakening(release_name=name, zookeeper=True, settings={"inter.broker.protocol.version": level}).doubled for name in ("2.4", "2.5")]
     assert found == [20, 0]
-    figures(records=20, doubled_2_4=found[0], doubled_2_5=found[1])
+    figures(records=RECORDS, level=level, doubled_2_4=found[0], doubled_2_5=found[1])
 
 
 def test_producers_of_tasks_beside_producers_of_threads_double_records_unless_they_name_their_member(figures):
@@ -116,7 +118,7 @@ def test_producers_of_tasks_beside_producers_of_threads_double_records_unless_th
     variants = (Variant.PER_TASK, Variant.PER_THREAD)
     unnamed, named = (awakening(old_zombie=is_old, variants=variants).doubled for is_old in (True, False))
     assert (unnamed, named) == (20, 0)
-    figures(records=20, doubled_naming_none=unnamed, doubled_naming_their_member=named)
+    figures(records=RECORDS, doubled_naming_none=unnamed, doubled_naming_their_member=named)
 
 
 @pytest.mark.parametrize(("assignor", "asks_for_all"), [("range", True), ("cooperative-sticky", False)])
@@ -201,7 +203,7 @@ def test_an_application_with_a_consumer_of_its_own_comes_again_where_offsets_are
         lab.wait(10)
         assert sorted(lab.copies().values()) == [1] * 20
         figures(
-            records=20,
+            records=RECORDS,
             copied_once=sum(count == 1 for count in lab.copies().values()),
             pending=told.count("OffsetsPending") > 0,
             unavailable="CoordinatorUnavailable" in told,

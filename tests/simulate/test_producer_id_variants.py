@@ -50,7 +50,8 @@ def test_a_numbered_request_keeps_its_number_on_the_wire_and_any_controller_can_
 
 def test_a_broker_that_asks_too_often_is_told_for_how_long_to_be_silent_and_others_are_served(figures):
     clock = Hand()
-    limits = BlockLimits(NodeConfig.parse({**PROPERTIES, "kraftsim.producer.id.blocks.per.second": "10"}), clock)
+    config = NodeConfig.parse({**PROPERTIES, "kraftsim.producer.id.blocks.per.second": "10"})
+    limits = BlockLimits(config, clock)
     pauses = [limits.pause_ms(1) for _ in range(12)]
     assert pauses[:11] == [0] * 11 and pauses[11] == 100, "what comes in a second may come at once, and be overdrawn once"
     assert limits.pause_ms(2) == 0
@@ -58,7 +59,7 @@ def test_a_broker_that_asks_too_often_is_told_for_how_long_to_be_silent_and_othe
     assert [limits.pause_ms(1), limits.pause_ms(1)] == [0, 100]
     unlimited = BlockLimits(NodeConfig.parse(PROPERTIES), clock)
     assert not any(unlimited.pause_ms(1) for _ in range(1000))
-    figures(limit=10, pause_of_the_twelfth_ms=pauses[11])
+    figures(limit=config.producer_id_blocks_per_second, pause_of_the_twelfth_ms=pauses[11])
 
 
 @pytest.mark.parametrize(

@@ -6,17 +6,21 @@ Source: KAFKA-15195 (the example of the proposal of empty snapshots).
 """
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import pytest
 
 from kraftsim.core.tiered_storage.boundary_window import Setting, is_appended_twice, least_harmful_silence_ms, roll_ms, since_boundary
 from kraftsim.events.tiered_storage import RebuiltFromRemote
+from protocol.batches import build_batch
 from protocol.errors import ErrorCode
+from protocol.records import Record
 from tests.tiered_storage.lab import SEGMENT_BYTES, TieredLab
 
 MB, GB = 1 << 20, 1 << 30
 EXAMPLE = Setting(ingest_bytes_per_second=5 * MB, segment_bytes=GB, expiration_ms=86_400_000, failover_ms=0)
 SILENT, FILLER = 7, 1
+ROLLS = 3
 BOUNDARY_OFFSET = 4
 """The first offset behind the segments without a snapshot."""
 SETTINGS = {
@@ -70,6 +74,27 @@ def failed_over(*, local_segments: int, wrote_before: bool, waits_rolls: float =
         assert error is ErrorCode.NONE
         assert (offset == place) is not (offset > BOUNDARY_OFFSET)
         return FailedOver(silence_ms=lab.simulation.now_ns / 1e6 - wrote_s * 1000, doubled=offset != place)
+
+
+def test_a_segment_is_full_after_as_long_as_its_bytes_take(figures):
+    """TS-26: 5 MB a second into segments of 1 GB, both divided by 1,024; a batch goes into the next segment if it does not fit."""
+    batch_bytes, segment_bytes = 5 * MB // 1024, GB // 1024
+    value = bytes(batch_bytes - len(build_batch([Record(0, 0, None, b"x" * 5000, ())])) + 5000)
+    assert len(build_batch([Record(0, 0, None, value, ())])) == batch_bytes
+    with TieredLab(settings={"kraftsim.frame.events": "false"}, brokers=1) as lab:
+        lab.create_topic(configs={"remote.storage.enable": "false", "segment.bytes": str(segment_bytes), "local.retention.bytes": "-2"})
+        log, rolled = lab.hosted(1).log, []
+        began_ns, segments = lab.simulation.now_ns, len(log.base_offsets)
+        for second in range(ROLLS * segment_bytes // batch_bytes):
+            lab.wait(began_ns / 1e9 + second - lab.simulation.now_ns / 1e9)
+            error, _ = lab.produce(1, value=value)
+            assert error is ErrorCode.NONE
+            if len(log.base_offsets) > segments:
+                segments = len(log.base_offsets)
+                rolled.append(lab.simulation.now_ns / 1e9 - began_ns / 1e9)
+    (every_s,) = {round(after - before) for before, after in pairwise([0.0, *rolled])}
+    assert len(rolled) == ROLLS and every_s == segment_bytes // batch_bytes
+    figures(bytes_a_second=batch_bytes, segment_bytes=segment_bytes, rolled_s=every_s, rolled_min=round(every_s / 60, 2))
 
 
 def compared(local_segments: int) -> FailedOver:

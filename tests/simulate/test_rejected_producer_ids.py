@@ -1,0 +1,215 @@
+"""What KIP-730 rejected, in brokers and controllers that run: ids without coordination, and a request that is answered twice alike.
+
+Clients ask over frames, and the invariant `producer-id-unique` is fed as in every story.   Source: KIP-730 (rejected alternatives).
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Coroutine, Mapping
+from typing import TypeVar
+
+import pytest
+
+from kraftsim.cluster.simulation import SimulatedCluster
+from kraftsim.cluster.spec import ClusterSpec
+from kraftsim.core.producer_ids.request_number import numbered
+from kraftsim.core.producer_ids.source_variants import BROKER_BITS
+from kraftsim.events.event import Event
+from kraftsim.events.metadata import MetadataAppended
+from kraftsim.events.producer_ids import ProducerIdBlockReceived, ProducerIdReturned
+from kraftsim.invariants.invariant import Envelope
+from kraftsim.invariants.producer_id_unique import INVARIANT
+from kraftsim.node.broker.block_channels import COUNTER_FILE
+from kraftsim.node.broker.broker import Broker
+from kraftsim.node.outbound import PeerConnection
+from kraftsim.world.simulated import Simulation
+from protocol.errors import ErrorCode
+from protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+
+T = TypeVar("T")
+SESSION = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500", "kraftsim.frame.events": "false"}
+OWN_DISK = {"kraftsim.producer.id.blocks": "own-disk"}
+REPEATING = {"kraftsim.producer.id.control": "repeating", "kraftsim.producer.id.blocks": "numbered", "kraftsim.producer.id.block.size": "100"}
+SHIPPED = {"kraftsim.producer.id.control": "resizable", "kraftsim.producer.id.block.size": "100"}
+IDS = 30
+
+
+class Lab:
+    """A cluster that runs, and one client."""
+
+    def __init__(self, simulation: Simulation, settings: Mapping[str, str], **spec: object) -> None:
+        self.simulation = simulation
+        self.noted: list[Event] = []
+        self._check = INVARIANT.check()
+        simulation.observe(self._look, (ProducerIdReturned, ProducerIdBlockReceived, MetadataAppended))
+        self.cluster = SimulatedCluster(ClusterSpec(seed=1, settings={**SESSION, **settings}, **spec), simulation)  # type: ignore[arg-type]
+        self.cluster.start()
+        simulation.run_until(self.cluster.wait_until_ready(), limit_s=60)
+        simulation.add_host("client")
+
+    def _look(self, node: str, incarnation: int, n: int, t_ns: int, event: Event) -> None:
+        self.noted.append(event)
+        if isinstance(event, ProducerIdReturned):
+            self._check.examine(Envelope(node=node, incarnation=incarnation, n=n, t_ns=t_ns), event)
+
+    def run(self, work: Coroutine[object, object, T]) -> T:
+        found = self.simulation.run_until(self.simulation.spawn("client", work), limit_s=120)
+        return found  # type: ignore[return-value]
+
+    def ids_of(self, broker: int, count: int = IDS, *, tries_max: int = 1000) -> tuple[list[int], Counter[int]]:
+        """Let a client ask a broker until it was given so many ids; return them, and how often it was refused with which error."""
+        return self.run(self._ids_of(broker, count, tries_max))
+
+    async def _ids_of(self, broker: int, count: int, tries_max: int) -> tuple[list[int], Counter[int]]:
+        connection = PeerConnection(*self.cluster.addresses[broker - 1], client_id="asker")
+        await connection.connect()
+        given: list[int] = []
+        refused: Counter[int] = Counter()
+        while len(given) < count and sum(refused.values()) < tries_max:
+            answer = await connection.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000))
+            if answer.error_code == ErrorCode.NONE:
+                given.append(answer.producer_id)
+            else:
+                refused[answer.error_code] += 1
+                await asyncio.sleep(0.05)
+        connection.close()
+        return given, refused
+
+    def allocate(self, controller: str, number: int | None, times: int = 1) -> list[range]:
+        """Ask a controller for blocks as a second machine that has the id and the epoch of broker 1; return what each answer holds."""
+        return self.run(self._allocate(controller, number, times))
+
+    async def _allocate(self, controller: str, number: int | None, times: int) -> list[range]:
+        node = self.cluster.spec.node(controller, host_is_name=True)
+        connection = PeerConnection(node.host, node.port, client_id="second machine")
+        await connection.connect()
+        blocks = []
+        for _ in range(times):
+            request = AllocateProducerIdsRequest(broker_id=1, broker_epoch=self.broker(1).broker_epoch)
+            answer = await connection.request(request if number is None else numbered(request, number))
+            assert isinstance(answer, AllocateProducerIdsResponse) and answer.error_code == ErrorCode.NONE, answer
+            blocks.append(range(answer.producer_id_start, answer.producer_id_start + answer.producer_id_len))
+        connection.close()
+        return blocks
+
+    def broker(self, number: int) -> Broker:
+        node = self.cluster.nodes[f"broker-{number}"]
+        assert isinstance(node, Broker)
+        return node
+
+    def leader(self) -> str:
+        """The active controller."""
+        assert self.cluster.leader is not None
+        return self.cluster.leader
+
+    def records(self) -> int:
+        """How many records of blocks the active controller has written."""
+        return sum("ProducerIdsRecord" in event.record_kinds for event in self.noted if isinstance(event, MetadataAppended))
+
+    def restart(self, name: str, **told: str) -> None:
+        """Kill a broker, and start it again when its session is over; with other settings, where told."""
+        host = self.cluster.hosts[name]
+        self.simulation.kill(host)
+        host.told.update({key.replace("_", "."): value for key, value in told.items()})
+        self.simulation.run_for(4)
+        self.simulation.restart(host)
+        self.simulation.run_until(self.cluster.wait_until_ready(), limit_s=60)
+
+    @property
+    def violations(self) -> int:
+        """How many ids were given twice, by the invariant."""
+        return self._check.finish().violation_count
+
+
+@pytest.mark.parametrize("settings", [OWN_DISK, {}], ids=["own-disk", "shipped"])
+def test_a_broker_that_loses_its_disk_gives_its_ids_again(settings: Mapping[str, str], figures) -> None:
+    """730-32: ids without coordination need a disk that lasts; those of the controller do not."""
+    with Simulation(1) as simulation:
+        lab = Lab(simulation, settings)
+        before, _ = lab.ids_of(1)
+        host = lab.cluster.hosts["broker-1"]
+        simulation.kill(host)
+        assert (COUNTER_FILE in host.platter.names) is bool(settings)
+        host.platter.names.clear()
+        host.platter.durable_names.clear()
+        host.platter.journal.clear()
+        simulation.run_for(4)
+        simulation.restart(host)
+        simulation.run_until(lab.cluster.wait_until_ready(), limit_s=60)
+        after, _ = lab.ids_of(1)
+        again = len({*before} & {*after})
+        assert again == lab.violations == (IDS if settings else 0)
+        figures(**{f"ids_of_a_lost_disk_{'own_disk' if settings else 'shipped'}": again})
+
+
+@pytest.mark.parametrize("node_id", [2**BROKER_BITS, 2**BROKER_BITS - 1])
+def test_a_broker_that_is_added_later_may_not_fit(node_id: int, figures) -> None:
+    """730-32: an id beyond the bits is refused to all of its clients, for ever; brokers of before go on."""
+    with Simulation(2) as simulation:
+        lab = Lab(simulation, OWN_DISK, brokers=2, node_settings={"broker-2": {"node.id": str(node_id)}})
+        tries = 20
+        given, refused = lab.ids_of(2, tries_max=tries)
+        fits = node_id < 2**BROKER_BITS
+        assert len(given) == (IDS if fits else 0) and (sum(refused.values()) == tries) is not fits
+        assert len(lab.ids_of(1)[0]) == IDS and not lab.violations
+        figures(**{f"given_by_{'the_last_that_fits' if fits else 'a_misfit'}": len(given)})
+
+
+@pytest.mark.parametrize("node_id", [0, 1])
+def test_a_broker_without_coordination_gives_ids_that_zookeeper_has_given(node_id: int, figures) -> None:
+    """730-32: its prefix lies inside the range of ZooKeeper's time if its id is 0, which Kafka allows."""
+    with Simulation(3) as simulation:
+        names = {"broker.id": str(node_id)}
+        lab = Lab(simulation, {}, brokers=1, controllers=0, zookeeper=True, release="3.5", node_settings={"broker-1": names})
+        before, _ = lab.ids_of(1)
+        lab.restart("broker-1", kraftsim_producer_id_blocks="own-disk")
+        after, _ = lab.ids_of(1)
+        again = len({*before} & {*after})
+        assert again == lab.violations == (IDS if node_id == 0 else 0)
+        figures(**{f"ids_of_zookeeper_again_{node_id}": again})
+
+
+@pytest.mark.parametrize("settings", [REPEATING, SHIPPED], ids=["repeating", "shipped"])
+def test_a_caller_in_a_loop_takes_one_block_of_a_controller_that_repeats_itself(settings: Mapping[str, str], figures) -> None:
+    """730-34: that is what idempotence would be good for."""
+    with Simulation(4) as simulation:
+        lab = Lab(simulation, settings)
+        lab.ids_of(1, 1)
+        before, times = lab.records(), 300
+        blocks = lab.allocate(lab.cluster.spec.controller_names[0], 1000, times)
+        key = "repeating" if settings is REPEATING else "shipped"
+        taken = lab.records() - before
+        assert taken == len({*blocks}) == (1 if settings is REPEATING else times)
+        figures(**{f"loop_records_{key}": taken}, loop_requests=len(blocks))
+
+
+@pytest.mark.parametrize("settings", [REPEATING, SHIPPED], ids=["repeating", "shipped"])
+def test_two_machines_that_are_one_broker_are_given_one_block(settings: Mapping[str, str], figures) -> None:
+    """730-34: a copy of a broker has its id, its epoch and its count of requests. Both ask for the next block, and clients of both use it."""
+    with Simulation(5) as simulation:
+        lab = Lab(simulation, settings)
+        lab.ids_of(1, 10)
+        received = [event for event in lab.noted if isinstance(event, ProducerIdBlockReceived)]
+        of_the_copy = lab.allocate(lab.cluster.spec.controller_names[0], len(received) + 1)[0]
+        given, _ = lab.ids_of(1, 3 * len(of_the_copy))
+        common = len({*given} & {*of_the_copy})
+        key = "repeating" if settings is REPEATING else "shipped"
+        assert common == (len(of_the_copy) if settings is REPEATING else 0)
+        assert len(set(given)) == len(given), "one machine by itself gives no id twice"
+        figures(**{f"ids_of_both_machines_{key}": common})
+
+
+def test_a_controller_that_takes_over_has_forgotten_what_was_asked(figures) -> None:
+    """730-34: what it remembers is in memory. A request that comes again after a failover burns a block after all."""
+    with Simulation(6) as simulation:
+        lab = Lab(simulation, {**REPEATING, "controller.quorum.fetch.timeout.ms": "1000"}, controllers=3)
+        lab.ids_of(1, 1)
+        leader = lab.leader()
+        first, again = lab.allocate(leader, 1000, 2)
+        assert first == again
+        simulation.kill(leader)
+        simulation.run_for(6)
+        later = lab.allocate(lab.leader(), 1000)[0]
+        assert not {*later} & {*first}
+        figures(blocks_of_one_request_after_a_failover=len({first, again, later}))
