@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from claims.history import foreign_commits, measured_commit
+
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = (*("campaigns", "performance", "producer-variants", "tiered-storage", "upgrades"),)
 NO_MEASUREMENTS = (
@@ -51,6 +53,18 @@ def test_a_table_that_says_nothing_is_found():
     assert unsaid(table) == unsaid(table + "Measured: somehow") == ["| what | seconds |"]
     assert not unsaid(table + "Measured: `make bench ARGS=start`, 2026-11-21, f95d19724")
     assert not unsaid("| what | how |\n|---|---|\n| start | `make bench ARGS=9` |\n")
+
+
+def test_commits_that_were_measured_are_in_the_history():
+    """A commit that was replayed onto another one is gone: nobody could measure it again."""
+    named = {file.name: re.findall(r"^Measured: .*, ([0-9a-f]{7,40})$", file.read_text(), flags=re.M) for file in sorted(DOCS.glob("*.md"))}
+    foreign = foreign_commits(commit for commits in named.values() for commit in commits)
+    assert not [(page, commit) for page, commits in named.items() for commit in commits if commit in foreign]
+
+
+def test_a_commit_that_is_not_there_is_found():
+    commits = ("0" * 40, measured_commit())
+    assert foreign_commits(commits) in ([], ["0" * 40]), "without a history nothing can be said"
 
 
 def test_commands_that_measure_are_verbs():
