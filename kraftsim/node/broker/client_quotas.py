@@ -6,7 +6,6 @@ some hundred bytes around them in a request or an answer are not counted.
 Source: KIP-13, KIP-124, KIP-219, kafka.server.{ClientQuotaManager, ClientRequestQuotaManager, RequestHandlerHelper}.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import replace
@@ -16,6 +15,7 @@ from kraftsim.core.quotas.client_limits import ClientLimits, Limit, Sharers
 from kraftsim.core.quotas.windowed_rate import WindowedRate
 from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded, Handler
 from kraftsim.node.config import NodeConfig
+from kraftsim.node.muting import mute
 from kraftsim.world.interface import Clock
 from protocol.api_keys import ApiKey
 from protocol.messages.k00_produce import ProduceRequest
@@ -109,13 +109,6 @@ def throttled(handler: "Handler[Broker]") -> "Handler[Broker]":
         return _later(answer, lambda given: _measured(quotas, call, given, took_ns))
 
     return replace(handler, handle=handle)
-
-
-def mute(call: Call, pause_ms: int) -> None:
-    """Listen to a client no more until the pause is over: what it sends meanwhile waits."""
-    connection = call.connection
-    connection.pause_writing()
-    asyncio.get_running_loop().call_later(pause_ms / 1000, connection.resume_writing)
 
 
 def _measured(quotas: ClientQuotas, call: Call, answer: Answer, took_ns: int) -> Answer:

@@ -31,6 +31,7 @@ from kraftsim.node.controller.migration.migration import Migration
 from kraftsim.node.controller.mutation_quotas import MutationQuotas
 from kraftsim.node.controller.own_registration import OwnRegistration
 from kraftsim.node.controller.periodic import PERIODIC
+from kraftsim.node.controller.request_quotas import RequestQuotas
 from kraftsim.node.dispatch import Dispatcher
 from kraftsim.node.endpoints import Endpoint
 from kraftsim.node.identity import load_identity, load_metadata_identity, random_uuid
@@ -78,6 +79,7 @@ class Controller:
         self.shell.security.registries = lambda: self.ledger.state.registries
         self.parts = parts
         self.mutations = MutationQuotas(config, world.clock, lambda: self.ledger.state.registries)
+        self.request_quotas = RequestQuotas(config, world.clock, lambda: self.ledger.state.registries)
         self.block_limits = BlockLimits(config, world.clock)
         found: tuple[Handler[Controller], ...] = Catalogue("kraftsim.node.controller.handlers", "HANDLER", Handler).all()
         served = parsing_rules(guarded(self.shell, CONTROLLER_TABLE, map(for_active_controller, found)))  # whether one may is looked at first

@@ -15,7 +15,7 @@ from kraftsim.core.partitions.nearest_replica import RACK_AWARE_SELECTOR, neares
 from kraftsim.core.partitions.read_bounds import Diverging, ReadBounds
 from kraftsim.core.partitions.reading import decide_read
 from kraftsim.node.broker.broker import Broker
-from kraftsim.node.broker.client_quotas import CONSUMER_BYTES, mute
+from kraftsim.node.broker.client_quotas import CONSUMER_BYTES
 from kraftsim.node.broker.fetched_topics import FIRST_VERSION_WITH_TOPIC_IDS, ReadTopic, SortedFetch, sort_fetch
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.old_readers import (
@@ -28,6 +28,7 @@ from kraftsim.node.broker.old_readers import (
 )
 from kraftsim.node.broker.tiered_storage.remote_fetch import RemoteWish, fill_from_remote
 from kraftsim.node.call import Allows, Answer, Call, Deferred, Handler
+from kraftsim.node.muting import mute
 from kraftsim.node.refused_fetch import refused_fetch
 from kraftsim.world.interface import Chunk, FileSlice
 from protocol.api_keys import ApiKey

@@ -1,6 +1,7 @@
 """AllocateProducerIds (67): a broker gets the next block of producer ids, once the record that says so is committed.
 
-A block that was not answered is never given again: a retry gets the next one. Fenced brokers are served, too.
+A block that was not answered is never given again: a retry gets the next one. Fenced brokers are served, too. Whoever is above its
+request_percentage is served, and then not listened to for a while.
 Source: KIP-730, kafka.server.ControllerApis.handleAllocateProducerIdsRequest.
 """
 
@@ -26,10 +27,13 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     pause_ms = controller.block_limits.pause_ms(request.broker_id)
     if pause_ms:
         return AllocateProducerIdsResponse(error_code=ErrorCode.THROTTLING_QUOTA_EXCEEDED, throttle_time_ms=pause_ms)
+    clock = controller.world.clock
+    began_ns = clock.monotonic_ns()
     decision = controller.ledger.state.producer_ids.decide_allocate(request.broker_id, request.broker_epoch, number_of(request))
     if isinstance(decision, Refusal):
         return AllocateProducerIdsResponse(error_code=decision.error)
     block = decision.result
+    took_ns: int | None = None
 
     def answer(offsets: AppendedOffsets | None) -> Answer:
         if offsets is not None:  # none is written for a request that is answered once more
@@ -42,9 +46,13 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
                     offset=offsets.first_offset,
                 )
             )
-        return AllocateProducerIdsResponse(producer_id_start=block.first_producer_id, producer_id_len=block.size)
+        spent_ns = took_ns if took_ns is not None else clock.monotonic_ns() - began_ns  # not while others commit it
+        pause_ms = controller.request_quotas.charge(call, spent_ns)
+        return AllocateProducerIdsResponse(throttle_time_ms=pause_ms, producer_id_start=block.first_producer_id, producer_id_len=block.size)
 
-    return controller.ledger.commit(decision, answer)
+    committed = controller.ledger.commit(decision, answer)
+    took_ns = clock.monotonic_ns() - began_ns
+    return committed
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:

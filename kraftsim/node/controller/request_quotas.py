@@ -1,0 +1,52 @@
+"""How much of a thread a client may take of a controller for blocks of producer ids (request_percentage): the throttle that Kafka has for that.
+
+A broker that asks in a tight loop gets its blocks, and is not listened to for a while. Refusals do not count: the request is one between nodes.
+Source: KIP-124, kafka.server.{ControllerApis, RequestHandlerHelper, ClientRequestQuotaManager}.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from kraftsim.core.metadata.registries import Registries
+from kraftsim.core.quotas.client_limits import ClientLimits, Sharers
+from kraftsim.core.quotas.windowed_rate import WindowedRate
+from kraftsim.node.call import Call
+from kraftsim.node.config import NodeConfig
+from kraftsim.node.muting import mute
+from kraftsim.world.interface import Clock
+
+REQUEST_PERCENTAGE: Final = "request_percentage"
+NS_PER_PERCENT: Final = 10_000_000
+"""Of one thread, in a second."""
+
+
+class RequestQuotas:
+    """The rates of all clients that have such a quota."""
+
+    def __init__(self, config: NodeConfig, clock: Clock, registries: Callable[[], Registries]) -> None:
+        self._window_count = config.quota_window_num
+        self._window_ms = config.quota_window_size_seconds * 1000
+        self._clock = clock
+        self._registries = registries
+        self._limits = ClientLimits(())
+        self._rates: dict[Sharers, WindowedRate] = {}
+        self._seen: tuple[Registries, int] | None = None
+        """What the limits were read from, and how often it had changed."""
+
+    def charge(self, call: Call, took_ns: int) -> int:
+        """Count the time that a request took; silence its client and return for how many milliseconds, or 0."""
+        registries = self._registries()
+        if self._seen is None or self._seen[0] is not registries or self._seen[1] != registries.quota_changes:
+            self._seen = registries, registries.quota_changes
+            self._limits = ClientLimits(registries.quotas.records())
+            self._rates = {}
+        limit = self._limits.find(REQUEST_PERCENTAGE, call.principal.name, call.client_id or "") if self._limits else None
+        if limit is None:
+            return 0
+        now_ms = self._clock.monotonic_ms()
+        rate = self._rates.setdefault(limit.sharers, WindowedRate(self._window_count, self._window_ms))
+        rate.record(took_ns / NS_PER_PERCENT, now_ms)
+        pause_ms = min(rate.pause_ms(limit.value, now_ms), self._window_ms)
+        if pause_ms > 0:
+            mute(call, pause_ms)
+        return pause_ms

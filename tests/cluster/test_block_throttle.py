@@ -1,0 +1,75 @@
+"""The throttle that Kafka has against a broker that asks for blocks of producer ids in a loop: request_percentage, at the controller.
+
+Over sockets, for it counts the time that requests take, and in simulation work takes none.   Source: KIP-124, KIP-730 (rate limiting).
+"""
+
+import time
+from dataclasses import dataclass
+
+import pytest
+
+from kraftsim.cluster.embedded import EmbeddedCluster
+from kraftsim.conformance.peer import CLIENT_ID, Peer
+from protocol.errors import ErrorCode
+from protocol.messages.k49_alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse, EntityData, OpData, QuotaAlteration
+from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from tests.cluster.asking import asking
+from tests.cluster.running import noted
+
+PERCENT = 0.05
+SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Looped:
+    """What a caller in a loop was answered: how many blocks, and with how many of them it was told to be silent."""
+
+    blocks: int
+    silenced: int
+
+    @property
+    def outcome(self) -> str:
+        """Return whether it was silenced now and then."""
+        return "silenced" if self.silenced else "served"
+
+
+def looped(controller: Peer, broker_epoch: int, *, error: ErrorCode = ErrorCode.NONE) -> Looped:
+    """Ask as broker 1 for a while, as fast as it goes."""
+    blocks = silenced = 0
+    ends_at = time.monotonic() + SECONDS
+    while time.monotonic() < ends_at:
+        answer = controller.ask(AllocateProducerIdsRequest(broker_id=1, broker_epoch=broker_epoch), 0, AllocateProducerIdsResponse)
+        assert answer.error_code == error
+        blocks += 1
+        silenced += answer.throttle_time_ms > 0
+    return Looped(blocks, silenced)
+
+
+def limit(broker: Peer, percent: float) -> None:
+    """Give the caller's client id its request_percentage."""
+    entity = [EntityData(entity_type="client-id", entity_name=CLIENT_ID)]
+    alteration = QuotaAlteration(entity=entity, ops=[OpData(key="request_percentage", value=percent, remove=False)])
+    answer = broker.ask(AlterClientQuotasRequest(entries=[alteration]), 1, AlterClientQuotasResponse)
+    assert answer.entries[0].error_code == ErrorCode.NONE
+
+
+@pytest.mark.kraftsim(brokers=1)
+def test_a_caller_above_its_request_percentage_is_served_and_then_silenced(kraftsim_cluster: EmbeddedCluster, figures):
+    """730-12: blocks are never refused over it, as by Apache Kafka; errors do not count."""
+    node = kraftsim_cluster.spec.node(kraftsim_cluster.spec.controller_names[0])
+    with asking(kraftsim_cluster.bootstrap) as broker, Peer.at(f"{node.host}:{node.port}") as controller:
+        broker.fresh_producer_id()
+        epoch = noted(kraftsim_cluster.directory, "BrokerRegistered", node.name)[0]["broker_epoch"]
+        unlimited = looped(controller, epoch)
+        limit(broker.peer, PERCENT)
+        limited = looped(controller, epoch)
+        refused = looped(controller, epoch + 1, error=ErrorCode.STALE_BROKER_EPOCH)
+    assert not unlimited.silenced and not refused.silenced
+    assert limited.silenced and limited.blocks * 3 < unlimited.blocks and limited.blocks * 3 < refused.blocks
+    figures(
+        with_quota=limited.outcome,
+        without_quota=unlimited.outcome,
+        errors_with_quota=refused.outcome,
+        is_a_third=limited.blocks * 3 < unlimited.blocks,
+        request_percentage=PERCENT,
+    )
