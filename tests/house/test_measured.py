@@ -8,13 +8,29 @@ import pytest
 
 from claims.history import foreign_commits, measured_commit
 
-DOCS = Path(__file__).parents[2] / "docs"
-PAGES = (*("campaigns", "performance", "producer-variants", "tiered-storage", "upgrades"),)
+HOUSE = Path(__file__).parents[2]
+DOCS = HOUSE / "docs"
+PAGES = {file.relative_to(HOUSE).as_posix(): file for file in (HOUSE / "README.md", *sorted(DOCS.glob("*.md")))}
+"""Every page that somebody writes: a new one is held to it, too."""
 NO_MEASUREMENTS = (
+    *(
+        "| target |",
+        "| where | Apache Kafka |",
+        "| term |",
+        "| what | how |",
+        "| | KRaft |",
+        "| | KRaft (`quorum_source.py`) |",
+        "| | ZooKeeper | KRaft |",
+    ),
     *("| setting |", "| API |", "| story | what happens |", "| scenario | what happens |", "| wrong |"),
     *("| while the log says |", "| compared | how |", "| bug | found by |"),
 )
 """How tables begin whose digits are settings, keys of APIs, numbers of errors, versions, and seeds."""
+COST = re.compile(
+    r"\b\d[\d,]*(?:\.\d+)?\s(?:us|ns|(?:CPU|virtual) seconds?|MB/s|ids/s|calls)\b|\bload of \d"
+    r"|\bclean\b.{0,40}\d|\d[\d,]* (?:seeds|runs)\b[^.]*\bclean\b|\b(?:took|takes|in|after) \d[\d,.]* (?:s|ms|seconds)\b"
+)
+"""What a sentence says that was measured: costs, rates, counts of clean runs."""
 MEASURED = re.compile(r"Measured: (`[^`]+`, )+20\d\d-[01]\d-[0-3]\d, [0-9a-f]{7,40}$")
 COMMAND = re.compile(r"`((?:make|kraftsim|python -m) [^`]*)`")
 
@@ -43,9 +59,32 @@ def unsaid(text: str) -> list[str]:
     return [table[0] for table, behind in tables(text) if has_figures(table) and not MEASURED.match(behind)]
 
 
+def silent_sections(text: str) -> list[tuple[str, str]]:
+    """Heads of sections whose sentences have measured figures, and no line that says of what; with the first figure."""
+    parts = re.split(r"(?m)^(#+ .*)$", re.sub(r"```.*?```", "", text, flags=re.S))
+    found = []
+    for head, body in zip(parts[1::2], parts[2::2], strict=True):
+        prose = "\n\n".join(each for each in re.split(r"\n\n+", body) if not each.startswith("|"))
+        cost = COST.search(re.sub(r"`[^`]*`", "", prose))
+        if cost is not None and not any(map(MEASURED.match, body.splitlines())):
+            found.append((head, cost.group()))
+    return found
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_every_table_of_figures_says_command_date_and_commit(page):
-    assert not unsaid((DOCS / f"{page}.md").read_text()), "write below it: Measured: `COMMAND`, DATE, COMMIT"
+    assert not unsaid(PAGES[page].read_text()), "write below it: Measured: `COMMAND`, DATE, COMMIT"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_section_with_measured_figures_says_command_date_and_commit(page):
+    assert not silent_sections(PAGES[page].read_text()), "write below the sentence: Measured: `COMMAND`, DATE, COMMIT"
+
+
+def test_a_section_that_says_nothing_is_found():
+    text = "# a\n\nIt takes 3 CPU seconds.\n\n## b\n\n60 seeds, 20 of each, are clean.\n\n## c\n\nIt waits for 3 s.\n"
+    assert [head for head, _ in silent_sections(text)] == ["# a", "## b"]
+    assert not silent_sections("# a\n\nIt takes 3 CPU seconds.\n\nMeasured: `make bench`, 2026-11-21, f95d19724\n")
 
 
 def test_a_table_that_says_nothing_is_found():
@@ -72,13 +111,7 @@ def test_commands_that_measure_are_verbs():
     from kraftsim.cli.main import VERBS
 
     targets = set(re.findall(r"^([a-z-]+):", (DOCS.parent / "Makefile").read_text(), flags=re.M))
-    named = [
-        command
-        for page in PAGES
-        for line in (DOCS / f"{page}.md").read_text().splitlines()
-        if MEASURED.match(line)
-        for command in COMMAND.findall(line)
-    ]
+    named = [command for page in PAGES for line in PAGES[page].read_text().splitlines() if MEASURED.match(line) for command in COMMAND.findall(line)]
     known = {"make": targets, "kraftsim": set(VERBS)}
     assert len(named) > 30
     assert not [command for command in named if command.split()[0] in known and command.split()[1] not in known[command.split()[0]]]
