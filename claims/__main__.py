@@ -3,7 +3,7 @@
 python -m claims [--only ID ...] [--quick] [--stale]
 
 Tests are asked in one process, then each play is measured. A check that several rows name is played once. `--quick` leaves out what
-takes minutes; what is left out keeps its figures. Exits 1 if a check failed or a row has no figure that its sentence names.
+a clock measures; what is left out keeps its figures. Exits 1 if a check failed or a row has no figure that its sentence names.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def main() -> int:
     """Measure, and write."""
     parser = argparse.ArgumentParser(prog="python -m claims", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", metavar="ID", default=[], help="rows, for example 730-08")
-    parser.add_argument("--quick", action="store_true", help="leave out what takes minutes")
+    parser.add_argument("--quick", action="store_true", help="leave out what a clock measures")
     parser.add_argument("--missing", action="store_true", help="measure only what has no figures yet")
     parser.add_argument("--stale", action="store_true", help="measure only what names a commit that is not in this history, and what has no figures")
     parser.add_argument("--write-only", action="store_true", help="measure nothing; write rows again")

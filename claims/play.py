@@ -14,7 +14,7 @@ from kraftsim.explore.run import play
 
 TEST, INTEROP, CLAIMS = "make test", "make interop", "make claims"
 AGAIN: Final = (TEST, INTEROP, CLAIMS)
-"""Which verb plays it again. `make claims` only: what takes minutes, and what is measured by a clock."""
+"""Which verb plays it again. `make claims` only: what is measured by a clock, or in bytes of the interpreter."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -144,7 +144,7 @@ def sizes() -> dict[str, object]:
     return found
 
 
-@plays(f"{NODES} # crash loops", CLAIMS)
+@plays(f"{NODES} # crash loops", INTEROP)
 def node_crashes() -> dict[str, object]:
     found: dict[str, object] = {}
     for key, cleanly in (("stopped", True), ("killed", False)):

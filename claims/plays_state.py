@@ -79,7 +79,7 @@ def compared_memory() -> dict[str, object]:
     }
 
 
-@plays(COMPARED, CLAIMS)
+@plays(COMPARED, INTEROP)
 def compared() -> dict[str, object]:
     found: dict[str, object] = {}
     for row in rows_of(compare(range(1, 21)).outcomes):

@@ -128,6 +128,29 @@ class Script:
         return [type(question).__name__ for question in self.asked]
 
 
+def test_each_partition_is_added_once_before_its_first_record_leaves(figures):
+    """447-24: transaction.version 0 and 1 (KIP-98)."""
+    places = (HERE, TopicPartition("t", 1))
+    script = Script().ready()
+    script.step(BeginAsked())
+    leaders = MetadataArrived(dict.fromkeys(places, BROKER))
+    script.step(leaders)
+    early, writes = 0, 0
+    for where in (*places, *places, *places):
+        asked = script.kinds.count("AddPartitions")
+        script.step(RecordGiven(OutgoingRecord(where=where, key=str(writes), value=b"v", timestamp_ms=0)))
+        writes += 1
+        if script.kinds.count("AddPartitions") > asked:
+            early += sum(batch.where == where for sent in script.sent for batch in sent.batches)
+            script.say()
+        script.step(leaders)
+        script.produced()
+    added = [where for question in script.asked if isinstance(question, AddPartitions) for where in question.partitions]
+    assert added == list(places) and not early
+    assert sum(len(batch.records) for sent in script.sent for batch in sent.batches) == writes
+    figures(writes=writes, partitions=len(places), added=script.kinds.count("AddPartitions"), sent_before_an_answer=early)
+
+
 def test_a_partition_is_added_before_it_is_written_to():
     """transaction.version 0 and 1 (KIP-98)."""
     script = Script().ready()

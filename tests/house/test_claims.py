@@ -103,6 +103,11 @@ def test_the_record_is_what_follows_from_rows_and_figures():
     assert sorted(RECORD["checks"]) == sorted({check for row in ROWS for check in row.checks}), 'run: make claims ARGS="--missing"'
 
 
+def test_the_record_names_the_verb_that_plays_it_again():
+    said = {name: each["again"] for name, each in RECORD["checks"].items() if name in PLAYS}
+    assert said == {name: PLAYS[name].again for name in said}, 'run: make claims ARGS="--only ..."'
+
+
 def test_every_row_is_shown():
     assert not [(row["id"], row["measured"]) for row in RECORD["rows"] if row["verdict"] not in VERDICTS or row["verdict"] == FAILED]
     assert all(each["date"] and each["commit"] for each in RECORD["checks"].values())
@@ -116,9 +121,10 @@ def test_a_verdict_follows_from_the_figures():
     assert told(row, {"a": measured})["verdict"] == FAILED, "a figure that no check returns"
 
 
-def test_a_row_without_figures_has_no_condition_and_one_that_is_argued_has_a_reason():
+def test_each_row_has_figures_and_a_condition_or_a_reason():
     assert not [row.id for row in ROWS if row.argued and (row.conditions or len(row.argued) < 20)]
-    assert not [row.id for row in ROWS if "{" in row.says and not row.conditions and not row.argued]
+    assert not [row.id for row in ROWS if not row.conditions and not row.argued], "a verdict follows from figures"
+    assert not [row.id for row in ROWS if "{" not in row.says and not row.argued], "a row shows the figures that it rests on"
 
 
 def test_no_sentence_types_a_figure():

@@ -213,3 +213,31 @@ def test_a_controller_that_takes_over_has_forgotten_what_was_asked(figures) -> N
         later = lab.allocate(lab.leader(), 1000)[0]
         assert not {*later} & {*first}
         figures(blocks_of_one_request_after_a_failover=len({first, again, later}))
+
+
+@pytest.mark.parametrize(("before", "after", "overlap"), [("last-id", "resizable", 1), ("resizable", "last-id", -1), ("last-id", "last-id", 0)])
+def test_controllers_that_read_the_end_of_a_block_differently(before: str, after: str, overlap: int, figures) -> None:
+    """730-13: the text does not say whether the end is inside. The controller that takes over repeats an id, or leaves one out."""
+    with Simulation(7) as simulation:
+        settings = {"kraftsim.producer.id.control": before, "controller.quorum.fetch.timeout.ms": "1000"}
+        lab = Lab(simulation, settings, controllers=3)
+        lab.ids_of(1, 1)
+        leader = lab.leader()
+        last = lab.allocate(leader, None)[0]
+        for name in lab.cluster.spec.controller_names:
+            if name != leader:
+                host = lab.cluster.hosts[name]
+                simulation.kill(host)
+                host.told["kraftsim.producer.id.control"] = after
+                simulation.restart(host)
+                simulation.run_for(3)
+        assert lab.leader() == leader
+        simulation.kill(leader)
+        simulation.run_for(6)
+        following = lab.allocate(lab.leader(), None)[0]
+        assert last.stop - following.start == overlap
+        repeated, left_out = len({*last} & {*following}), max(following.start - last.stop, 0)
+        if before == after:
+            figures(repeated_where_both_agree=repeated, left_out_where_both_agree=left_out)
+        else:
+            figures(**{"ids_repeated_by_controllers" if repeated else "ids_left_out_by_controllers": repeated or left_out})

@@ -1,5 +1,9 @@
 """The bytes of lease_pid: the fields of the draft in its order, and frames that are none of ours.   Source: the lease_pid draft."""
 
+from collections.abc import Mapping
+from copy import copy
+from typing import TypeVar
+
 import pytest
 from crc32c import crc32c
 
@@ -20,22 +24,51 @@ from protocol.lease_pid.stored import SIZE_AND_CHECKSUM, StoredMessage, StoredPa
 from protocol.lease_pid.writing import LeasedMessage
 from protocol.malformed import MalformedMessage
 
+CORRELATION_ID_BYTES = 4
+HEADER_BYTES = 2 + 2 + CORRELATION_ID_BYTES + 2 + 1
+"""API, version, correlation id, and a client id of one letter."""
+T = TypeVar("T")
+
+
+def replaced(body: T, **changed: object) -> T:
+    """Return a message with other values."""
+    other = copy(body)
+    for name, value in changed.items():
+        setattr(other, name, value)
+    return other
+
 
 def header(api: int, version: int) -> LeasedRequestHeader:
     return LeasedRequestHeader(api_key=api, api_version=version, correlation_id=7, client_id="a")
 
 
-def test_the_request_of_the_draft_is_topic_partition_pid_expire_ms():
-    frame = build_request(header(LeaseApi.LEASE_PID, 0), LeasePidRequest(topic="t", partition=1, expire_ms=5))
+def in_order(plain: bytes, others: Mapping[str, bytes]) -> list[str]:
+    """Return which fields are in a frame, by the bytes that change when a field has another value, in the order of these bytes."""
+    first = {name: next(place for place, pair in enumerate(zip(plain, other, strict=True)) if pair[0] != pair[1]) for name, other in others.items()}
+    return sorted(first, key=first.__getitem__)
+
+
+def test_the_request_of_the_draft_is_topic_partition_pid_expire_ms(figures):
+    plain = LeasePidRequest(topic="t", partition=1, expire_ms=5)
+    frame = build_request(header(LeaseApi.LEASE_PID, 0), plain)
     assert frame.hex() == "03e80000000000070001" + "61" + "000174" + "00000001" + "ffffffff" + "0000000000000005"
+    others = {"topic": "u", "partition": 2, "producer_id": 9, "expire_ms": 6}
+    frames = {name: build_request(header(LeaseApi.LEASE_PID, 0), replaced(plain, **{name: value})) for name, value in others.items()}
+    fields = in_order(frame, frames)
+    assert fields == list(others)
+    figures(request_fields=fields, request_bytes=len(frame) - HEADER_BYTES)
 
 
-def test_the_answer_of_the_draft_is_error_pid_generation_sequence_number_expire_ms():
+def test_the_answer_of_the_draft_is_error_pid_generation_sequence_number_expire_ms(figures):
     body = LeasePidResponse(error_code=0, producer_id=1, generation=2, sequence_number=0, expire_ms=5)
     frame = build_response(7, 0, body)
     assert frame.hex() == "00000007" + "0000" + "00000001" + "00000002" + "00000000" + "0000000000000005"
     assert correlation_id_of(frame) == 7
     assert parse_response(LeaseApi.LEASE_PID, 0, frame) == body
+    others = {"error_code": 3, "producer_id": 9, "generation": 9, "sequence_number": 9, "expire_ms": 9}
+    fields = in_order(frame, {name: build_response(7, 0, replaced(body, **{name: value})) for name, value in others.items()})
+    assert fields == list(others)
+    figures(answer_fields=fields, answer_bytes=len(frame) - CORRELATION_ID_BYTES)
 
 
 def test_the_batch_asks_for_many_and_may_only_look():
