@@ -45,10 +45,10 @@ def looped(controller: Peer, broker_epoch: int, *, error: ErrorCode = ErrorCode.
     return Looped(blocks, silenced)
 
 
-def limit(broker: Peer, percent: float) -> None:
-    """Give the caller's client id its request_percentage."""
+def limit(broker: Peer, percent: float | None) -> None:
+    """Give the caller's client id its request_percentage, or take it away."""
     entity = [EntityData(entity_type="client-id", entity_name=CLIENT_ID)]
-    alteration = QuotaAlteration(entity=entity, ops=[OpData(key="request_percentage", value=percent, remove=False)])
+    alteration = QuotaAlteration(entity=entity, ops=[OpData(key="request_percentage", value=percent or 0.0, remove=percent is None)])
     answer = broker.ask(AlterClientQuotasRequest(entries=[alteration]), 1, AlterClientQuotasResponse)
     assert answer.entries[0].error_code == ErrorCode.NONE
 
