@@ -26,9 +26,9 @@ program derives the verdict from them by the row's conditions in `claims/`. A ve
 | argued | no program decides it; the reason stands beside it |
 | not shown | a check failed or has not been played |
 
-A check is a test, a story (`kraftsim scenario NAME`), a bench, or a verb; words after `#` say which part of it. `make test` and `make interop` play
-most of them again and fail where a figure is another one. [Comparing producers](../producer-variants.md) has the designs side by side. The last table
-names the commit that was measured; with a `+` the code had changes beyond it, which were committed with the figure.
+A check is a test, a story (`kraftsim scenario NAME`; add `--out DIRECTORY`), a bench, or a verb; words after `#` say which part of it. `make test`
+and `make interop` play most of them again and fail where a figure is another one. [Comparing producers](../producer-variants.md) has the designs
+side by side. The last table names the commit that was measured; with a `+` the code had changes beyond it, which were committed with the figure.
 
 | document | {verdicts} |
 |---|{dashes}

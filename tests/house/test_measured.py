@@ -1,12 +1,17 @@
 """Each table of figures in a hand-written page says how it was measured, when, and by which commit."""
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import click
 import pytest
 
 from claims.history import foreign_commits, measured_commit
+from claims.play import PLAYS
+from claims.rows import ROWS
+from kraftsim.cli.main import kraftsim
 
 HOUSE = Path(__file__).parents[2]
 DOCS = HOUSE / "docs"
@@ -104,6 +109,33 @@ def test_commits_that_were_measured_are_in_the_history():
 def test_a_commit_that_is_not_there_is_found():
     commits = ("0" * 40, measured_commit())
     assert foreign_commits(commits) in ([], ["0" * 40]), "without a history nothing can be said"
+
+
+def misfit(command: str) -> str:
+    """Return why `kraftsim ...` would not begin; '' if it would, or if it only lacks what a reader puts in: NAME, a run of theirs, --out."""
+    words = shlex.split(command)[1:]
+    verb = kraftsim.get_command(click.Context(kraftsim), words[0])
+    if verb is None:
+        return f"{words[0]} is no verb"
+    try:
+        verb.make_context(words[0], words[1:])
+    except click.MissingParameter as lacking:
+        return "" if lacking.param is not None and lacking.param.name == "out" else str(lacking)
+    except click.BadParameter:
+        return ""
+    except click.UsageError as trouble:
+        return str(trouble)
+    return ""
+
+
+def test_commands_that_measure_begin():
+    """With all the options that they need, and none that there is not."""
+    named = [command for page in PAGES for line in PAGES[page].read_text().splitlines() if MEASURED.match(line) for command in COMMAND.findall(line)]
+    named += [check.partition("#")[0].strip() for row in ROWS for check in row.checks if check in PLAYS]
+    ours = sorted({command for command in named if command.startswith("kraftsim ")})
+    assert len(ours) > 30
+    assert not [(command, why) for command in ours if (why := misfit(command))]
+    assert misfit("kraftsim compare --nothing --out x") and misfit("kraftsim campare") and misfit("kraftsim trail --id 3")
 
 
 def test_commands_that_measure_are_verbs():
