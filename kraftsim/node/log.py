@@ -230,13 +230,15 @@ class PartitionLog(LogReader):
         """Cut off every batch that holds `offset` or a later one, and return how many bytes went.
 
         Where there is none, an epoch may still go: one that began at the end of the log, and in which its leader wrote nothing. The next leader need
-        not know it, and would call the log another one for ever (UnifiedLog.truncateTo).
+        not know it, and would call the log another one for ever (UnifiedLog.truncateTo). What is cut back to before its beginning begins anew
+        (`restart_at`).
         """
+        assert offset >= self.local_start_offset, f"{offset} is before the log, which begins at {self.local_start_offset}"
         if offset >= self.log_end_offset:
             self.epochs.truncate_to(offset)
             return 0
         self.cut_count += 1
-        kept = max(segment.base_offset for segment in self._segments.segments if segment.base_offset <= max(offset, self.local_start_offset))
+        kept = max(segment.base_offset for segment in self._segments.segments if segment.base_offset <= offset)
         removed = self._segments.remove_from(kept)
         cut_bytes = sum(self._files.remove_segment(segment.base_offset) for segment in removed if segment.base_offset != kept)
         self._begin_segment(kept)

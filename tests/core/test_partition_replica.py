@@ -274,3 +274,12 @@ def test_a_silent_producer_is_forgotten_and_noted(noted: list[Event]) -> None:
     assert noted == []
     partition.expire_producers(1000 + DAY_MS)
     assert noted == [ProducerStateExpired(topic="lines", partition=2, producer_id=7)]
+
+
+@pytest.mark.parametrize(("cut_at", "copied"), [(12, 7), (8, 7), (7, -1), (3, -1)])
+def test_what_was_copied_behind_a_cut_is_not_taken_for_a_copy_of_this_log(cut_at: int, copied: int) -> None:
+    """Else local segments would go that are nowhere else."""
+    followed = replica([], log_end_offset=12, leader_epoch=None)
+    followed.copied_offset = 7
+    followed.on_cut(0, cut_at)
+    assert followed.copied_offset == copied

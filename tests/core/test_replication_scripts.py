@@ -122,6 +122,11 @@ class Talk:
         self.replica = self._new(int(end_offset), int(high_watermark), [each.split("@") for each in epochs])
         return self._shown()
 
+    def do_here_from(self, local_start_offset: str) -> None:
+        """What lies before an offset is in the remote store only."""
+        self.replica.is_tiered = True
+        self.replica.note_local_start(int(local_start_offset))
+
     def do_follow(self, leader_id: str, epoch: str) -> str:
         following = self.replica.follow(int(leader_id), int(epoch))
         if following is None:
@@ -180,6 +185,7 @@ class Talk:
                 return f"cuts its log at {offset}"
             case RestartAt(offset=offset):
                 self._cut(offset, offset)
+                self.replica.epochs.truncate_to(0)
                 return f"begins anew at {offset}"
             case BackOff(reason):
                 return f"pauses: {reason}"

@@ -3,7 +3,10 @@
 Source: KIP-405 (leader fencing, dangling segments), RemoteLogManager.RLMCopyTask; asked of nobody: Kafka has no such moment to stop at.
 """
 
-from kraftsim.events.tiered_storage import RemoteCopyFinished, RemoteCopyStarted
+import pytest
+
+from kraftsim.core.tiered_storage.remote_retention import FORGOTTEN_EPOCHS
+from kraftsim.events.tiered_storage import RemoteCopyFinished, RemoteCopyStarted, RemoteSegmentDeleted
 from kraftsim.world.simulated.objects import Ailment
 from tests.tiered_storage.lab import TieredLab
 
@@ -73,3 +76,77 @@ def test_a_leader_that_slept_in_mid_copy_ends_its_copy_and_no_record_is_read_twi
         assert set(copied_by(lab, "broker-1")) <= {0, 2} and copied_by(lab, "broker-2")[-1] == 6
         all_is_well(lab, 2)
         assert not lab.hosted(1).replica.is_leader and lab.hosted(1).replica.log_end_offset == RECORDS
+
+
+def test_an_unclean_leader_deletes_the_segments_of_epochs_that_its_log_has_forgotten() -> None:
+    """It was elected with an empty log: no record of its own leads back to what was copied before, and retention would pass that over for ever.
+
+    Source: KIP-405, RLMExpirationTask.deleteLogSegmentsDueToLeaderEpochCacheTruncation.
+    """
+    with TieredLab(brokers=3) as lab:
+        lab.create_topic(replicas=(1, 2), configs={"unclean.leader.election.enable": "true"})
+        lab.simulation.kill("broker-2")
+        lab.wait(4)
+        for index in range(RECORDS):
+            lab.produce(1, producer_id=index % 3)
+        lab.wait(4)
+        all_is_well(lab, 1)
+        copied = {event.segment_id for event in lab.of(RemoteCopyFinished, "broker-1") if isinstance(event, RemoteCopyFinished)}
+        lab.simulation.kill("broker-1")
+        lab.wait(4)
+        lab.simulation.restart("broker-2")
+        lab.wait(6)
+        replica = lab.hosted(2).replica
+        assert (replica.is_leader, replica.log_start_offset, replica.log_end_offset) == (True, 0, 0), "it leads with an empty log"
+        deleted = [event for event in lab.of(RemoteSegmentDeleted) if isinstance(event, RemoteSegmentDeleted)]
+        assert {event.segment_id for event in deleted} == copied and len(copied) == SEGMENTS
+        assert {event.reason for event in deleted} == {FORGOTTEN_EPOCHS}
+        lab.sequences.clear()
+        for index in range(RECORDS):
+            lab.produce(2, producer_id=index % 3)
+        lab.wait(4)
+        all_is_well(lab, 2)
+        lab.simulation.restart("broker-1")
+        lab.wait(6)
+        lab.simulation.kill("broker-2")
+        lab.wait(6)
+        all_is_well(lab, 1)
+
+
+@pytest.mark.parametrize("is_tiered", [True, False], ids=["tiered", "deleted"])
+@pytest.mark.parametrize(("ends", "goes_on"), [("kill", "restart"), ("pause", "resume")])
+def test_a_follower_whose_log_begins_behind_where_the_logs_part_begins_anew(ends: str, goes_on: str, is_tiered: bool) -> None:
+    """An unclean leader's log is another one from offset 0 on: a follower that has only later offsets must drop them, and copy everything.
+
+    Source: UnifiedLog.truncateTo, which begins the log anew at an offset before its first segment.
+    """
+    kept = {} if is_tiered else {"remote.storage.enable": "false", "retention.bytes": "1"}
+    with TieredLab(brokers=3) as lab:
+        lab.create_topic(replicas=(1, 2), configs={"unclean.leader.election.enable": "true", **kept})
+        lab.simulation.kill("broker-2")
+        lab.wait(4)
+        for _ in range(RECORDS):
+            lab.produce(1)
+        lab.wait(4)
+        assert lab.hosted(1).replica.local_start_offset == RECORDS - 1, "whole segments went, into the store or for ever"
+        getattr(lab.simulation, ends)("broker-1")
+        lab.wait(4)
+        lab.simulation.restart("broker-2")
+        lab.wait(4)
+        assert lab.hosted(2).replica.is_leader
+        if not is_tiered:
+            lab.alter(2, retention_bytes="-1")
+        for _ in range(RECORDS):
+            lab.produce(2)
+        lab.wait(4)
+        getattr(lab.simulation, goes_on)("broker-1")
+        lab.wait(8)
+        lab.simulation.kill("broker-1")
+        lab.wait(4)
+        lab.simulation.restart("broker-1")
+        lab.wait(4)
+        lab.simulation.kill("broker-2")
+        lab.wait(6)
+        replica = lab.hosted(1).replica
+        assert (replica.is_leader, replica.log_start_offset, replica.log_end_offset) == (True, 0, RECORDS)
+        assert [batch.base_offset for batch in lab.read_all(1)] == list(range(RECORDS))

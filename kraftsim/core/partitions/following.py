@@ -19,6 +19,7 @@ class LogBounds(Protocol):
     """What following needs to know of the replica's own log."""
 
     log_start_offset: int
+    local_start_offset: int
     log_end_offset: int
     high_watermark: int
     epochs: LeaderEpochs
@@ -116,10 +117,10 @@ class Following:
         self.needs: OffsetWish | None = None
         """What must be asked by ListOffsets before anything is fetched; None if nothing must."""
 
-    def begin(self) -> CutTo | None:
+    def begin(self) -> CutTo | RestartAt | None:
         """Return what to do before the first Fetch: a log that knows no epochs cannot be compared, only what was committed is kept of it."""
         if self._log.epochs.latest_epoch is None and self._log.log_end_offset > self._log.high_watermark:
-            return CutTo(self._log.high_watermark)
+            return self._cut_to(self._log.high_watermark)
         return None
 
     def wish(self) -> FetchWish | OffsetWish | None:
@@ -166,7 +167,7 @@ class Following:
         if error is not ErrorCode.NONE:
             return self._on_error(error)
         if diverging is not None:
-            return CutTo(self._common_end(diverging))
+            return self._cut_to(self._common_end(diverging))
         return Accept(high_watermark, log_start_offset)
 
     def on_offset(self, wish: OffsetWish, *, error: ErrorCode, offset: int = NO_OFFSET) -> NextStep:
@@ -181,8 +182,15 @@ class Following:
             return ASK_FOR_OFFSETS
         self.needs = None
         if wish is OffsetWish.LATEST:
-            return CutTo(offset)
+            return self._cut_to(offset)
         return RestartAt(offset) if offset > log_end_offset else BackOff(f"offset {log_end_offset} is in the leader's log, which begins at {offset}")
+
+    def _cut_to(self, offset: int) -> CutTo | RestartAt:
+        """Cut the log back to an offset. One that begins here behind it has nothing that may stay: it begins anew there (UnifiedLog.truncateTo).
+
+        After an unclean election the leader's log may be shorter than what this one has deleted, or has in the remote store only.
+        """
+        return RestartAt(offset) if offset < self._log.local_start_offset else CutTo(offset)
 
     def _on_error(self, error: ErrorCode) -> NextStep:
         if error is ErrorCode.FENCED_LEADER_EPOCH:

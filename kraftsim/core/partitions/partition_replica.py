@@ -313,6 +313,8 @@ class PartitionReplica:
         self.log_start_offset, self.log_end_offset = log_start_offset, log_end_offset
         self.local_start_offset = max(self.local_start_offset if local_start_offset is None else local_start_offset, log_start_offset)
         self.high_watermark = min(max(self.high_watermark, log_start_offset), log_end_offset)
+        if self.copied_offset >= log_end_offset:
+            self.copied_offset = NOTHING_COPIED  # what was copied behind the cut is of another history: what of it is this log's is looked up again
 
     # Appending -----------------------------------------------------------------------------------------------------------------------------
 

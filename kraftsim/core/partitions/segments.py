@@ -193,12 +193,15 @@ class SegmentList:
         return self._base_offsets[0]
 
     def add_segment(self, base_offset: int, now_ms: int) -> Segment:
-        """Add the next segment: the first one anywhere, a rolled one at the log end offset, a found one at the offset in its file's name."""
+        """Add the next segment: the first one anywhere, a rolled one at the log end offset, a found one at the offset in its file's name.
+
+        A log without segments ends where its first one begins, wherever the log ended before.
+        """
         assert not self._segments or base_offset >= self.log_end_offset, f"a segment at {base_offset} in a log that ends at {self.log_end_offset}"
         assert base_offset not in self._base_offsets[-1:], f"there is a segment at {base_offset} already"
+        self.log_end_offset = max(self.log_end_offset, base_offset) if self._segments else base_offset
         self._segments.append(Segment(base_offset, now_ms))
         self._base_offsets.append(base_offset)
-        self.log_end_offset = max(self.log_end_offset, base_offset)
         return self._segments[-1]
 
     def must_roll(self, *, last_offset: int, size_bytes: int, max_timestamp: int, now_ms: int) -> bool:

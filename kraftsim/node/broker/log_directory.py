@@ -124,6 +124,11 @@ class LogDirectory:
         if self._said.get(RECOVERY_POINTS, {}).get(key, 0) > offset:
             await self._store(RECOVERY_POINTS, lambda: {**self._said[RECOVERY_POINTS], key: offset})
 
+    async def lower_log_start(self, key: PartitionKey, offset: int) -> None:
+        """A log was begun anew: a later beginning that was written for the former one would take records from it in the next run."""
+        if self._said.get(LOG_START_OFFSETS, {}).get(key, 0) > offset:
+            await self._store(LOG_START_OFFSETS, lambda: {**self._said[LOG_START_OFFSETS], key: offset})
+
     async def raise_recovery_point(self, key: PartitionKey, offset: int) -> None:
         """Say, if it is not said yet, that a log is durable up to here."""
         if self._said.get(RECOVERY_POINTS, {}).get(key, 0) < offset:

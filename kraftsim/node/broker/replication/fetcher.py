@@ -432,6 +432,7 @@ class ReplicaFetcher:
                 hosted.cut(step)
                 await hosted.log.settle_cut()
                 await hosted.home.lower_recovery_point(hosted.key, hosted.log.flushed_offset)
+                await hosted.home.lower_log_start(hosted.key, hosted.log.log_start_offset)
         except OSError as failure:
             self._ports.disk_failed(hosted.log.directory, "truncate", failure)
             return
