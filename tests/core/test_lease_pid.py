@@ -219,25 +219,25 @@ def test_the_literal_direction_of_expiry_throws_the_youngest_away(figures):
     figures(left_literal=len(list(literal.entries())), left_repaired=len(list(repaired.entries())))
 
 
-def test_the_repaired_list_keeps_some_longer_and_none_shorter_than_a_table():
+@pytest.mark.parametrize("seed", range(50))
+def test_the_repaired_list_keeps_some_longer_and_none_shorter_than_a_table(seed: int):
     """A history of producers in any order: what the list has let go is due, and it knows whom the table knows."""
-    random = Random(5)
-    for _ in range(50):
-        repaired, table, now_ms = RepairedList(), Table(), 0
-        for _ in range(200):
-            now_ms += random.randint(0, 50)
-            producer_id = random.randint(1, 60)
-            for each in (repaired, table):
-                known = each.get(producer_id)
-                if known is None:
-                    each.add(entry(producer_id, now_ms))
-                else:
-                    known.last_seen_ms = now_ms
-            gone = repaired.expire(lambda each, now_ms=now_ms: now_ms - each.last_seen_ms >= 400)  # type: ignore[misc]
-            table.expire(lambda each, now_ms=now_ms: now_ms - each.last_seen_ms >= 400)  # type: ignore[misc]
-            assert gone == sorted(gone)
-            assert all(table.get(each) is None for each in gone)
-        assert {each.producer_id for each in table.entries()} <= {each.producer_id for each in repaired.entries()}
+    random = Random(seed)
+    repaired, table, now_ms = RepairedList(), Table(), 0
+    for _ in range(200):
+        now_ms += random.randint(0, 50)
+        producer_id = random.randint(1, 60)
+        for each in (repaired, table):
+            known = each.get(producer_id)
+            if known is None:
+                each.add(entry(producer_id, now_ms))
+            else:
+                known.last_seen_ms = now_ms
+        gone = repaired.expire(lambda each, now_ms=now_ms: now_ms - each.last_seen_ms >= 400)  # type: ignore[misc]
+        table.expire(lambda each, now_ms=now_ms: now_ms - each.last_seen_ms >= 400)  # type: ignore[misc]
+        assert gone == sorted(gone)
+        assert all(table.get(each) is None for each in gone)
+    assert {each.producer_id for each in table.entries()} <= {each.producer_id for each in repaired.entries()}
 
 
 # Ids ---------------------------------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,8 @@
 import time
 from random import Random
 
+import pytest
+
 from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.metadata.registries import Registries, quota_entity
 from kraftsim.core.timeline import Journal, TimelineDict
@@ -30,8 +32,9 @@ def rule(number: int, name: str) -> AccessControlEntryRecord:
     )
 
 
-def test_groups_are_what_a_walk_over_all_records_finds_also_after_an_undo() -> None:
-    dice = Random(1)
+@pytest.mark.parametrize("seed", range(2))
+def test_groups_are_what_a_walk_over_all_records_finds_also_after_an_undo(seed: int) -> None:
+    dice = Random(seed)
     journal = Journal()
     registries = Registries(lambda: TimelineDict(journal))
     for offset in range(2000):

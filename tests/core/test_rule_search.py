@@ -3,6 +3,8 @@
 import time
 from random import Random
 
+import pytest
+
 from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.registries import Registries
 from kraftsim.core.security.access_rules import FOUND_MAX, KnownRights, decide_delete_rules
@@ -69,8 +71,9 @@ def drawn_filter(dice: Random) -> DeleteAclsFilter:
     )
 
 
-def test_a_filter_finds_what_it_lets_through_in_the_order_of_the_rules() -> None:
-    dice = Random(1)
+@pytest.mark.parametrize("seed", range(1, 3))
+def test_a_filter_finds_what_it_lets_through_in_the_order_of_the_rules(seed: int) -> None:
+    dice = Random(seed)
     rules = [drawn_rule(dice, number) for number in range(300)]
     search = RuleSearch(rules)
     sizes = []
