@@ -1,11 +1,12 @@
 """What a coordinator writes about a transactional id is a walk through the states: each record may follow the one before it.
 
 Nothing is completed that was not decided, a decision that is committed stands, and producer id and epoch go on as an end or a fence lets them: by
-one for a fence (InitProducerId, a time-out), by one for an end (KIP-890), by two only where an ongoing transaction is fenced and aborted at once, and
-not at all where partitions are added or a decision is completed. A record may be there twice, where an append whose answer was late is made again;
+one for a fence (InitProducerId, a time-out), by one for an end (KIP-890), by one where an end is a fence as well (KAFKA-19367), and not at all where
+partitions are added or a decision is completed. By two an abort goes on only where a change of its transactional id was given up before: a fence
+that could not be written has raised the epoch in memory. A record may be there twice, where an append whose answer was late is made again;
 an end that was seen to be committed is not written again. Whoever gave a record up, because nobody took a copy of it in time, goes on with the epoch
 of before. Where the log was cleaned, records between two others may be gone: nothing is said of these two then. Source: KIP-98, KIP-360, KIP-890;
-kafka.coordinator.transaction.TransactionMetadata.validPreviousStates; KAFKA-9666, KAFKA-10080.
+kafka.coordinator.transaction.TransactionMetadata.validPreviousStates; KAFKA-9666, KAFKA-10080, KAFKA-19367.
 """
 
 from itertools import pairwise
@@ -31,12 +32,13 @@ AFTER: dict[int, tuple[int, ...]] = {
 }
 """State -> what may be written next. An abort of nothing raises the epoch, with transaction.version 2."""
 LARGEST_STEP = 2
-"""A fence and an end at once."""
+"""A fence that could not be written, and an end."""
 STEPS: dict[tuple[int, int], int] = {
     **{(before, EMPTY): 1 for before in (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT)},
     **{(before, ONGOING): 0 for before in (EMPTY, ONGOING, COMPLETE_COMMIT, COMPLETE_ABORT)},
     **{(before, PREPARE_ABORT): 1 for before in (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT)},
     (ONGOING, PREPARE_COMMIT): 1,
+    (ONGOING, PREPARE_ABORT): 1,
     **{(before, before): 0 for before in (PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT)},
     (PREPARE_COMMIT, COMPLETE_COMMIT): 0,
     (PREPARE_ABORT, COMPLETE_ABORT): 0,
@@ -66,6 +68,8 @@ class States:
         self._written: dict[tuple[str, int, str], list[Written]] = {}
         self._committed: dict[tuple[int, int], None] = {}
         self._given_up: dict[tuple[int, int], None] = {}
+        self._ever_given_up: dict[tuple[int, str], None] = {}
+        """(partition, transactional id) of which some change was given up."""
         self._cleaned = CleanedLogs()
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
@@ -75,6 +79,7 @@ class States:
             self._committed[event.partition, event.offset] = None
         elif isinstance(event, TransactionChangeGivenUp):
             self._given_up[event.partition, event.offset] = None
+            self._ever_given_up[event.partition, event.transactional_id] = None
         elif isinstance(event, FinalTransaction):
             record = Written(event.offset, event.status, event.producer_id, event.producer_epoch, envelope.event_id)
             self._written.setdefault((event.broker, event.partition, event.transactional_id), []).append(record)
@@ -87,14 +92,15 @@ class States:
             for before, after in pairwise(records):
                 if self._cleaned.may_lack_between((TRANSACTION_TOPIC, partition), before.offset, after.offset):
                     continue
-                why = self._objection(partition, before, after)
+                why = self._objection((partition, transactional_id), before, after)
                 if why:
                     key = f"{transactional_id}/{after.offset}"
                     message = f"transactional id {transactional_id}: {why} at offset {after.offset}"
                     self._findings.violation(key, message, before.event_id, after.event_id)
         return self._findings.verdict()
 
-    def _objection(self, partition: int, before: Written, after: Written) -> str:
+    def _objection(self, whose: tuple[int, str], before: Written, after: Written) -> str:
+        partition, _ = whose
         if after.status not in AFTER[before.status]:
             was_decided = before.status in (PREPARE_COMMIT, PREPARE_ABORT)
             if not was_decided or (partition, before.offset) in self._committed:
@@ -105,7 +111,10 @@ class States:
         if not 0 <= after.producer_epoch <= LARGEST_EPOCH and after.status != FORGOTTEN:
             return f"epoch {after.producer_epoch} is none"
         lowest = before.producer_epoch - (LARGEST_STEP if (partition, before.offset) in self._given_up else 0)
-        highest = before.producer_epoch + STEPS.get((before.status, after.status), LARGEST_STEP)
+        step = STEPS.get((before.status, after.status), LARGEST_STEP)
+        if (before.status, after.status) == (ONGOING, PREPARE_ABORT) and whose in self._ever_given_up:
+            step = LARGEST_STEP
+        highest = before.producer_epoch + step
         if after.producer_id == before.producer_id and not lowest <= after.producer_epoch <= highest:
             return f"epoch {after.producer_epoch} follows epoch {before.producer_epoch}"
         return ""
@@ -123,7 +132,9 @@ _OBJECTION = f"""
         WHEN (producer_epoch < 0 OR producer_epoch > {LARGEST_EPOCH}) AND status <> {FORGOTTEN} THEN concat('epoch ', producer_epoch, ' is none')
         WHEN producer_id = before_id
             AND (producer_epoch < before_epoch - if(is_given_up, {LARGEST_STEP}, 0)
-                OR producer_epoch - before_epoch > CASE {_STEP} ELSE {LARGEST_STEP} END)
+                OR producer_epoch - before_epoch > CASE
+                    WHEN before_status = {ONGOING} AND status = {PREPARE_ABORT} AND was_given_up THEN {LARGEST_STEP} {_STEP} ELSE {LARGEST_STEP}
+                END)
         THEN concat('epoch ', producer_epoch, ' follows epoch ', before_epoch)
     END
 """
@@ -149,12 +160,16 @@ INVARIANT = Invariant(
             SELECT DISTINCT run, partition, t.offset AS committed_offset FROM transaction_state_changed AS t
         ), given_up AS (
             SELECT DISTINCT run, partition, t.offset AS given_up_offset FROM transaction_change_given_up AS t
+        ), ever_given_up AS (
+            SELECT DISTINCT run, partition, transactional_id FROM transaction_change_given_up
         ), judged AS (
-            SELECT p.*, c.committed_offset, d.committed_offset IS NOT NULL AS is_committed, g.given_up_offset IS NOT NULL AS is_given_up
+            SELECT p.*, c.committed_offset, d.committed_offset IS NOT NULL AS is_committed, g.given_up_offset IS NOT NULL AS is_given_up,
+                e.transactional_id IS NOT NULL AS was_given_up
             FROM pair AS p
             LEFT JOIN committed AS c ON c.run = p.run AND c.partition = p.partition AND c.committed_offset = p.before_offset
             LEFT JOIN committed AS d ON d.run = p.run AND d.partition = p.partition AND d.committed_offset = p.at_offset
             LEFT JOIN given_up AS g ON g.run = p.run AND g.partition = p.partition AND g.given_up_offset = p.before_offset
+            LEFT JOIN ever_given_up AS e ON e.run = p.run AND e.partition = p.partition AND e.transactional_id = p.transactional_id
             LEFT JOIN cleaned_until AS u ON u.run = p.run AND u.topic = '{TRANSACTION_TOPIC}' AND u.partition = p.partition
             WHERE before_status IS NOT NULL AND NOT (p.at_offset > p.before_offset + 1 AND coalesce(u.cleaned_offset, 0) > p.before_offset + 1)
         ), objected AS (

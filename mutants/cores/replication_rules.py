@@ -107,5 +107,22 @@ CORE = Core(
             "(producer_id, epoch + 2), epoch, timeout_ms",
             "epochs are used up twice as fast as they are given",
         ),
+        _rules.mutant(
+            "fences-by-two-epochs",
+            "TransactionRules.fence",
+            "else epoch + 1",
+            "else epoch + 2",
+            "epochs are used up twice as fast as transactions are aborted",
+            scenarios=("transaction_times_out", "zombie_fenced_by_epoch"),
+        ),
+        _rules.mutant(
+            "ends-by-two-epochs",
+            "TransactionRules._decided_with_bump",
+            "min(facts.producer_epoch + 1, FENCING_EPOCH)",
+            "min(facts.producer_epoch + 2, FENCING_EPOCH)",
+            "epochs are used up twice as fast as transactions end (KIP-890)",
+            scenarios=("transaction_times_out",),
+            release="4.1",
+        ),
     ),
 )

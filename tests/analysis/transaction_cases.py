@@ -16,7 +16,7 @@ from kraftsim.events.partition_transactions import LastStableOffsetMoved, Marker
 from kraftsim.events.partitions import BatchAppended, BatchReplicated, FinalBatch, FinalMarker, FinalOffset, FinalTransaction, PartitionTruncated
 from kraftsim.events.runs import Settled
 from kraftsim.events.transactional_clients import CopyExpected, CopyRead, TransactionalIdTaken, TransactionEndAsked, TransactionEnded
-from kraftsim.events.transactions import TransactionStateChanged
+from kraftsim.events.transactions import TransactionChangeGivenUp, TransactionStateChanged
 from kraftsim.invariants.verdict import Outcome
 
 COPIED = "every-input-copied-once"
@@ -210,6 +210,10 @@ def changed(offset: int, status: int = 2, *, epoch: int = 0, coordinator_epoch: 
     )
 
 
+def given_up(offset: int, *, name: str = "id") -> Event:
+    return TransactionChangeGivenUp(transactional_id=name, partition=0, coordinator_epoch=0, offset=offset, error_code=7)
+
+
 # Groups -----------------------------------------------------------------------------------------------------------------------------------------
 
 
@@ -385,7 +389,25 @@ TRANSACTION_ROWS: list[Row] = [
     ("partitions added at another epoch", STATES, on("final", state(0, 1, epoch=4), state(1, 1, epoch=5)), VIOLATED, 2, ("id/1",)),
     ("a transaction begun at another epoch", STATES, on("final", state(0, 0, epoch=4), state(1, 1, epoch=5)), VIOLATED, 2, ("id/1",)),
     ("completed at another epoch", STATES, on("final", state(0, 2, epoch=4), state(1, 4, epoch=5)), VIOLATED, 2, ("id/1",)),
-    ("a fence and an end", STATES, on("final", state(0, 1, epoch=4), state(1, 3, epoch=6)), OK, 2),
+    ("an abort, which fences", STATES, on("final", state(0, 1, epoch=4), state(1, 3, epoch=5)), OK, 2),
+    ("an abort, and one more", STATES, on("final", state(0, 1, epoch=4), state(1, 3, epoch=6)), VIOLATED, 2, ("id/1",)),
+    ("a fence that was given up, and an end", STATES, [*on(ONE, given_up(-1)), *on("final", state(0, 1, epoch=4), state(1, 3, epoch=6))], OK, 2),
+    (
+        "two fences that were given up, and an end",
+        STATES,
+        [*on(ONE, given_up(-1), given_up(-1)), *on("final", state(0, 1, epoch=4), state(1, 3, epoch=7))],
+        VIOLATED,
+        2,
+        ("id/1",),
+    ),
+    (
+        "a fence that was given up of another id, and an end",
+        STATES,
+        [*on(ONE, given_up(-1, name="other")), *on("final", state(0, 1, epoch=4), state(1, 3, epoch=6))],
+        VIOLATED,
+        2,
+        ("id/1",),
+    ),
     (
         "an epoch that goes back",
         STATES,
