@@ -13,6 +13,7 @@ from tests.analysis.connection_cases import CONNECTION_ROWS
 from tests.analysis.coordinator_cases import COORDINATOR_ROWS
 from tests.analysis.durable_metadata_cases import DURABLE_METADATA_ROWS
 from tests.analysis.election_cases import ELECTION_ROWS, NS_PER_MS
+from tests.analysis.epoch_cases import EPOCH_ROWS
 from tests.analysis.happenings import (
     acknowledged,
     allocated,
@@ -366,7 +367,7 @@ CASES = [
     Case("too late", SETTLES, [("h", settled("leader", 10_001))], VIOLATED, 1, ("h.1.0",), (("h.1.0",),)),
     Case("a run without a second phase", SETTLES, [("c", acknowledged(0, "x"))], VACUOUS, 0),
     # --- the quorum of controllers
-    *(Case(*row) for row in (*QUORUM_ROWS, *REPLICA_ROWS, *CLEANED_ROWS, *MIGRATION_ROWS, *TRANSACTION_ROWS, *COORDINATOR_ROWS)),
+    *(Case(*row) for row in (*QUORUM_ROWS, *REPLICA_ROWS, *CLEANED_ROWS, *MIGRATION_ROWS, *TRANSACTION_ROWS, *EPOCH_ROWS, *COORDINATOR_ROWS)),
     *(Case(*row) for row in (*TIERED_ROWS, *CONNECTION_ROWS, *METADATA_LOG_ROWS, *DURABLE_METADATA_ROWS, *BROKER_ROWS, *ELECTION_ROWS)),
     *(Case(*row) for row in (*TURN_ROWS, *JOINING_ROWS, *READING_ROWS, *OVERTAKEN_ROWS)),
 ]

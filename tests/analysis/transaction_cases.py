@@ -16,7 +16,7 @@ from kraftsim.events.partition_transactions import LastStableOffsetMoved, Marker
 from kraftsim.events.partitions import BatchAppended, BatchReplicated, FinalBatch, FinalMarker, FinalOffset, FinalTransaction, PartitionTruncated
 from kraftsim.events.runs import Settled
 from kraftsim.events.transactional_clients import CopyExpected, CopyRead, TransactionalIdTaken, TransactionEndAsked, TransactionEnded
-from kraftsim.events.transactions import TransactionChangeGivenUp, TransactionStateChanged
+from kraftsim.events.transactions import TransactionStateChanged
 from kraftsim.invariants.verdict import Outcome
 
 COPIED = "every-input-copied-once"
@@ -210,10 +210,6 @@ def changed(offset: int, status: int = 2, *, epoch: int = 0, coordinator_epoch: 
     )
 
 
-def given_up(offset: int, *, name: str = "id") -> Event:
-    return TransactionChangeGivenUp(transactional_id=name, partition=0, coordinator_epoch=0, offset=offset, error_code=7)
-
-
 # Groups -----------------------------------------------------------------------------------------------------------------------------------------
 
 
@@ -380,45 +376,6 @@ TRANSACTION_ROWS: list[Row] = [
     ("completed without a decision", STATES, states(0, 1, 4), VIOLATED, 3, ("id/2",), (("final.1.1", "final.1.2"),)),
     ("a decision that was never committed", STATES, states(0, 1, 2, 3, 5), OK, 5),
     ("another decision", STATES, [*on(ONE, changed(2)), *states(0, 1, 2, 3, 5)], VIOLATED, 5, ("id/3",), (("final.1.2", "final.1.3"),)),
-    ("epochs burned", STATES, on("final", state(0, 1, epoch=4), state(1, 3, epoch=7)), VIOLATED, 2, ("id/1",), (("final.1.0", "final.1.1"),)),
-    ("a fence and one more", STATES, on("final", state(0, 4, epoch=4), state(1, 0, epoch=6)), VIOLATED, 2, ("id/1",)),
-    ("a fence", STATES, on("final", state(0, 4, epoch=4), state(1, 0, epoch=5), state(2, 0, epoch=6)), OK, 3),
-    ("a commit, which fences nobody", STATES, on("final", state(0, 1, epoch=4), state(1, 2, epoch=6)), VIOLATED, 2, ("id/1",)),
-    ("an abort of nothing", STATES, on("final", state(0, 4, epoch=4), state(1, 3, epoch=5)), OK, 2),
-    ("an abort of nothing, and one more", STATES, on("final", state(0, 0, epoch=4), state(1, 3, epoch=6)), VIOLATED, 2, ("id/1",)),
-    ("partitions added at another epoch", STATES, on("final", state(0, 1, epoch=4), state(1, 1, epoch=5)), VIOLATED, 2, ("id/1",)),
-    ("a transaction begun at another epoch", STATES, on("final", state(0, 0, epoch=4), state(1, 1, epoch=5)), VIOLATED, 2, ("id/1",)),
-    ("completed at another epoch", STATES, on("final", state(0, 2, epoch=4), state(1, 4, epoch=5)), VIOLATED, 2, ("id/1",)),
-    ("an abort, which fences", STATES, on("final", state(0, 1, epoch=4), state(1, 3, epoch=5)), OK, 2),
-    ("an abort, and one more", STATES, on("final", state(0, 1, epoch=4), state(1, 3, epoch=6)), VIOLATED, 2, ("id/1",)),
-    ("a fence that was given up, and an end", STATES, [*on(ONE, given_up(-1)), *on("final", state(0, 1, epoch=4), state(1, 3, epoch=6))], OK, 2),
-    (
-        "two fences that were given up, and an end",
-        STATES,
-        [*on(ONE, given_up(-1), given_up(-1)), *on("final", state(0, 1, epoch=4), state(1, 3, epoch=7))],
-        VIOLATED,
-        2,
-        ("id/1",),
-    ),
-    (
-        "a fence that was given up of another id, and an end",
-        STATES,
-        [*on(ONE, given_up(-1, name="other")), *on("final", state(0, 1, epoch=4), state(1, 3, epoch=6))],
-        VIOLATED,
-        2,
-        ("id/1",),
-    ),
-    (
-        "an epoch that goes back",
-        STATES,
-        on("final", state(0, 1, epoch=4), state(1, 2, epoch=3)),
-        VIOLATED,
-        2,
-        ("id/1",),
-        (("final.1.0", "final.1.1"),),
-    ),
-    ("another producer id begins at 0", STATES, on("final", state(0, 4, epoch=32767), state(1, 0, producer_id=51)), OK, 2),
-    ("no epoch", STATES, on("final", state(0, 1, epoch=5), state(1, 3, epoch=-32768)), VIOLATED, 2, ("id/1",), (("final.1.0", "final.1.1"),)),
     # --- markers
     ("as decided", MARKERS, on("final", state(0, 1, partitions="out-0"), state(1, 2), batch(0), marker(1)), OK, 2),
     (
