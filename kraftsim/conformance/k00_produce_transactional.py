@@ -35,7 +35,7 @@ def added(target: Target) -> None:
             expect_equal(row.base_offset, sequence, f"version {version}: its offset")
 
 
-@REQUIREMENTS.that(2, "one of a partition that was not added is error 48, since version 11 error 120", source=HANDLER, since="3.8")
+@REQUIREMENTS.that(2, "one of a partition that was not added is error 48, since version 11 error 120", source=HANDLER, since="3.6")
 def not_added(target: Target) -> None:
     topic = target.topic(partitions=2)
     told = TransactionAt(target, topic)
@@ -69,7 +69,7 @@ def other_ids(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    5, "nothing of a transaction is taken after its end, not even what is in the log already", source=f"{HANDLER}; KAFKA-14402", since="3.8"
+    5, "nothing of a transaction is taken after its end, not even what is in the log already", source=f"{HANDLER}; KAFKA-14402", since="3.6"
 )
 def late(target: Target) -> None:
     for commits in (True, False):

@@ -60,7 +60,7 @@ def no_type(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    4, "a key of a share coordinator that is not group:topicId:partition is error 42", source="KIP-932; SharePartitionKey", since="4.1"
+    4, "a key of a share coordinator that is not group:topicId:partition is error 42", source="KIP-932; SharePartitionKey", since="4.0"
 )
 def broken_share_key(target: Target) -> None:
     name, topic_id = target.fresh_name("group"), uuid_text(target.topic().topic_id)

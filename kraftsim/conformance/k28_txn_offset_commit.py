@@ -207,7 +207,7 @@ def partly(target: Target) -> None:
     expect_equal(settles(talk, topic), 5, "what is committed")
 
 
-@REQUIREMENTS.that(10, "offsets that were not added to the transaction are error 48 up to version 3, then 120", source="KIP-890", since="3.8")
+@REQUIREMENTS.that(10, "offsets that were not added to the transaction are error 48 up to version 3, then 120", source="KIP-890", since="3.7")
 def unverified(target: Target) -> None:
     topic = target.topic().name
     producer, talk = TransactionTalk(target), GroupTalk(target)
@@ -218,7 +218,7 @@ def unverified(target: Target) -> None:
     expect_equal(told(talk, topic), (-1, 0), "what is pending")
 
 
-@REQUIREMENTS.that(11, "a strange producer id is error 49, another epoch 47", source="KIP-890", since="3.8")
+@REQUIREMENTS.that(11, "a strange producer id is error 49, another epoch 47", source="KIP-890", since="3.7")
 def strangers(target: Target) -> None:
     topic = target.topic().name
     producer, talk = TransactionTalk(target), GroupTalk(target)

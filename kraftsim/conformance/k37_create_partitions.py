@@ -112,7 +112,7 @@ def validate_only(target: Target) -> None:
     8,
     "more than ten thousand partitions at once are refused",
     source="QuorumController.MAX_RECORDS_PER_USER_OP; asked of 3.9.1",
-    until="4.1",
+    until="4.3",
     since="3.5",
 )
 def too_many(target: Target) -> None:

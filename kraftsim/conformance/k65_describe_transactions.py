@@ -86,14 +86,14 @@ def _initialised_again(target: Target) -> tuple[TransactionState, int]:
 
 
 @REQUIREMENTS.that(
-    6, "when the last transaction began is told until the next one begins, whoever initialises the id between", source=COORDINATOR, until="3.9"
+    6, "when the last transaction began is told until the next one begins, whoever initialises the id between", source=COORDINATOR, until="4.0"
 )
 def last_beginning(target: Target) -> None:
     found, begun = _initialised_again(target)
     expect_equal((found.transaction_state, found.transaction_start_time_ms), ("Empty", begun), "state, begin")
 
 
-@REQUIREMENTS.that(7, "whoever initialises an id makes it forget when the last transaction began", source=COORDINATOR, since="4.0")
+@REQUIREMENTS.that(7, "whoever initialises an id makes it forget when the last transaction began", source=COORDINATOR, since="4.1")
 def no_beginning(target: Target) -> None:
     found, _ = _initialised_again(target)
     expect_equal((found.transaction_state, found.transaction_start_time_ms), ("Empty", NO_TIME), "state, begin")

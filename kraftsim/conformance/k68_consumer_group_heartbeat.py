@@ -340,7 +340,7 @@ def stubborn(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    13, "a regular expression means the topics that it matches, also those that come later (since version 1)", source="KIP-848", since="4.1"
+    13, "a regular expression means the topics that it matches, also those that come later (since version 1)", source="KIP-848", since=SINCE
 )
 def expressions(target: Target) -> None:
     prefix = target.fresh_name("expression")
@@ -368,7 +368,7 @@ def nameless(target: Target) -> None:
         expect_equal((found.error_code, len(found.member_id or "")), (0, 22), "error, and how long the id is")
 
 
-@REQUIREMENTS.that(15, "a member that comes anew without having left has its partitions again", source=MANAGER, since="4.4")
+@REQUIREMENTS.that(15, "a member that comes anew without having left has its partitions again", source=MANAGER, since="4.2")
 def anew(target: Target) -> None:
     topic = target.topic(partitions=2)
     with ConsumerTalk(target) as talk:

@@ -30,7 +30,7 @@ from protocol.messages.k15_describe_groups import DescribeGroupsRequest, Describ
 from protocol.messages.k69_consumer_group_describe import CLASSIC_MEMBER, CONSUMER_MEMBER
 
 REQUIREMENTS = Requirements("consumer-groups", 7, "Groups that change their protocol while they run")
-SINCE = "4.1"
+SINCE = "4.0"
 MANAGER = "org.apache.kafka.coordinator.group.GroupMetadataManager"
 SUBSCRIPTION_VERSION = 1
 REBALANCING, ILLEGAL, UNKNOWN, FENCED_INSTANCE, INCONSISTENT, NOT_FOUND = 27, 22, 25, 82, 23, 69

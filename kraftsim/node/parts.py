@@ -35,7 +35,7 @@ from kraftsim.core.raft.quorum import Quorum
 from kraftsim.core.security.access_rules import KnownRights
 from kraftsim.core.tiered_storage.remedies import REMEDIES, LooksFirst, SnapshotRemedy
 from kraftsim.core.transactions.marker_queue import MarkerQueue
-from kraftsim.core.transactions.patient_rules import PatientTransactionRules
+from kraftsim.core.transactions.patient_rules import ForgetfulTransactionRules, PatientTransactionRules
 from kraftsim.core.transactions.transaction_rules import TransactionRules
 from kraftsim.core.transactions.transaction_shard import TransactionShard
 from kraftsim.core.zookeeper_mode.propagation import KraftPropagation
@@ -87,7 +87,9 @@ from kraftsim.releases.traits import (
     DELAYED_ASSIGNMENTS,
     ENDPOINTS_FOR_CONSUMERS,
     EXPLAINED_UNREGISTRATION,
+    FORGETS_BEGINNINGS,
     KEEPS_PRODUCERS_OF_DELETED_RECORDS,
+    MEMBERS_COME_ANEW,
     MIGRATES_BEHIND_A_GATE,
     MIGRATES_IN_TRANSACTIONS,
     MOVES_WAIT_FOR_NEWCOMERS,
@@ -138,6 +140,7 @@ class Parts:
     past_told: PastTold
     ignores_case_of_group_states: bool
     has_consumer_groups: bool
+    members_may_come_anew: bool
     delays_assignments: bool
     keeps_assignment_epochs: bool
     producer_state_manager: type[ProducerStateManager] = ProducerStateManager
@@ -193,7 +196,7 @@ class Parts:
             endpoints_for_consumers=release.has(ENDPOINTS_FOR_CONSUMERS),
             readers_stand_at_batches=release.has(READERS_STAND_AT_BATCHES),
             verification_is_abortable=release.has(ABORTABLE_VERIFICATION),
-            transaction_rules=PatientTransactionRules if release.has(PATIENT_TRANSACTIONS) else TransactionRules,
+            transaction_rules=_transaction_rules(release),
             expires_producer_ids=release.has(PRODUCER_ID_EXPIRATION),
             bounds_min_in_sync_replicas=release.has(BOUNDED_MIN_IN_SYNC_REPLICAS),
             keeps_shutdown_epoch=release.has(CLEAN_SHUTDOWN_EPOCH),
@@ -202,6 +205,7 @@ class Parts:
             metadata_image=ImageWithoutZooKeeper if release.has(WITHOUT_ZOOKEEPER) else MetadataImage,
             ignores_case_of_group_states=release.has(CASELESS_GROUP_STATES),
             has_consumer_groups=release.has(CONSUMER_GROUPS),
+            members_may_come_anew=release.has(MEMBERS_COME_ANEW),
             delays_assignments=release.has(DELAYED_ASSIGNMENTS),
             keeps_assignment_epochs=release.has(ASSIGNMENT_EPOCHS),
             producer_snapshots=ProducerSnapshots if release.has(SNAPSHOT_OF_EVERY_SEGMENT) else NewestSnapshots,
@@ -315,6 +319,12 @@ class Parts:
             names_downgrades=self.release.has(NAMED_DOWNGRADES),
             updates_features_atomically=self.release.has(ATOMIC_FEATURE_UPDATES),
         )
+
+
+def _transaction_rules(release: Release) -> type[TransactionRules]:
+    if release.has(FORGETS_BEGINNINGS):
+        return ForgetfulTransactionRules
+    return PatientTransactionRules if release.has(PATIENT_TRANSACTIONS) else TransactionRules
 
 
 def _past_told(release: Release) -> PastTold:

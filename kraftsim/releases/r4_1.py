@@ -4,7 +4,7 @@ A delta of 4.0.   Source: the message definitions in the jars of 4.1.2.
 """
 
 from kraftsim.releases import r4_0
-from kraftsim.releases.traits import PARSES_SHARE_KEYS, TWO_PHASE_COMMIT_RIGHT
+from kraftsim.releases.traits import FORGETS_BEGINNINGS, PARSES_SHARE_KEYS, TWO_PHASE_COMMIT_RIGHT
 from protocol.api_keys import ApiKey
 
 RELEASE = r4_0.RELEASE.followed_by(
@@ -43,5 +43,5 @@ RELEASE = r4_0.RELEASE.followed_by(
         ApiKey.FETCH: (4, 18),
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 1),
     },
-    gained=(PARSES_SHARE_KEYS, TWO_PHASE_COMMIT_RIGHT),
+    gained=(FORGETS_BEGINNINGS, PARSES_SHARE_KEYS, TWO_PHASE_COMMIT_RIGHT),
 )

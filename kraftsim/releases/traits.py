@@ -74,6 +74,9 @@ TRANSACTIONS_HAVE_EPOCHS = Trait(name="transactions-have-epochs", since_release=
 PATIENT_TRANSACTIONS = Trait(name="patient-transactions", since_release="4.0", why="KAFKA-18575")
 """Who adds partitions while the transaction before ends is told to come again, whoever it is (before: another epoch is fenced)."""
 
+FORGETS_BEGINNINGS = Trait(name="forgets-beginnings", since_release="4.1", why="TransactionMetadata.completeTransitionTo; asked of 4.0.2 and 4.1.2")
+"""InitProducerId makes a coordinator forget when the last transaction began (before: in the log, and not in memory)."""
+
 ANSWERS_READERS_BEHIND = Trait(name="answers-readers-behind", since_release="3.8", why="DelayedFetch; asked of 3.7.2 and 3.8.1")
 """A reader that asks from behind what it may see (an open transaction, say) is answered at once, with nothing (before: it waits)."""
 
@@ -141,6 +144,9 @@ PRE_VOTE = Trait(name="pre-vote", since_release="4.0", why="KIP-996")
 
 CONSUMER_GROUPS = Trait(name="consumer-groups", since_release="4.0", why="KIP-848")
 """The coordinator of KIP-848 serves groups of both kinds (before: classic ones, unless somebody asks for the other kind)."""
+
+MEMBERS_COME_ANEW = Trait(name="members-come-anew", since_release="4.2", why="GroupMetadataManager; asked of 4.1.2, 4.2.2, 4.3.1 and 4.4.0")
+"""A member of a consumer group may join again without having left (before: it is fenced)."""
 
 DELAYED_ASSIGNMENTS = Trait(name="delayed-assignments", since_release="4.3", why="KIP-1263")
 """Targets of consumer groups are worked out once in a while (before: at every change)."""

@@ -31,7 +31,7 @@ class GroupSettings:
     consumer_settles_empty: bool = False
     """Whether a group whose last member went has its target at once (KIP-1263)."""
     consumer_may_come_anew: bool = False
-    """Whether a member that is known may join without having left (in 4.4.0, not in 4.1.2)."""
+    """Whether a member that is known may join without having left (since 4.2)."""
     consumer_keeps_assignment_epochs: bool = False
     """Whether commits of a past epoch are judged by the epochs in which partitions were assigned, which its records tell (KIP-1251)."""
     consumer_migration_policy: str = "disabled"

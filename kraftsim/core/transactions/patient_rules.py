@@ -28,6 +28,10 @@ class PatientTransactionRules(TransactionRules):
             return replace(facts, previous_producer_id=facts.producer_id)  # an id that was used up before is nobody's from now on
         return facts
 
+
+class ForgetfulTransactionRules(PatientTransactionRules):
+    """The rules of 4.1 and later."""
+
     def held(self, before: TransactionFacts, written: TransactionFacts) -> TransactionFacts:
         """Return what holds once a record is committed: what stands in it."""
         return written

@@ -278,7 +278,7 @@ class TransactionRules:
     # Holding -------------------------------------------------------------------------------------------------------------------------------
 
     def held(self, before: TransactionFacts, written: TransactionFacts) -> TransactionFacts:
-        """Return what holds once a record is committed. Before 4.0 InitProducerId forgets in the log, and not in memory, when the last one began."""
+        """Return what holds once a record is committed. Before 4.1 InitProducerId forgets in the log, and not in memory, when the last one began."""
         return replace(written, start_ms=before.start_ms) if written.state is EMPTY else written
 
     # Completing ----------------------------------------------------------------------------------------------------------------------------

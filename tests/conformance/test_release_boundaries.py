@@ -1,0 +1,88 @@
+"""The releases that a requirement names are those of Apache Kafka: it is asked of the lines on both sides of each, and so is kraftsim.
+
+test_apache_kafka.py asks 3.5, 3.9, 4.1 and 4.4; a requirement that came or went between these is asked here of the line where it did.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from kraftsim.cluster.embedded import EmbeddedCluster
+from kraftsim.cluster.ports import free_port_range
+from kraftsim.cluster.spec import CONTROLLER_PORT_DISTANCE, ClusterSpec
+from kraftsim.conformance.requirement import Requirement
+from kraftsim.conformance.runner import Verdict, judge
+from kraftsim.conformance.selection import all_requirements
+from kraftsim.conformance.target import Target
+from kraftsim.releases.catalogue import releases
+from tests.apache_kafka.config_facts import RELEASES
+from tests.apache_kafka.harness import ApacheKafka
+from tests.conformance.test_apache_kafka import ASKED_ELSEWHERE, sentence
+from tests.conformance.test_kraftsim import AT_ONCE
+
+LINES: Final = [each.name for each in releases()]
+ASKED: Final = ("3.6", "3.7", "3.8", "4.0", "4.2", "4.3")
+OTHERWISE_HERE: Final = {
+    ("3.6", "consumer-groups/5.10"),
+    ("3.6", "consumer-groups/5.11"),
+    ("3.7", "produce/1.17"),
+    ("3.8", "list-offsets/1.4"),
+    ("3.8", "controller/2.3"),
+    ("4.0", "consumer-groups/6.17"),
+    ("4.0", "transactions/12.11"),
+    ("4.3", "consumer-groups/7.9"),
+}
+"""(line, requirement) that a persona meets a line too early, as docs/deviations.md says."""
+
+
+def changes_at(line: str) -> list[Requirement]:
+    """Return the requirements that hold for a line or the one before or after it, and not for all three."""
+    place = LINES.index(line)
+    around = LINES[place - 1 : place + 2]
+    chosen = [each for each in all_requirements() if len({each.holds_for(one) for one in around}) == 2]
+    return [each for each in chosen if not {each.section.chapter, each.section.label} & ASKED_ELSEWHERE]
+
+
+CASES: Final = [pytest.param(line, each, id=f"{line} {sentence(each)}") for line in ASKED for each in changes_at(line)]
+
+
+@pytest.fixture(scope="module")
+def theirs(request: pytest.FixtureRequest) -> Iterator[Target]:
+    """One node of Apache Kafka."""
+    with ApacheKafka(next(each for each in RELEASES if each.startswith(f"{request.param}."))) as kafka:
+        yield Target(kafka.bootstrap, kafka.controller)
+
+
+@pytest.fixture(scope="module")
+def ours(request: pytest.FixtureRequest) -> Iterator[Target]:
+    """One broker and one controller of ours."""
+    port = free_port_range(1)
+    with EmbeddedCluster(ClusterSpec(brokers=1, release=request.param, port=port, settings=AT_ONCE)) as cluster:
+        yield Target(cluster.bootstrap.partition(",")[0], f"127.0.0.1:{port + CONTROLLER_PORT_DISTANCE}")
+
+
+def assert_holds(requirement: Requirement, target: Target, line: str) -> None:
+    """It is met by a line for which it holds, and by no other."""
+    finding = judge(requirement, target)
+    assert (finding.verdict is Verdict.MET) == requirement.holds_for(line), "\n".join([finding.why, *finding.transcript])
+
+
+def test_there_are_changes_at_each_line() -> None:
+    assert all(changes_at(line) for line in ASKED)
+    assert {(line, each.label) for line in ASKED for each in changes_at(line)} >= OTHERWISE_HERE
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize(("theirs", "requirement"), CASES, indirect=["theirs"])
+def test_apache_kafka_changed_there(theirs: Target, requirement: Requirement, request: pytest.FixtureRequest) -> None:
+    assert_holds(requirement, theirs, request.node.callspec.params["theirs"])
+
+
+@pytest.mark.parametrize(("ours", "requirement"), CASES, indirect=["ours"])
+def test_kraftsim_changes_there(ours: Target, requirement: Requirement, request: pytest.FixtureRequest) -> None:
+    line = request.node.callspec.params["ours"]
+    if (line, requirement.label) not in OTHERWISE_HERE:
+        assert_holds(requirement, ours, line)
+    else:
+        assert judge(requirement, ours).verdict is Verdict.MET and not requirement.holds_for(line)
