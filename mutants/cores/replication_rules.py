@@ -6,6 +6,7 @@ READERS = ("readers_stop_at_the_high_watermark",)
 LEADERS = ("leaders_fail_under_idempotent_load",)
 ZOMBIES = ("zombie_fenced_by_generation",)
 _reign = Workshop("partitions", "kraftsim.core.partitions.reign")
+_following = Workshop("partitions", "kraftsim.core.partitions.following")
 _in_sync = Workshop("partitions", "kraftsim.core.partitions.in_sync_replicas")
 _replica = Workshop("partitions", "kraftsim.core.partitions.partition_replica")
 _reading = Workshop("partitions", "kraftsim.core.partitions.reading")
@@ -33,6 +34,14 @@ CORE = Core(
             "the controller is asked for a replica that it refuses",
             scenarios=LEADERS,
             equivalent="the controller refuses such a replica, and the leader goes on from what was agreed before",
+        ),
+        _following.mutant(
+            "cuts-no-further-than-its-beginning",
+            "Following._cut_to",
+            "RestartAt(offset) if offset < self._log.local_start_offset else CutTo(offset)",
+            "CutTo(max(offset, self._log.local_start_offset))",
+            "a follower of an unclean leader lacks its first records, or asks for ever",
+            scenarios=LEADERS,
         ),
         _in_sync.mutant(
             "takes-answers-of-earlier-partition-epochs",
