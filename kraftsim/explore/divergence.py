@@ -116,12 +116,42 @@ def compare_logs(a: Logs, b: Logs, *, names: tuple[str, str], context: int = CON
     )
 
 
+class UnreadableEvent(ValueError):
+    """A line of an event log is no event; the message names the log and the line."""
+
+
 def read_logs(run: Path) -> dict[str, list[bytes]]:
-    """Return the event logs of a run's directory. Raises FileNotFoundError where there are none."""
-    logs = {path.name: [line for line in path.read_bytes().split(b"\n") if line] for path in sorted((run / "events").glob("*.jsonl"))}
+    """Return the event logs of a run's directory. Raises FileNotFoundError where there are none.
+
+    A last line without line feed is what kill -9 leaves: unless it is a whole event, it is dropped.
+    """
+    logs = {path.name: _whole_lines(path.read_bytes()) for path in sorted((run / "events").glob("*.jsonl"))}
     if not logs:
         raise FileNotFoundError(f"{run} has no event logs")
     return logs
+
+
+def _whole_lines(data: bytes) -> list[bytes]:
+    *lines, tail = data.split(b"\n")
+    if tail:
+        try:
+            event_of(tail, "", len(lines))
+        except UnreadableEvent:
+            return lines
+        lines.append(tail)
+    return lines
+
+
+def event_of(line: bytes, log: str, n: int) -> tuple[str, int, Fields]:
+    """Return the kind, the time and all fields of an event, which is line `n` of a log (from 0). Raises UnreadableEvent."""
+    try:
+        fields: Fields = msgspec.json.decode(line, type=Fields)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as trouble:
+        raise UnreadableEvent(f"{log}: line {n + 1} is no event: {trouble}") from trouble
+    kind, at_ns = fields.get("kind"), fields.get("t_ns")
+    if not isinstance(kind, str) or not isinstance(at_ns, int) or not isinstance(fields.get("n"), int):
+        raise UnreadableEvent(f"{log}: line {n + 1} is no event: kind, t_ns or n is missing")
+    return kind, at_ns, fields
 
 
 def logs_of(content: bytes) -> dict[str, list[bytes]]:
@@ -140,10 +170,11 @@ def _place(divergence: Divergence) -> tuple[int, str, int]:
 def _parting(node: str, incarnation: int, a: Sequence[bytes], b: Sequence[bytes], context: int) -> tuple[Divergence | None, Divergence | None]:
     """Return where the events of two logs part first, and where their times do before that."""
     time: Divergence | None = None
+    log = file_name(node, incarnation)
     for n in range(max(len(a), len(b))):
         if n < len(a) and n < len(b) and a[n] == b[n]:
             continue
-        one, other = _happening_at(a, n), _happening_at(b, n)
+        one, other = _happening_at(a, log, n), _happening_at(b, log, n)
         if one is not None and other is not None and (one.kind, one.fields) == (other.kind, other.fields):
             if time is None and one.at_ns != other.at_ns:
                 time = _divergence(node, incarnation, n, one, other, a, context)
@@ -154,17 +185,16 @@ def _parting(node: str, incarnation: int, a: Sequence[bytes], b: Sequence[bytes]
 
 def _divergence(node: str, incarnation: int, n: int, a: Happening | None, b: Happening | None, lines: Sequence[bytes], context: int) -> Divergence:
     at_ns = min(each.at_ns for each in (a, b) if each is not None)
-    before = tuple(_happening(line) for line in lines[max(n - context, 0) : n])
+    log, first = file_name(node, incarnation), max(n - context, 0)
+    before = tuple(_happening(line, log, first + index) for index, line in enumerate(lines[first:n]))
     return Divergence(node=node, incarnation=incarnation, n=n, at_ns=at_ns, a=a, b=b, before=before)
 
 
-def _happening_at(lines: Sequence[bytes], n: int) -> Happening | None:
-    return _happening(lines[n]) if n < len(lines) else None
+def _happening_at(lines: Sequence[bytes], log: str, n: int) -> Happening | None:
+    return _happening(lines[n], log, n) if n < len(lines) else None
 
 
-def _happening(line: bytes) -> Happening:
-    fields: Fields = msgspec.json.decode(line, type=Fields)
-    at_ns = fields["t_ns"]
-    assert isinstance(at_ns, int), "the world stamps every event with a time"
+def _happening(line: bytes, log: str, n: int) -> Happening:
+    kind, at_ns, fields = event_of(line, log, n)
     own = {name: value for name, value in fields.items() if name not in ENVELOPE_FIELDS}
-    return Happening(at_ns=at_ns, kind=str(fields["kind"]), fields=own)
+    return Happening(at_ns=at_ns, kind=kind, fields=own)

@@ -7,12 +7,12 @@ neighbours of one kind become one word.
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
 from kraftsim.events.event import ENVELOPE_FIELDS
-from kraftsim.explore.divergence import Fields, read_logs
+from kraftsim.explore.divergence import Fields, event_of, read_logs
 from kraftsim.explore.short_words import short
 
 HARNESS: Final = "harness"
@@ -79,11 +79,14 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_trace(run: Path) -> list[Entry]:
-    """Return every event of a run's directory, in order of time, and when nodes died. Raises OSError where there are no event logs."""
+    """Return every event of a run's directory, in order of time, and when nodes died.
+
+    Raises OSError where there are no event logs, UnreadableEvent.
+    """
     entries: list[Entry] = []
     for name, lines in read_logs(run).items():
         node, _, incarnation = name.removesuffix(".jsonl").rpartition(".")
-        entries += [_entry(node, int(incarnation), line) for line in lines]
+        entries += [_entry(node, int(incarnation), line, name, at) for at, line in enumerate(lines)]
     entries = _with_peers(entries) + _deaths(entries)
     return sorted(entries, key=lambda each: (each.at_ns, each.n == AFTER_THE_REST, each.node == HARNESS, each.node, each.incarnation, each.n))
 
@@ -222,9 +225,7 @@ def _is_wanted(entry: Entry, kinds: Sequence[str], everything: bool) -> bool:
     return everything or entry.kind not in QUIET
 
 
-def _entry(node: str, incarnation: int, line: bytes) -> Entry:
-    fields = msgspec.json.decode(line, type=Fields)
+def _entry(node: str, incarnation: int, line: bytes, log: str, at: int) -> Entry:
+    kind, at_ns, fields = event_of(line, log, at)
     own = {name: value for name, value in fields.items() if name not in ENVELOPE_FIELDS}
-    at_ns, n = fields["t_ns"], fields["n"]
-    assert isinstance(at_ns, int) and isinstance(n, int), "the world stamps every event with a time and a number"
-    return Entry(at_ns=at_ns, node=node, incarnation=incarnation, n=n, kind=str(fields["kind"]), fields=own)
+    return Entry(at_ns=at_ns, node=node, incarnation=incarnation, n=cast(int, fields["n"]), kind=kind, fields=own)

@@ -1,15 +1,18 @@
 """The trace of a run: one column per node, faults across, words that are short, and every kind of event has one."""
 
 import json
+import shutil
 
 import msgspec
 import pytest
 from click.testing import CliRunner
 
+from kraftsim.cli.failure import Failure
 from kraftsim.cli.main import kraftsim
 from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.events.catalogue import KINDS
 from kraftsim.explore.columns import fitting, laid_out
+from kraftsim.explore.divergence import compare
 from kraftsim.explore.request import RunRequest
 from kraftsim.explore.run import play_request
 from kraftsim.explore.short_words import SPECIAL, WORDS, short
@@ -129,3 +132,30 @@ def test_neighbours_of_one_kind_become_one_word(tmp_path):
     ]
     text = ["".join(piece for piece, _ in line).split() for line in laid_out(rows, ["controller-101", "controller-102"], 80)]
     assert text[1] == ["0.001", "appended", "17..19", "ready", "x2"]
+
+
+def copied(run_dir, root, tail):
+    """Return a copy of a run whose broker's log ends with more bytes."""
+    copy = root / "copy"
+    shutil.copytree(run_dir, copy)
+    with open(copy / "events" / "broker-1.1.jsonl", "ab") as log:
+        log.write(tail)
+    return copy
+
+
+@pytest.mark.parametrize("tail", [b'{"n":7,"ki', b'{"n":1', b"\x00\x00", b"["])
+def test_the_torn_line_of_a_killed_node_is_dropped(run_dir, tmp_path, tail):
+    copy = copied(run_dir, tmp_path, tail)
+    assert lines_of(copy, "--compact") == lines_of(run_dir, "--compact")
+    assert compare(copy, run_dir).is_empty
+
+
+@pytest.mark.parametrize("line", [b"[" * 100_000 + b"]" * 100_000, b"garbage", b"{}", b'{"kind":"X","t_ns":"x","n":1}', b"\xff\xfe", b"[1]"])
+@pytest.mark.parametrize("verb", ["trace", "diff"])
+def test_a_line_that_is_no_event_is_named_in_one_line(run_dir, tmp_path, verb, line):
+    copy = copied(run_dir, tmp_path, line + b"\n")
+    number = (copy / "events" / "broker-1.1.jsonl").read_bytes().count(b"\n")
+    command = [verb, str(copy), *([str(run_dir)] if verb == "diff" else [])]
+    with pytest.raises(Failure, match=rf"^broker-1\.1\.jsonl: line {number} is no event: .+$") as failed:
+        CliRunner().invoke(kraftsim, command, standalone_mode=False, catch_exceptions=False)
+    assert len(failed.value.message) < 200
