@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from posixpath import normpath
 from typing import cast
 
+from kraftsim.core.metadata.dynamic_rules import WITHOUT_PROTOCOL
 from kraftsim.core.metadata.topic_configs import COMPRESSIONS
 from kraftsim.core.partitions.nearest_replica import LEADER_SELECTOR, RACK_AWARE_SELECTOR
 from kraftsim.core.producer_state.policy import SEQUENCES_BEHIND_DEFAULT, SEQUENCES_BEHIND_MAX
@@ -18,6 +19,7 @@ from kraftsim.node.config_keys import (
     NAME_KEY,
     ConfigError,
     addresses,
+    assignors,
     boolean,
     choice,
     choices,
@@ -83,6 +85,7 @@ class NodeConfig:
     listener_security_protocol_map: Mapping[str, str] = setting("listener.security.protocol.map", protocol_map, _DEFAULT_MAP)
     controller_listener_names: tuple[str, ...] = setting("controller.listener.names", names)
     inter_broker_listener_name: str = setting("inter.broker.listener.name", str.upper)
+    security_inter_broker_protocol: str = setting("security.inter.broker.protocol", str.upper, "PLAINTEXT")
     controller_quorum_voters: tuple[Voter, ...] = setting("controller.quorum.voters", voters)
     controller_quorum_bootstrap_servers: tuple[tuple[str, int], ...] = setting("controller.quorum.bootstrap.servers", addresses)
     broker_rack: str | None = setting("broker.rack", optional_text)
@@ -243,7 +246,7 @@ class NodeConfig:
     group_consumer_session_timeout_ms: int = setting("group.consumer.session.timeout.ms", integer(at_least=1), "45000")
     group_consumer_heartbeat_interval_ms: int = setting("group.consumer.heartbeat.interval.ms", integer(at_least=1), "5000")
     group_consumer_max_size: int = setting("group.consumer.max.size", integer(at_least=1), "2147483647")
-    group_consumer_assignors: tuple[str, ...] = setting("group.consumer.assignors", names, "uniform,range")
+    group_consumer_assignors: tuple[str, ...] = setting("group.consumer.assignors", assignors, "uniform,range")
     group_consumer_migration_policy: str = setting("group.consumer.migration.policy", choice("", "bidirectional", "upgrade", "downgrade", "disabled"))
     group_consumer_assignment_interval_ms: int | None = setting("group.consumer.assignment.interval.ms", optional_long(at_least=0))
     offset_metadata_max_bytes: int = setting("offset.metadata.max.bytes", integer(), "4096")
@@ -418,7 +421,7 @@ def _with_derived(config: NodeConfig, properties: Mapping[str, str]) -> NodeConf
         listener_security_protocol_map=protocols,
         controller_listener_names=controller_listeners,
         advertised_listeners=config.advertised_listeners or _advertisable(config.listeners),
-        inter_broker_listener_name=config.inter_broker_listener_name or PLAINTEXT,
+        inter_broker_listener_name=config.inter_broker_listener_name or config.security_inter_broker_protocol,
         node_name=config.node_name or f"{config.role}-{config.node_id}",
         given=dict(properties),
     )
@@ -462,6 +465,9 @@ def _check_roles(config: NodeConfig) -> None:
 def _check_listeners(config: NodeConfig) -> None:
     if not config.listeners:
         raise ConfigError("listeners must name a listener")
+    hidden = next((name for name in config.controller_listener_names if name not in config.listener_security_protocol_map), None)
+    if hidden is not None:
+        raise ConfigError(WITHOUT_PROTOCOL.format(hidden))
     ports = [endpoint.port for endpoint in config.listeners if endpoint.port]
     for index, port in enumerate(ports):
         if port in ports[:index]:

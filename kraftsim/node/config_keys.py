@@ -22,6 +22,7 @@ from kraftsim.node.endpoints import (
 )
 
 T = TypeVar("T")
+SERVER_ASSIGNORS = ("uniform", "range")
 NAME_KEY = "kafka_name"
 DEFAULT_KEY = "default_text"
 PARSE_KEY = "parse"
@@ -133,6 +134,15 @@ def choices(*allowed: str) -> Callable[[str], tuple[str, ...]]:
         return chosen
 
     return parse
+
+
+def assignors(text: str) -> tuple[str, ...]:
+    """Assignors of consumer groups: those of Kafka by their names; classes are taken and not loaded."""
+    chosen = names(text)
+    wrong = next((word for word in chosen if word not in SERVER_ASSIGNORS and "." not in word), None)
+    if wrong is not None:
+        raise ValueError(f"expected {' or '.join(SERVER_ASSIGNORS)} or a class, got {wrong!r}")
+    return chosen
 
 
 def endpoints(text: str) -> tuple[Endpoint, ...]:

@@ -193,6 +193,7 @@ sasl.enabled.mechanisms | SASL mechanisms that listeners offer.
 sasl.mechanism.controller.protocol | SASL mechanism with which nodes log in to controllers.
 sasl.mechanism.inter.broker.protocol | SASL mechanism with which brokers log in to brokers.
 sasl.server.max.receive.size | Size of the largest message that is taken before a login is complete.
+security.inter.broker.protocol | Security protocol whose name is that of the listener on which brokers reach each other.
 segment.bytes | Size at which the active segment is closed.
 segment.index.bytes | Size of an index at which its segment is closed.
 segment.ms | Age at which the active segment is closed.

@@ -12,6 +12,7 @@ from typing import Final
 
 from kraftsim.core.metadata.config_definitions import ConfigDefinition
 from kraftsim.core.metadata.config_releases import DEFAULT_LINE, LINES, config_tables
+from kraftsim.core.metadata.starting_rules import complaint_at_start
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.security.listener_settings import base_key, closest_listener_key
 
@@ -21,6 +22,8 @@ TYPE_SEPARATOR: Final = ":"
 CLOSE: Final = 0.85
 """How alike an unknown key and a known one must be (difflib's ratio) before it is suggested."""
 
+CORDONED: Final = "cordoned.log.dirs"
+EVERY_DIRECTORY: Final = "*"
 RELEASE_KEY: Final = "kraftsim.release"
 DEFAULTS_BY_RELEASE: Final = (
     "controller.quorum.fetch.max.bytes",
@@ -121,9 +124,27 @@ def check_values(release: str, properties: Mapping[str, str]) -> None:
         if complaint is not None:
             raise ConfigError(complaint)
     check_member_bounds(release, properties)
+    _check_together(release, properties)
     for user in properties.get(SUPER_USERS, "").split(LIST_SEPARATOR):
         if user.strip() and TYPE_SEPARATOR not in user:
             raise ConfigError(f"{SUPER_USERS}: expected principalType:principalName (User:bob), got {user.strip()!r}")
+
+
+def _check_together(release: str, properties: Mapping[str, str]) -> None:
+    tables = config_tables(release)
+
+    def value(name: str) -> str | None:
+        row = tables.broker.get(name) or tables.internal.get(name)
+        return properties.get(name, row.default) if row is not None else None
+
+    complaint = complaint_at_start(properties.__contains__, value)
+    if complaint is not None:
+        raise ConfigError(complaint)
+    cordoned = [name.strip() for name in properties.get(CORDONED, "").split(",") if name.strip()] if CORDONED in tables.broker else []
+    directories = {name.strip() for name in properties.get("log.dirs", "").split(",")}
+    missing = [name for name in cordoned if name not in directories and name != EVERY_DIRECTORY]
+    if missing:
+        raise ConfigError(f"All entries in {CORDONED} must be present in log.dirs or log.dir. Missing entries : {', '.join(missing)}")
 
 
 def definition_of(release: str, name: str) -> ConfigDefinition | None:

@@ -5,7 +5,7 @@ code reads it by its name from the properties. What a topic's configs are read f
 reading them: `settings_of` gets a mapping that remembers its keys.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from typing import Final
 
@@ -16,16 +16,28 @@ from kraftsim.node.broker.topic_settings import settings_of
 from kraftsim.node.config import declared_keys
 from kraftsim.node.config_values import CONSUMER_BOUNDS, OLDER_NAMES
 from kraftsim.node.config_without_effect import KEYS_WITHOUT_EFFECT
-from kraftsim.node.security.listener_settings import TLS_KEYS
+from kraftsim.node.security.listener_settings import JAAS, TLS_KEYS, base_key, is_listener_key, listener_of
 from kraftsim.node.security.tls_choices import TLS_CHOICES
 
 READ_BY_NAME: Final = TLS_KEYS | TLS_CHOICES | CONSUMER_BOUNDS | OLDER_NAMES | {CORDONED}
 """Settings that code reads from the properties, or from what is set while brokers run."""
+OF_LISTENERS: Final = ("listeners", "advertised.listeners", "controller.listener.names")
+LISTENERS_OWN: Final = frozenset({"max.connections", "max.connection.creation.rate", JAAS})
 
 
 def keys_without_effect(properties: Mapping[str, str]) -> list[str]:
-    """Return the keys that are Kafka's but change nothing here, in the order of the properties."""
-    return [name for name in properties if name in KEYS_WITHOUT_EFFECT and name not in keys_in_effect()]
+    """Return the keys that are Kafka's but change nothing here, in the order of the properties.
+
+    A listener's own setting changes nothing either where the node has no such listener: the name may be misspelt.
+    """
+    listeners = {word.partition("://")[0].strip().lower() for key in OF_LISTENERS for word in properties.get(key, "").split(",")}
+    return [name for name in properties if _is_idle(name, listeners)]
+
+
+def _is_idle(name: str, listeners: Collection[str]) -> bool:
+    if not is_listener_key(name):
+        return name in KEYS_WITHOUT_EFFECT and name not in keys_in_effect()
+    return listener_of(name) not in listeners or base_key(name) not in keys_in_effect() | LISTENERS_OWN
 
 
 @cache

@@ -49,8 +49,6 @@ LISTENER: Final = "listener.name.plaintext."
 OF_A_LISTENER: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
 EXPLAINED: Final = {
     "cordoned.log.dirs": "is not built: any value is kept",
-    "log.local.retention.bytes": "is not compared with log.retention.bytes",
-    "log.local.retention.ms": "is not compared with log.retention.ms",
     "log.remote.copy.lag.bytes": "is not compared with the local retention",
     "log.remote.copy.lag.ms": "is not compared with the local retention",
     "metric.reporters": "no class is looked for",

@@ -4,7 +4,7 @@ import pytest
 
 from kraftsim.core.metadata.broker_configs import BrokerSettings
 from kraftsim.core.metadata.config_definitions import shown_value
-from kraftsim.core.metadata.config_releases import KAFKA_3_9
+from kraftsim.core.metadata.config_releases import KAFKA_3_9, LINES, config_tables
 
 
 @pytest.mark.parametrize(
@@ -77,9 +77,11 @@ def test_a_topics_lag_is_compared_with_the_brokers() -> None:
     assert KAFKA_3_9.complaint_about_topic({"min.compaction.lag.ms": "9"}, {"log.cleaner.max.compaction.lag.ms": "5"}) is not None
 
 
-@pytest.mark.parametrize("table", [KAFKA_3_9.topic, KAFKA_3_9.broker], ids=["topic", "broker"])
-def test_every_default_is_a_value_that_may_be_set(table) -> None:
+@pytest.mark.parametrize("kind", ["topic", "broker", "internal"])
+@pytest.mark.parametrize("line", LINES)
+def test_every_default_is_a_value_that_may_be_set(line: str, kind: str) -> None:
     """Else the table itself would be wrong."""
+    table = getattr(config_tables(line), kind)
     assert [name for name, config in table.items() if config.default is not None and config.complaint(name, config.default) is not None] == []
 
 

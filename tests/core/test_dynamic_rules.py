@@ -11,6 +11,8 @@ from protocol.messages.k44_incremental_alter_configs import SET, AlterableConfig
 PRESENT = {
     "listeners": "PLAINTEXT://127.0.0.1:9092",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,X:PLAINTEXT",
+    "log.retention.hours": "168",
+    "log.retention.bytes": "-1",
     "num.io.threads": "8",
     "num.replica.fetchers": "1",
     "num.network.threads": "3",
@@ -66,6 +68,20 @@ def why(name: str, value: str) -> str | None:
          "Error parsing configuration property 'listener.security.protocol.map': begin 0, end -1, length 7"),
         ("listener.security.protocol.map", "X:PLAINTEXT",
          "Error creating broker listeners from '[PLAINTEXT://127.0.0.1:9092]': No security protocol defined for listener PLAINTEXT"),
+        ("listener.security.protocol.map", "PLAINTEXT:SSL",
+         RECONFIGURED.format("Security protocol cannot be updated for existing listener ListenerName(PLAINTEXT)")),
+        ("listener.security.protocol.map", "PLAINTEXT:x", "Invalid security protocol `x` defined in listener.security.protocol.map"),
+        ("listeners", "PLAINTEXT://h:1,PLAINTEXT://h:2", "Error creating broker listeners from '[PLAINTEXT://h:1, PLAINTEXT://h:2]': "
+         "Each listener must have a different name, listeners: [PLAINTEXT://h:1, PLAINTEXT://h:2]"),
+        ("listeners", "PLAINTEXT://[::1]:1,X://1.1.1.1:1", None),
+        ("listeners", "PLAINTEXT://[::1]:1,X://[::2]:1", "Error creating broker listeners from '[PLAINTEXT://[::1]:1, X://[::2]:1]': If you have "
+         "two listeners on the same port then one needs to be IPv4 and the other IPv6, listeners: [PLAINTEXT://[::1]:1, X://[::2]:1], port: 1"),
+        ("log.local.retention.ms", "604800000", None),
+        ("log.local.retention.ms", "604800001", RECONFIGURED.format("Invalid value 604800001 for configuration log.local.retention.ms: "
+         "Value must not be more than log.retention.ms property value: 604800000")),
+        ("log.local.retention.ms", "-1", RECONFIGURED.format("Invalid value -1 for configuration log.local.retention.ms: "
+         "Value must not be -1 as log.retention.ms value is set as 604800000.")),
+        ("log.local.retention.bytes", "5", None),
         ("ssl.protocol", "TLSv1.3", None),
         ("num.replica.fetchers", "12", RECONFIGURED.format(THREADS.format("num.replica.fetchers", 12, "not be greater than double", 1))),
     ],

@@ -48,6 +48,19 @@ def test_addresses_and_names_are_derived_as_in_kafka() -> None:
     assert NodeConfig.parse(CONTROLLER).is_controller
 
 
+def test_the_security_protocol_between_brokers_names_their_listener() -> None:
+    """KafkaConfig.getInterBrokerListenerNameAndSecurityProtocol."""
+    settings = {**BROKER, "listeners": "PLAINTEXT://h:1,SASL_PLAINTEXT://h:2", "security.inter.broker.protocol": "SASL_PLAINTEXT"}
+    login = {
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+    }
+    assert NodeConfig.parse({**settings, **login}).inter_broker_listener_name == "SASL_PLAINTEXT"
+    with pytest.raises(ConfigError, match=r"^Only one of inter\.broker\.listener\.name and security\.inter\.broker\.protocol should be set\.$"):
+        NodeConfig.parse({**settings, **login, "inter.broker.listener.name": "PLAINTEXT"})
+
+
 EXTERNAL_MAP = "PLAINTEXT:PLAINTEXT,EXTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT"
 
 
@@ -57,6 +70,8 @@ EXTERNAL_MAP = "PLAINTEXT:PLAINTEXT,EXTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT"
         ({"num.partitons": "3"}, "num.partitons is not a known setting; did you mean num.partitions?"),
         ({"qwertz": "3"}, "qwertz is not a known setting"),
         ({"node.id": None}, "node.id is required"),
+        ({"group.consumer.assignors": "unifrom"}, "group.consumer.assignors: expected uniform or range or a class, got 'unifrom'"),
+        ({"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT"}, "Controller listener with name CONTROLLER defined in controller.listener.names"),
         ({"process.roles": None}, "process.roles is required"),
         ({"node.id": "one"}, "node.id: expected a whole number of 0 or more, got 'one'"),
         ({"node.id": "-1"}, "node.id: expected a whole number of 0 or more, got '-1'"),

@@ -18,6 +18,7 @@ SOURCE = Path(__file__).parents[2] / "kraftsim"
 CHECKED_OR_DESCRIBED = (
     "core/metadata/config_facts/",
     "core/metadata/dynamic_rules.py",
+    "core/metadata/starting_rules.py",
     "core/metadata/config_tables.py",
     "core/metadata/broker_configs.py",
     "node/config_meanings.py",
@@ -73,6 +74,23 @@ def test_no_setting_that_code_names_is_said_to_be_without_effect() -> None:
 def test_a_setting_that_changes_something_is_not_warned_about(name: str) -> None:
     assert name in KEYS_WITHOUT_EFFECT | declared_keys()
     assert keys_without_effect({name: "1"}) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "is_idle"),
+    [
+        ("listener.name.plaintext.ssl.client.auth", False),
+        ("listener.name.controller.ssl.keystore.location", False),
+        ("listener.name.plaintext.scram-sha-256.sasl.jaas.config", False),
+        ("listener.name.plaintext.max.connections", False),
+        ("listener.name.plaintxt.ssl.client.auth", True),
+        ("listener.name.plaintext.ssl.provider", True),
+    ],
+)
+def test_a_setting_of_no_listener_of_the_node_is_warned_about(name: str, is_idle: bool) -> None:
+    """A misspelt listener would leave client certificates off, and nothing would say so."""
+    node = {"listeners": "PLAINTEXT://h:1", "controller.listener.names": "CONTROLLER"}
+    assert keys_without_effect({**node, name: "x"}) == ([name] if is_idle else [])
 
 
 def test_every_setting_with_effect_is_read_somewhere() -> None:

@@ -40,7 +40,8 @@ FIRST_WITH_TYPED_CLIENT_METRICS: Final = "4.0"
 FIRST_WITH_DESCRIBED_CLIENT_METRICS: Final = "4.1"
 """Both asked of Apache Kafka 3.9.1, 4.0.2, 4.1.2 and 4.4.0."""
 INTERNAL: Final = "internal"
-_NUMBERS = re.compile(r"\[(-?\d+),\.\.\.(?:,(-?\d+))?\]")
+_NUMBER: Final = r"(-?\d+(?:\.\d+)?)"
+_NUMBERS = re.compile(rf"\[{_NUMBER},\.\.\.(?:,{_NUMBER})?\]")
 _ANY_CASE = "(case insensitive) "
 
 
@@ -104,7 +105,7 @@ def _check(kind: ConfigType, valid: str, line: str) -> Check | None:
     """Return what refuses what is not valid, by the words of the definition."""
     numbers = _NUMBERS.fullmatch(valid)
     if numbers is not None:
-        return between(int(numbers[1]), int(numbers[2]) if numbers[2] else inf)
+        return between(_number(numbers[1]), _number(numbers[2]) if numbers[2] else inf)
     match valid:
         case "versions":
             return _format_version
@@ -118,10 +119,15 @@ def _check(kind: ConfigType, valid: str, line: str) -> Check | None:
         return any_case_of(*_words(valid.removeprefix(_ANY_CASE)))
     if not valid.startswith("["):
         return None
+    assert "..." not in valid, f"a range that is not understood: {valid}"
     if kind is not ConfigType.LIST:
         return one_of(*_words(valid))
     some = some_of if LINES.index(line) < LINES.index(FIRST_WITHOUT_EMPTY_WORDS) else some_words_of
     return some(*_words(valid))
+
+
+def _number(text: str) -> int | float:
+    return float(text) if "." in text else int(text)
 
 
 def _words(valid: str) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ Asked of Apache Kafka 4.4.0 by IncrementalAlterConfigs with validate_only.
 Source: kafka.network.ConnectionQuotas (validateReconfiguration), KafkaConfig.validateValues, DynamicThreadPool, DynamicListenerConfig.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from kraftsim.core.metadata.config_definitions import parse_value
@@ -29,7 +29,20 @@ THREAD_COUNTS: Final = frozenset(
 )
 LISTENERS, PROTOCOL_MAP, INTER_BROKER = "listeners", "listener.security.protocol.map", "inter.broker.listener.name"
 ADVERTISED: Final = "advertised.listeners"
+NO_ADVERTISED: Final = "There must be at least one broker advertised listener. Perhaps all listeners appear in controller.listener.names?"
 NOT_ALTERED: Final = "Advertised listeners cannot be altered when using a Raft-based metadata quorum."
+ROLES, CONTROLLERS = "process.roles", "controller.listener.names"
+ONLY_A_BROKER: Final = "KRaft with just the broker role"
+WITHOUT_PROTOCOL: Final = (
+    "Controller listener with name {} defined in controller.listener.names not found in listener.security.protocol.map"
+    "  (an explicit security mapping for each controller listener is required if listener.security.protocol.map is non-empty,"
+    " or if there are security protocols other than PLAINTEXT in use)"
+)
+INTER_BROKER_PROTOCOL: Final = "security.inter.broker.protocol"
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+RETENTION_UNITS: Final = {"ms": 1, "minutes": 60_000, "hours": 3_600_000}
+LOCAL, WHOLE = "log.local.retention.", "log.retention."
+UNLIMITED, AS_WHOLE = -1, -2
 CLEANER_THREADS, DEDUPE_BUFFER = "log.cleaner.threads", "log.cleaner.dedupe.buffer.size"
 MEGABYTE: Final = 1024 * 1024
 Value = Callable[[str], str | None]
@@ -51,10 +64,11 @@ def complaint_about_number(name: str, text: str) -> str | None:
     return _complaint_about_overrides(text) if name == OVERRIDES else None
 
 
-def complaint_about_change(changed: Mapping[str, str], present: Value) -> str | None:
+def complaint_about_change(changed: Mapping[str, str], present: Value, *, is_advertised_dynamic: bool = False) -> str | None:
     """Return why settings cannot be changed so where `present` holds, or None.
 
-    `present` returns what holds for the broker under a name before the change; values fit their definitions.
+    `present` returns what holds for the broker under a name before the change; values fit their definitions. `is_advertised_dynamic`: the release
+    compares the advertised listeners, and refuses any that change in KRaft (up to 3.9); later ones refuse the setting itself.
     """
 
     def then(name: str) -> str | None:
@@ -80,38 +94,117 @@ def complaint_about_change(changed: Mapping[str, str], present: Value) -> str | 
             bound = present(highest)
             if bound is not None and _number(text) > _number(bound):
                 return f"{name} must be less than or equal to {highest}"
-    return _complaint_about_listeners(changed, present, then)
+    return _complaint_about_local_retention(changed, then) or _complaint_about_listeners(
+        changed, present, then, is_advertised_dynamic=is_advertised_dynamic
+    )
 
 
-def _complaint_about_listeners(changed: Mapping[str, str], present: Value, then: Value) -> str | None:
-    """Return why a broker could not be reached any more, or None."""
-    if ADVERTISED in changed and changed[ADVERTISED] != present(ADVERTISED):
-        return NOT_ALTERED
-    if not changed.keys() & {LISTENERS, PROTOCOL_MAP}:
+def _complaint_about_local_retention(changed: Mapping[str, str], then: Value) -> str | None:
+    """Return why a broker would keep more of a tiered log than there is of the whole log, or None."""
+    if not any(name.startswith((LOCAL, WHOLE)) for name in changed):
         return None
+    whole_ms = next((_number(text) * unit for name, unit in RETENTION_UNITS.items() if (text := then(WHOLE + name)) is not None), UNLIMITED)
+    whole_bytes = _number(then(f"{WHOLE}bytes") or str(UNLIMITED))
+    for unit, whole in (("ms", whole_ms), ("bytes", whole_bytes)):
+        local = _number(then(LOCAL + unit) or str(AS_WHOLE))
+        if whole <= UNLIMITED or local == AS_WHOLE:
+            continue
+        name = LOCAL + unit
+        if local == UNLIMITED:
+            why = f"Value must not be -1 as {WHOLE}{unit} value is set as {whole}."
+        elif local > whole:
+            why = f"Value must not be more than {WHOLE}{unit} property value: {whole}"
+        else:
+            continue
+        return RECONFIGURED.format(f"Invalid value {local} for configuration {name}: {why}")
+    return None
+
+
+def _complaint_about_listeners(changed: Mapping[str, str], present: Value, then: Value, *, is_advertised_dynamic: bool) -> str | None:
+    """Return why a broker could not be reached any more, or None."""
+    if not changed.keys() & {ADVERTISED, LISTENERS, PROTOCOL_MAP}:
+        return None
+    if ADVERTISED in changed and not _words(changed[ADVERTISED]):
+        return REQUIRED.format(NO_ADVERTISED)
     words = _words(then(LISTENERS))
     if not words:
         return f"Configuration '{LISTENERS}' must not be empty. Valid values include: any non-empty value"
-    shown = f"[{', '.join(words)}]"
-    names = []
-    for word in words:
-        name, separator, address = word.partition("://")
-        if not separator or not address.rpartition(":")[2].isdecimal():
-            return f"Error creating broker listeners from '{shown}': Unable to parse {word} to a broker endpoint"
-        names.append(name.upper())
-    pairs = _words(then(PROTOCOL_MAP))
-    for pair in pairs:
-        if ":" not in pair:
-            return f"Error parsing configuration property '{PROTOCOL_MAP}': begin 0, end -1, length {len(pair)}"
-    known = {pair.rpartition(":")[0].strip().upper() for pair in pairs}
-    unmapped = next((name for name in names if name not in known), None)
-    if unmapped is not None:
-        return f"Error creating broker listeners from '{shown}': No security protocol defined for listener {unmapped}"
-    inter_broker = (then(INTER_BROKER) or "PLAINTEXT").upper()
+    protocols, complaint = _protocols(then(PROTOCOL_MAP))
+    if complaint is not None:
+        return complaint
+    complaint = _complaint_about_addresses(words, protocols)
+    if complaint is not None:
+        return complaint
+    names = [_listener_of(word) for word in words]
+    of_controllers = [name.upper() for name in _words(present(CONTROLLERS))]
+    hidden = next((name for name in of_controllers if PROTOCOL_MAP in changed and name not in protocols), None)
+    if hidden is not None:
+        return WITHOUT_PROTOCOL.format(hidden)
+    if any(name in names for name in of_controllers):
+        return REQUIRED.format(f"{CONTROLLERS} must not contain a value appearing in the '{LISTENERS}' configuration when running {ONLY_A_BROKER}")
+    inter_broker = (then(INTER_BROKER) or then(INTER_BROKER_PROTOCOL) or PROTOCOLS[0]).upper()
     if inter_broker not in names:
         options = f"The valid options based on currently configured listeners are {','.join(names)}"
         return REQUIRED.format(f"{INTER_BROKER} must be a listener name defined in advertised.listeners. {options}")
-    return None
+    if is_advertised_dynamic and present(ROLES) and _words(then(ADVERTISED) or then(LISTENERS)) != _words(present(ADVERTISED) or present(LISTENERS)):
+        return RECONFIGURED.format(NOT_ALTERED)
+    before, _ = _protocols(present(PROTOCOL_MAP))
+    moved = next((name for word in _words(present(LISTENERS)) if _is_changed(name := _listener_of(word), names, before, protocols)), None)
+    return None if moved is None else RECONFIGURED.format(f"Security protocol cannot be updated for existing listener ListenerName({moved})")
+
+
+def _is_changed(name: str, names: Sequence[str], before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+    return name in names and name in before and before[name] != after[name]
+
+
+def _protocols(text: str | None) -> tuple[dict[str, str], str | None]:
+    """Return the security protocol of each listener, the last of several; or why the map cannot be read."""
+    found: dict[str, str] = {}
+    for pair in _words(text):
+        name, colon, protocol = pair.rpartition(":")
+        if not colon:
+            return {}, f"Error parsing configuration property '{PROTOCOL_MAP}': begin 0, end -1, length {len(pair)}"
+        if protocol.strip().upper() not in PROTOCOLS:
+            return {}, f"Invalid security protocol `{protocol.strip()}` defined in {PROTOCOL_MAP}"
+        found[name.strip().upper()] = protocol.strip().upper()
+    return found, None
+
+
+def _complaint_about_addresses(words: Sequence[str], protocols: Mapping[str, str]) -> str | None:
+    """Return which listener cannot be understood, has no protocol, or is in the way of another one."""
+    shown = f"[{', '.join(words)}]"
+    for word in words:
+        if not _is_endpoint(word):
+            return f"Error creating broker listeners from '{shown}': Unable to parse {word} to a broker endpoint"
+    unmapped = next((name for name in map(_listener_of, words) if name not in protocols), None)
+    if unmapped is not None:
+        return f"Error creating broker listeners from '{shown}': No security protocol defined for listener {unmapped}"
+    if len({_listener_of(word) for word in words}) < len(words):
+        return f"Error creating broker listeners from '{shown}': Each listener must have a different name, listeners: {shown}"
+    ports = [port for word in words if (port := word.rpartition(":")[2]) != "0"]
+    twice = next((port for port in ports if ports.count(port) > 1), None)
+    if twice is None:
+        return None
+    hosts = [word.partition("://")[2].rpartition(":")[0] for word in words if word.endswith(f":{twice}")]
+    if sorted(host.startswith("[") for host in hosts) == [False, True]:
+        return None
+    rule = "If you have two listeners on the same port then one needs to be IPv4 and the other IPv6"
+    return f"Error creating broker listeners from '{shown}': {rule}, listeners: {shown}, port: {twice}"
+
+
+def _is_endpoint(word: str) -> bool:
+    """Tell whether this is a listener with an address, as NAME://HOST:PORT; an address of IPv6 stands in brackets, and no host is any."""
+    name, separator, address = word.partition("://")
+    host, colon, port = address.rpartition(":")
+    in_brackets = host.startswith("[") and host.endswith("]")
+    allowed = ":%." if in_brackets else "-%._"
+    plain = host[1:-1] if in_brackets else host
+    is_host = all(sign in allowed or (sign.isascii() and sign.isalnum()) for sign in plain)
+    return bool(name and separator and colon) and is_host and port.isascii() and port.isdecimal()
+
+
+def _listener_of(word: str) -> str:
+    return word.partition("://")[0].upper()
 
 
 def _complaint_about_threads(name: str, text: str, current: str | None) -> str | None:

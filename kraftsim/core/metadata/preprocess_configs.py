@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.alter_configs import java_split
 from kraftsim.core.metadata.config_tables import ConfigTables
-from kraftsim.core.metadata.dynamic_rules import complaint_about_change
+from kraftsim.core.metadata.dynamic_rules import ADVERTISED, complaint_about_change
 from protocol.config_resources import ConfigResourceType
 from protocol.disk.java_integers import parse_int32
 from protocol.errors import ErrorCode
@@ -127,5 +127,5 @@ def _refuse_values(tables: ConfigTables, values: Mapping[str, str], name: str, c
     complaint = tables.complaint_about_dynamic(values, is_for_all=not name)
     if complaint is None:
         known = {each: values[each] for each in changed if each in values and tables.definition_of(each) is not None}
-        complaint = complaint_about_change(known, holds)
+        complaint = complaint_about_change(known, holds, is_advertised_dynamic=tables.is_dynamic(ADVERTISED))
     return None if complaint is None else Refusal(ErrorCode.INVALID_REQUEST, complaint)

@@ -71,6 +71,12 @@ def base_key(name: str) -> str:
     return of_mechanism if of_mechanism.startswith((OF_MECHANISMS, REAUTHENTICATION)) else key
 
 
+def listener_of(name: str) -> str | None:
+    """Return the listener of a setting of one listener, in lower case as properties have it; None for any other name."""
+    found = _LISTENER_KEY.fullmatch(name)
+    return None if found is None else found[1]
+
+
 @cache
 def listener_keys() -> frozenset[str]:
     """Return all settings that a listener may have of its own, of all releases."""
