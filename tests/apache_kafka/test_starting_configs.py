@@ -28,6 +28,7 @@ TOGETHER: Final = (
     {"connections.max.idle.ms": "101"},
     {"log.retention.ms": "5", "log.retention.minutes": "0"},
     {"log.retention.minutes": "0", "log.retention.hours": "5"},
+    {"log.cleaner.enable": "false", "log.cleaner.threads": "0"},
     {"log.cleaner.threads": "2", "log.cleaner.dedupe.buffer.size": "2097152"},
     {"log.cleaner.threads": "2", "log.cleaner.dedupe.buffer.size": "2097154"},
     {"queued.max.request.bytes": "104857600"},

@@ -78,7 +78,6 @@ def test_a_compacted_topic_keeps_the_last_record_of_each_key() -> None:
     ("settings", "configs"),
     [
         ({"log.cleaner.enable": "false"}, {}),
-        ({"log.cleaner.threads": "0"}, {}),
         ({}, {"min_cleanable_dirty_ratio": "1"}),
         ({}, {"min_compaction_lag_ms": str(10**15)}),
         ({}, {"cleanup_policy": "delete"}),

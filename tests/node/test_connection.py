@@ -338,7 +338,7 @@ async def test_a_client_that_does_not_read_is_no_longer_read(server: Server) -> 
 
 async def test_an_idle_connection_is_closed(make_world: MakeWorld) -> None:
     """connections.max.idle.ms."""
-    async for server in serving(make_world(), **{"connections.max.idle.ms": "100"}):
+    async for server in serving(make_world(), **{"connections.max.idle.ms": "101"}):
         client = await server.connect()
         await asyncio.sleep(0.06)
         client.send(init(1))
