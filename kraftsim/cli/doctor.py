@@ -54,7 +54,11 @@ def _print_table(findings: list["Finding"]) -> None:
     for finding in findings:
         mark = Text("found", "green") if finding.found else Text("missing", "red" if finding.required else "yellow")
         table.add_row(mark, finding.name, finding.what, finding.good_for)
-    Console(markup=False, highlight=False).print(table)
+    console = Console(markup=False, highlight=False)
+    console.print(table)
+    for finding in findings:
+        if finding.remedy:
+            console.print(f"{finding.name}: {finding.remedy}", soft_wrap=True)
 
 
 def _ask_node(address: str, json_file: Path | None) -> int:

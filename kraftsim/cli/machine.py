@@ -28,6 +28,8 @@ class Finding:
     what: str
     good_for: str
     required: bool = False
+    remedy: str = ""
+    """The command that brings what is missing."""
 
 
 def java_program() -> tuple[Path, int] | None:
@@ -96,9 +98,8 @@ def _uvloop() -> Finding:
 
 def _spark() -> Finding:
     found = importlib.util.find_spec("pyspark") is not None
-    return Finding(
-        name="pyspark", found=found, what="installed" if found else "not installed: pip install 'kraftsim[analysis]'", good_for="analyze, report"
-    )
+    what, remedy = ("installed", "") if found else ("not installed", "pip install 'kraftsim[analysis]'")
+    return Finding(name="pyspark", found=found, what=what, good_for="analyze, report", remedy=remedy)
 
 
 def _ports() -> Finding:
