@@ -114,7 +114,7 @@ lint: setup ## ruff: rules and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: setup ## mypy --strict
+types: setup ## mypy: strict for the product and its scenarios, signatures for everything else
 	$(BIN)/mypy
 
 doors: setup ## Who may import whom

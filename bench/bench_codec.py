@@ -97,7 +97,7 @@ def _row(sample: Sample) -> Row:
 
 def _ratios(rows: list[Row]) -> list[tuple[str, tuple[str, ...], list[float]]]:
     """Return, for each peer and each of parse, build and both, the ratio of every message that it knows."""
-    found = []
+    found: list[tuple[str, tuple[str, ...], list[float]]] = []
     for codec in PEERS:
         for sums in SUMS:
             ratios = [ratio for row in rows if (ratio := row.ratio(codec, sums)) is not None]

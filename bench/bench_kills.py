@@ -268,13 +268,14 @@ async def run(options: argparse.Namespace, root: Path, console: Console) -> int:
         atomic = await asyncio.to_thread(
             lambda: [TransactionalWriter(nodes.bootstrap, f"transactional-{number}", options.seed + number) for number in range(WRITERS)]
         )
-        for writer in (*plain, *atomic):
+        writers: list[IdempotentWriter | TransactionalWriter] = [*plain, *atomic]
+        for writer in writers:
             writer.start()
         with Progress(*columns, console=console) as progress:
             killed = await kill_nodes(nodes, options.kills, random.Random(options.seed), progress)
-        for writer in (*plain, *atomic):
+        for writer in writers:
             writer.is_over.set()
-        for writer in (*plain, *atomic):
+        for writer in writers:
             await asyncio.to_thread(writer.join, READY_SECONDS)
             assert not writer.is_alive(), f"{writer.name} stands still"
         trouble = [writer.failure for writer in atomic if writer.failure is not None]

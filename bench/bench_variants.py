@@ -87,8 +87,8 @@ def main() -> int:
     for batches in (1, 5):
         for producers in sizes:
             five, latest = (bytes_each(kind, producers, batches) for kind in KINDS)
-            for kind, value in zip(KINDS, (five, latest), strict=True):
-                memory.setdefault((kind, batches), []).append((producers, value))
+            for name, value in zip(KINDS, (five, latest), strict=True):
+                memory.setdefault((name, batches), []).append((producers, value))
             print(f"| {producers:,} | {batches} | {five:,.0f} | {latest:,.0f} | {five / latest:.2f} |", flush=True)
     if options.plot:
         options.plot.write_text(picture(memory, harm))

@@ -62,11 +62,12 @@ def _workload(name: str) -> dict[str, object]:
 @plays(f"{VARIANTS} # memory", CLAIMS)
 def memory() -> dict[str, object]:
     count = 100_000
-    return {"producers": count} | {
+    each: dict[str, object] = {
         f"bytes_{key}_{batches}": round(bytes_each(kind, count, batches))
         for kind, key in zip(KINDS, ("five", "latest"), strict=True)
         for batches in (1, 5)
     }
+    return {"producers": count, **each}
 
 
 @plays("kraftsim compare # memory", CLAIMS)

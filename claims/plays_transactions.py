@@ -115,9 +115,8 @@ def a_minute() -> dict[str, object]:
 
 @plays(f"{FENCING} # pauses", INTEROP)
 def pauses() -> dict[str, object]:
-    return {f"aborted_with_{timeout}": sum(aborted_needlessly(pause, timeout) for pause in PAUSES_MS) for timeout in TIMEOUTS_MS} | {
-        "pauses": len(PAUSES_MS)
-    }
+    aborted = {f"aborted_with_{timeout}": sum(aborted_needlessly(pause, timeout) for pause in PAUSES_MS) for timeout in TIMEOUTS_MS}
+    return {**aborted, "pauses": len(PAUSES_MS)}
 
 
 def _tasks(partitions: int) -> dict[str, object]:

@@ -155,7 +155,7 @@ def _instrumented(atheris: Any) -> Iterator[None]:
         def compile_instrumented(self: Source, *arguments: Any) -> Any:
             return atheris.instrument_func(plain(self, *arguments))
 
-        Source.compile = compile_instrumented  # type: ignore[method-assign]
+        Source.compile = compile_instrumented  # type: ignore[assignment, method-assign]
         yield
 
 

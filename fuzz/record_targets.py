@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from crc32c import crc32c
 
 from protocol import compressed_blocks
-from protocol.batches import COVERED_POSITION, RecordBatch, TimestampType, build_batch
+from protocol.batches import COVERED_POSITION, MAGIC_POSITION, RecordBatch, TimestampType, build_batch
 from protocol.compression import Compression, compress, decompress
 from protocol.control_records import (
     ControlType,
@@ -23,7 +23,7 @@ from protocol.control_records import (
 from protocol.down_conversion import down_convert, down_convert_in_pieces
 from protocol.malformed import MalformedMessage
 from protocol.malformed_batches import MalformedBatch
-from protocol.message_sets import MAGIC_POSITION, AnyBatch, OldMessage, split_any_batches
+from protocol.message_sets import AnyBatch, OldMessage, split_any_batches
 from protocol.offset_assignment import LogFormat, assign_offsets
 from protocol.records import NO_TIMESTAMP, Record
 from tests.wire.record_samples import logged, produced

@@ -6,6 +6,7 @@ Source: org.apache.kafka.common.protocol.ApiKeys and the `listeners` of the requ
 
 from enum import IntEnum, unique
 
+NOWHERE: frozenset[str] = frozenset()
 BROKERS = frozenset({"zkBroker", "broker"})
 CONTROLLERS = frozenset({"zkBroker", "controller"})
 EVERYWHERE = frozenset({"zkBroker", "broker", "controller"})
@@ -22,7 +23,8 @@ class ApiKey(IntEnum):
     listeners: frozenset[str]
     """Who answers it: "broker" and "controller" in KRaft mode, "zkBroker" in ZooKeeper mode."""
 
-    def __new__(cls, key: int, listeners: frozenset[str]) -> "ApiKey":
+    def __new__(cls, key: int, listeners: frozenset[str] = NOWHERE) -> "ApiKey":
+        """Make a member. `ApiKey(3)` does not come here, but looks one up; for type checkers it looks the same."""
         api_key = int.__new__(cls, key)
         api_key._value_ = key
         api_key.listeners = listeners

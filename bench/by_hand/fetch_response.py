@@ -16,6 +16,7 @@ from protocol.messages.k01_fetch import (
     PartitionData,
     SnapshotId,
 )
+from protocol.schema import Message
 
 unpack_int_and_byte = Struct(">iB").unpack_from
 pack_int_and_byte = Struct(">iB").pack
@@ -117,7 +118,7 @@ def aborted_at(count: int, buffer: bytes, position: int) -> tuple[list[AbortedTr
     return aborted, position
 
 
-def partition_tags(one: PartitionData, tags: int, buffer: bytes, position: int) -> int:
+def partition_tags(one: Message, tags: int, buffer: bytes, position: int) -> int:
     """Read the tagged fields of a partition."""
     spans, end = tag_spans(tags, buffer, position)
     if 0 in spans:
@@ -136,7 +137,7 @@ def partition_tags(one: PartitionData, tags: int, buffer: bytes, position: int) 
     return end
 
 
-def encode(it: FetchResponse) -> bytes:
+def encode(it: Message) -> bytes:
     """Write a FetchResponse v12."""
     try:
         if it.node_endpoints:
@@ -172,7 +173,7 @@ def encode(it: FetchResponse) -> bytes:
         raise MalformedMessage(1, 12, "", str(error)) from error
 
 
-def partition_tags_of(one: PartitionData) -> bytes:
+def partition_tags_of(one: Message) -> bytes:
     """Write the tagged fields of a partition."""
     tags: dict[int, bytes] = dict(one._tags or {})
     if one.diverging_epoch != NO_EPOCH:

@@ -7,6 +7,7 @@ from bench.by_hand.parts import new, tags_of
 from protocol.fuse_slow import keep_tags
 from protocol.malformed import MalformedMessage
 from protocol.messages.k22_init_producer_id import InitProducerIdResponse
+from protocol.schema import Message
 
 unpack = Struct(">ihqhB").unpack_from
 pack = Struct(">ihqhx").pack
@@ -27,7 +28,7 @@ def decode(buffer: bytes, position: int = 0) -> tuple[InitProducerIdResponse, in
     return it, position
 
 
-def encode(it: InitProducerIdResponse) -> bytes:
+def encode(it: Message) -> bytes:
     """Write an InitProducerIdResponse v4."""
     try:
         if it.ongoing_txn_producer_id != -1 or it.ongoing_txn_producer_epoch != -1:

@@ -13,6 +13,7 @@ from protocol.messages.k03_metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from protocol.schema import Message
 
 unpack_int = Struct(">i").unpack_from
 
@@ -126,7 +127,7 @@ def topic_at(buffer: bytes, position: int) -> tuple[MetadataResponseTopic, int]:
     return topic, position
 
 
-def encode(it: MetadataResponse) -> bytes:
+def encode(it: Message) -> bytes:
     """Write a MetadataResponse v12."""
     try:
         if it.cluster_authorized_operations != OPERATIONS_NOT_ASKED_FOR:

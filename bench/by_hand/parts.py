@@ -1,18 +1,13 @@
 """Strings and the ends of structures, for the messages written by hand."""
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable
+from typing import Final
 
 from protocol.fuse_slow import BYTE, keep_tags, longer_string, string_varint, write_tags
+from protocol.schema import Message
 
 ZERO_UUID = bytes(16)
-new = object.__new__
-
-
-class Structure(Protocol):
-    """What every message and structure has."""
-
-    _tags: Mapping[int, bytes] | None
+new: Final[Callable[[type], Message]] = object.__new__
 
 
 def text_at(buffer: bytes, position: int) -> tuple[str, int]:
@@ -32,7 +27,7 @@ def nullable_text_at(buffer: bytes, position: int) -> tuple[str | None, int]:
     return text_at(buffer, position) if buffer[position] else (None, position + 1)
 
 
-def end_of(it: Structure, buffer: bytes, position: int) -> int:
+def end_of(it: Message, buffer: bytes, position: int) -> int:
     """Read the end of a structure without tagged fields of its own."""
     tags = buffer[position]
     if tags:
@@ -48,7 +43,7 @@ def sized(text: str) -> bytes:
     return (BYTE[size] if size < 128 else string_varint(size)) + content
 
 
-def tags_of(it: Structure) -> bytes:
+def tags_of(it: Message) -> bytes:
     """Write unknown tags."""
     chunks: list[bytes] = []
     write_tags(it._tags, chunks.append)

@@ -7,6 +7,7 @@ from bench.by_hand.parts import ZERO_UUID, new, sized, tags_of, text_at
 from protocol.fuse_slow import BYTE, keep_tags, longer_string, longer_varint, string_varint, varint
 from protocol.malformed import MalformedMessage
 from protocol.messages.k28_txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
+from protocol.schema import Message
 
 unpack_producer = Struct(">qhiB").unpack_from
 unpack_committed = Struct(">iqiB").unpack_from
@@ -101,7 +102,7 @@ def topic_at(buffer: bytes, position: int) -> tuple[TxnOffsetCommitRequestTopic,
     return topic, position
 
 
-def encode(it: TxnOffsetCommitRequest) -> bytes:
+def encode(it: Message) -> bytes:
     """Write a TxnOffsetCommitRequest v3."""
     try:
         chunks = [sized(it.transactional_id), sized(it.group_id), pack_producer(it.producer_id, it.producer_epoch, it.generation_id_or_member_epoch)]

@@ -109,7 +109,7 @@ def api_key_of(name: str) -> int:
     wanted = name.replace("_", "").replace("-", "").lower()
     if wanted not in plain:
         near = difflib.get_close_matches(wanted, plain, n=1)
-        raise Failure(f"no API is called {name}" + (f"; did you mean {ApiKey(plain[near[0]]).name}?" if near else ""))  # type: ignore[call-arg]
+        raise Failure(f"no API is called {name}" + (f"; did you mean {ApiKey(plain[near[0]]).name}?" if near else ""))
     return plain[wanted]
 
 

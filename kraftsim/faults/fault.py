@@ -25,7 +25,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: str
     trigger: Trigger
     target: str = AT_THE_TRIGGER
-    params: dict[str, Value] = {}
+    params: Mapping[str, Value] = {}
 
     def __str__(self) -> str:
         params = ", ".join(f"{name} {value}" for name, value in self.params.items())

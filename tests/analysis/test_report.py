@@ -245,8 +245,9 @@ def test_lives_end_where_they_were_ended_and_faults_where_they_were_undone(tmp_p
     history.note("broker-10", NodeStopped(reason="asked"), after_ns=10)  # at 130
     history.note("harness", FaultFired(fault="skew", target="", trigger=""), after_ns=10)  # at 140
     history.write(tmp_path)
+    import pyarrow.parquet as pq
+
     from kraftsim.analysis.ingest import ingest_run
-    from kraftsim.analysis.report import pq
 
     ingest_run(tmp_path)
     found = scenery(pq.read_table(tmp_path / "events.parquet"))

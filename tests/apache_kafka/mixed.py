@@ -165,7 +165,12 @@ def new_leader(controllers: Iterable[str], *, among: Iterable[int]) -> int:
     """Wait until one of some controllers leads, and return its id."""
     addresses, wanted = list(controllers), set(among)
     found: list[int | None] = []
-    wait_until(lambda: found.append(leader_of(addresses)) or found[-1] in wanted, f"one of {sorted(wanted)} leads")
+
+    def one_leads() -> bool:
+        found.append(leader_of(addresses))
+        return found[-1] in wanted
+
+    wait_until(one_leads, f"one of {sorted(wanted)} leads")
     assert found[-1] is not None
     return found[-1]
 

@@ -251,7 +251,8 @@ async def test_our_client_works_on_apache_zookeeper(apache_of_its_own: ApacheZoo
     address = [("127.0.0.1", apache_of_its_own.port)]
     client = ZookeeperClient(world, address, on_event=lambda kind, path: told.append((kind, path)), on_state=states.append)
     other = ZookeeperClient(world, address)
-    client.start(), other.start()
+    client.start()
+    other.start()
     assert await client.create("/brokers") == "/brokers"
     assert await client.create("/brokers/id-", b"1", CreateMode.EPHEMERAL_SEQUENTIAL) == "/brokers/id-0000000000"
     assert (await other.exists("/brokers/id-0000000000")).ephemeral_owner == client.session

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,7 @@ def franz_go(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("go") is None:
         pytest.skip("no go on the search path")
     environment = {**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly -buildvcs=false"}
-    quiet = {"cwd": GO_SOURCE, "env": environment, "capture_output": True, "text": True, "timeout": GO_SECONDS, "check": False}
+    quiet: dict[str, Any] = {"cwd": GO_SOURCE, "env": environment, "capture_output": True, "text": True, "timeout": GO_SECONDS, "check": False}
     brought = subprocess.run(["go", "mod", "download"], **quiet)
     if brought.returncode != 0:
         pytest.skip(f"go cannot bring the modules: {brought.stderr.strip().splitlines()[-1]}")

@@ -22,6 +22,7 @@ from kraftsim.cluster.readiness import ClusterFailed, NotReady, listeners_of
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.core.security.sasl import ClientExchange
 from kraftsim.core.security.scram import ScramClient, draw_nonce
+from kraftsim.node.broker.broker import Broker
 from kraftsim.node.outbound import PeerConnection
 from kraftsim.node.security.login import AuthenticationFailed, LinkSecurity
 from protocol.messages.k03_metadata import MetadataRequest, MetadataResponse
@@ -131,7 +132,9 @@ def test_a_secured_cluster_starts_and_lets_clients_in(running: Running, protocol
 def test_failed_tls_handshakes_are_reported_and_leave_no_connection(certificates: Path, tmp_path: Path):
     spec = ClusterSpec(brokers=1, port=free_port_range(1), settings=settings_for("SSL", certificates))
     with EmbeddedCluster(spec, RunDirectory(tmp_path / "run")) as cluster:
-        listeners = cluster._nodes["broker-1"].node._listeners
+        broker = cluster._nodes["broker-1"].node
+        assert isinstance(broker, Broker)
+        listeners = broker._listeners
         address = (spec.node("broker-1").host, spec.node("broker-1").port)
         before = listeners.connection_count
         for _ in range(5):

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.explore.request import RunRequest
@@ -34,7 +35,7 @@ STORIES: dict[str, dict[str, int]] = {
 """With which knobs turned down."""
 
 
-def cases() -> list[object]:
+def cases() -> list[ParameterSet]:
     """Every story in either mode, and which of them are long."""
     is_asked_for = os.environ.get(EVERYTHING) is not None
     found = []

@@ -17,7 +17,7 @@ from tests.compose.rehearsal import Rehearsal, rehearsal
 pytestmark = pytest.mark.interop
 TOPIC = "composed"
 SECONDS = 30.0
-QUIET = {"log_level": 0, "broker.address.family": "v4"}
+QUIET: dict[str, str | int | float] = {"log_level": 0, "broker.address.family": "v4"}
 
 
 def nodes() -> dict[str, Service]:

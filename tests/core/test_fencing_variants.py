@@ -57,7 +57,7 @@ def test_the_text_fences_by_the_generation_and_what_shipped_by_member_and_instan
     ("fencing", "old", "new"),
     [("shipped", 5, ErrorCode.UNSTABLE_OFFSET_COMMIT), ("document", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNSTABLE_OFFSET_COMMIT)],
 )
-def test_old_consumers_are_held_off_by_the_text_and_told_the_former_offset_by_what_shipped(fencing: str, old: object, new: ErrorCode, figures):
+def test_old_consumers_are_held_off_by_the_text_and_told_the_former_offset_by_what_shipped(fencing: str, old: int, new: ErrorCode, figures):
     """447-11, 447-12: the text holds them off until the transaction ends, and nobody else is."""
     lab = GroupsLab(SHARDS[fencing])
     lab.commit(5)

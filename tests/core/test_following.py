@@ -6,9 +6,8 @@ import pytest
 
 from kraftsim.core.raft import effects as do
 from kraftsim.core.raft import following, leading, serving
-from kraftsim.core.raft.epoch_answers import FatalQuorumError
 from kraftsim.core.raft.fetch_messages import fetch_request
-from kraftsim.core.raft.quorum import Quorum
+from kraftsim.core.raft.quorum import FatalQuorumError, Quorum
 from kraftsim.core.raft.raft_log import SnapshotId
 from kraftsim.core.raft.replica import RaftReplica
 from kraftsim.core.raft.roles import Follower, Leader, Resigned
@@ -20,6 +19,7 @@ from protocol.errors import ErrorCode
 from protocol.messages import k01_fetch as fetch
 from protocol.messages import k59_fetch_snapshot as snapshots
 from protocol.records import Record
+from protocol.uuids import METADATA_TOPIC_ID
 from tests.core.quorum_lab import CLUSTER, LISTENER, Lab, address_of
 
 LEADER, OWN, OBSERVER = 1, 2, 9
@@ -263,7 +263,7 @@ def test_a_leader_serves_those_who_know_its_epoch(ahead: int, error: ErrorCode) 
     request = fetch.FetchRequest(
         cluster_id=CLUSTER,
         replica_state=fetch.ReplicaState(replica_id=LEADER),
-        topics=[fetch.FetchTopic(topic_id=serving.METADATA_TOPIC_ID, partitions=[partition])],
+        topics=[fetch.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[partition])],
     )
     refused = serving.refuse_fetch(quorum, request)
     assert (ErrorCode.NONE if refused is None else ErrorCode(refused.responses[0].partitions[0].error_code)) is error

@@ -1,5 +1,7 @@
 """What a snapshot changes for a broker that knew an older image: what the log in between would have touched, as far as it made a difference."""
 
+from collections.abc import Iterable
+
 import pytest
 
 from kraftsim.core.metadata.image import ImageChanges, MetadataImage
@@ -23,7 +25,12 @@ def values(image: MetadataImage) -> dict[object, object]:
 
 def named(changes: ImageChanges) -> set[object]:
     """The names in changes."""
-    rows = {"topic": changes.topics, "partition": changes.partitions, "broker": changes.brokers, "config": changes.configs}
+    rows: dict[str, Iterable[object]] = {
+        "topic": changes.topics,
+        "partition": changes.partitions,
+        "broker": changes.brokers,
+        "config": changes.configs,
+    }
     return {(kind, key) for kind, keys in rows.items() for key in keys}
 
 

@@ -4,6 +4,7 @@ Source: the lease_pid draft.
 """
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ def partition(*written: tuple[int, int, int], readings: Readings | None = None) 
     return made
 
 
-def lease(made: LeasedPartition, producer_id: int = ASKS_FOR_ONE, *, is_check: bool = False, expire_ms: int = 0) -> object:
+def lease(made: LeasedPartition, producer_id: int = ASKS_FOR_ONE, *, is_check: bool = False, expire_ms: int = 0) -> Any:
     reserve = IdReserve()
     reserve.take(NumberBlock(first_number=100, next_number=200))
     return decide_lease(made, reserve, producer_id=producer_id, expire_ms=expire_ms, is_check=is_check, drawn_generation=lambda: 77)

@@ -32,6 +32,7 @@ from protocol.errors import ErrorCode
 from protocol.message_codec import compiled
 from protocol.messages.k00_produce import ProduceResponse
 from protocol.records import Record
+from protocol.schema import Message
 
 WHERE = TopicPartition("t", 0)
 
@@ -146,8 +147,9 @@ def test_a_duplicate_is_done_with_and_what_is_out_of_order_goes_out_again(figure
 
 @pytest.mark.parametrize("window", [1, 500, 2**30])
 def test_an_answer_of_produce_carries_the_window_beside_all_else(window):
-    answer = ProduceResponse()
+    answer: Message = ProduceResponse()
     answer._tags = window_tag(window)
+    told: Message
     told, _ = compiled(ProduceResponse, 9).decode(compiled(ProduceResponse, 9).encode(answer), 0)
     assert announced_window(told._tags) == window
     assert announced_window(None) is None and announced_window({758: b"1"}) is None

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from claims.play import AGAIN, PLAYS
-from claims.record import read_record
+from claims.record import Measured, read_record
 from claims.row import FAILED, HOLDS, REFUTED, VERDICTS, Row
 from claims.rows import COUNTS, ROWS
 from claims.told import told
@@ -117,7 +117,7 @@ def test_a_verdict_follows_from_the_figures():
     row = Row(id="730-01", kind="rule", claim="", shipped="", checks=("a",), says="{twice} ids twice", holds="twice == 0")
     assert [row.verdict({"twice": count}, passed=True) for count in (0, 1)] == [HOLDS, REFUTED]
     assert row.verdict({"twice": 0}, passed=False) == FAILED
-    measured = {"passed": True, "figures": {"thrice": 0}, "again": AGAIN[0], "date": "", "commit": ""}
+    measured = Measured(passed=True, figures={"thrice": 0}, again=AGAIN[0], date="", commit="")
     assert told(row, {"a": measured})["verdict"] == FAILED, "a figure that no check returns"
 
 

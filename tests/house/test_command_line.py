@@ -150,10 +150,10 @@ def test_nothing_printed_by_rich_loses_what_is_in_brackets():
     """File names, package extras and messages of others hold brackets; rich drops them where it may read them as markup."""
     told = []
     for file in (*sorted((HOUSE / "kraftsim").rglob("*.py")), *sorted((HOUSE / "demo").rglob("*.py"))):
-        for call in (node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
-            name = call.func.id
-            if name not in TAKES_MARKUP:
+        for call in ast.walk(ast.parse(file.read_text())):
+            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id not in TAKES_MARKUP:
                 continue
+            name = call.func.id
             given = {each.arg: each.value for each in call.keywords}
             value = given.get(TAKES_MARKUP[name] or "")
             is_off = isinstance(value, ast.Constant) and value.value is False

@@ -203,7 +203,7 @@ def test_what_a_broker_forwards_is_opened_in_both_directions():
 def test_what_kafka_reads_although_it_is_wrong_is_read_and_noted(right, wrong, said, read):
     from protocol.messages.k22_init_producer_id import InitProducerIdRequest
 
-    request = InitProducerIdRequest(transactional_id="abc")
+    request: Message = InitProducerIdRequest(transactional_id="abc")
     request._tags = {3: b"a", 5: b"cd"}
     content = b"".join(request_chunks(22, 4, 9, "me", request))
     assert right in content

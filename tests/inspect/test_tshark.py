@@ -152,8 +152,9 @@ def tshark(capture: Path) -> list[Row]:
         source, target, *keys, correlation_id, complaints = line.split("\t")
         is_request = target == str(NODE_PORT)
         key, version = keys[:2] if is_request else keys[2:]
-        ends = (int(source if is_request else target), *(int(word) if word else None for word in (key, version)))
-        rows.append(Row(REQUEST if is_request else RESPONSE, *ends, int(correlation_id.split(",")[0]), complaints))
+        api_key, api_version = (int(word) if word else None for word in (key, version))
+        port = int(source if is_request else target)
+        rows.append(Row(REQUEST if is_request else RESPONSE, port, api_key, api_version, int(correlation_id.split(",")[0]), complaints))
     return rows
 
 

@@ -22,6 +22,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.requests import decode_response, request_chunks
+from protocol.schema import Message
 from tests.node.conftest import MakeWorld, WatchedWorld
 
 RELEASED = {ApiKey.PRODUCE: (0, 11), ApiKey.API_VERSIONS: (0, 4), ApiKey.INIT_PRODUCER_ID: (0, 5)}
@@ -290,7 +291,8 @@ async def test_a_software_name_that_is_none_is_refused(server: Server, name: str
 
 async def test_what_nobody_foresaw_is_answered_with_error_minus_one(server: Server) -> None:
     """an uncaught exception becomes the request's error answer."""
-    server.desk.on_init = lambda call: {}["missing"]
+    missing: dict[str, Message] = {}
+    server.desk.on_init = lambda call: missing["missing"]
     client = await server.connect()
     client.send(init(1))
     assert decode_response(22, 4, await client.frame())[1] == InitProducerIdResponse(error_code=-1)

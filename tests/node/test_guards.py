@@ -1,5 +1,7 @@
 """Every API that a node serves has a guard, or a reason in writing to have none. A handler that is added without either fails here."""
 
+from typing import Any
+
 import pytest
 
 from kraftsim.catalogue import Catalogue
@@ -22,7 +24,7 @@ def of_controller() -> set[ApiKey]:
     return keys(Catalogue("kraftsim.node.controller.handlers", "HANDLER", Handler).all())
 
 
-TABLES = {
+TABLES: dict[str, tuple[GuardTable[Any], set[ApiKey]]] = {
     "broker": (BROKER_TABLE, keys(broker_handlers())),
     "broker in ZooKeeper mode": (ZOOKEEPER_TABLE, keys(broker_handlers())),
     "controller": (CONTROLLER_TABLE, of_controller()),

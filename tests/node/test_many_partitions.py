@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from kraftsim.core.partitions.reading import decide_read
 from kraftsim.core.zookeeper_mode.znode_writing import WriteKind, ZnodeOperation, ZnodeWrite
 from kraftsim.node.at_once import AT_ONCE, at_once
 from kraftsim.node.broker.handlers import k01_fetch
@@ -27,7 +28,7 @@ class Looks:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._count = 0
-        real = k01_fetch.decide_read
+        real = decide_read
 
         def counted(*arguments: object, **named: object) -> object:
             self._count += 1

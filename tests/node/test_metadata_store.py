@@ -5,7 +5,7 @@ Source: kafka.raft.KafkaMetadataLog, KIP-595, KIP-630.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -81,7 +81,7 @@ class Replica:
         for _ in range(self.random.randint(5, 40)):
             await self.random.choice(self.deeds())()
 
-    def deeds(self) -> list[Callable[[], object]]:
+    def deeds(self) -> list[Callable[[], Awaitable[object]]]:
         return [self.append, self.append, self.append, self.flush, self.flush, self.cut, self.vote, self.write_snapshot, self.install_snapshot]
 
     # Deeds, each of which the power may end ----------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """CONTRIBUTING.md, the pre-commit hooks and the Makefile say the same."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import yaml
@@ -18,6 +19,12 @@ def test_hooks_run_the_checks_of_the_makefile():
     tools = {entry.split()[0] for entry in entries}
     assert tools == {"ruff", "mypy", "lint-imports"}
     assert all(re.search(rf"^\t{tool} ?.*$", makefile, flags=re.M) for tool in tools)
+
+
+def test_types_are_checked_in_every_package():
+    """A call with the wrong arguments fails in `make types`, and not where the file that makes it happens to be run."""
+    tools = tomllib.loads((HOUSE / "pyproject.toml").read_text())["tool"]
+    assert sorted(tools["mypy"]["packages"]) == sorted(tools["ruff"]["lint"]["isort"]["known-first-party"])
 
 
 def test_contributing_explains_every_kind_that_has_a_template():

@@ -12,6 +12,7 @@ from kraftsim.events.metadata import ControllerElected, MetadataReverted
 from kraftsim.events.producer_ids import ProducerIdBlockAllocated
 from kraftsim.events.raft import MetadataTruncated, SnapshotLoaded, SnapshotWritten, VoteAnswered, VotersChanged
 from kraftsim.node.clients import InitProducerIdClient
+from kraftsim.node.controller.controller import Controller
 from kraftsim.node.outbound import PeerConnection
 from kraftsim.world.simulated import Simulation
 from protocol.batches import split_batches
@@ -81,7 +82,13 @@ class QuorumRun:
     @property
     def leader(self) -> str | None:
         """The active controller; None while there is none."""
-        return next((name for name in self.names if self.cluster.hosts[name].is_alive and self.cluster.nodes[name].is_active), None)
+        return next((name for name in self.names if self.cluster.hosts[name].is_alive and self.controller(name).is_active), None)
+
+    def controller(self, name: str) -> Controller:
+        """A controller by its name, as it is now."""
+        node = self.cluster.nodes[name]
+        assert isinstance(node, Controller), name
+        return node
 
     def begin_to_ask(self, ids: int) -> "asyncio.Task[list[int]]":
         """Let a client ask for producer ids, one after the other."""
@@ -91,7 +98,7 @@ class QuorumRun:
 
     def key_of(self, name: str) -> ReplicaKey:
         """Return the id and the directory id of a controller."""
-        return self.cluster.nodes[name].raft.quorum.own
+        return self.controller(name).raft.quorum.own
 
     def joining(self, name: str) -> AddRaftVoterRequest:
         """Return the request by which a controller becomes a voter."""
@@ -130,7 +137,7 @@ class QuorumRun:
 
     def know_the_same(self) -> bool:
         """Tell whether all know the same, whether they led, followed, or began with a snapshot."""
-        states = [self.cluster.nodes[name].ledger.state for name in self.names]
+        states = [self.controller(name).ledger.state for name in self.names]
         told = [(state.producer_ids.next_producer_id, list(state.cluster.brokers()), state.features.finalized) for state in states]
         return told[0][0] == self.blocks[-1].next_producer_id and all(each == told[0] for each in told[1:])
 
@@ -145,7 +152,7 @@ class QuorumRun:
 
     def check_logs(self) -> None:
         """Whatever two controllers have of the same offsets below the lower high watermark is the same, byte for byte."""
-        committed = min(self.cluster.nodes[name].raft.high_watermark for name in self.names)
+        committed = min(self.controller(name).raft.high_watermark or 0 for name in self.names)
         logs = {}
         for name in self.names:
             batches = [batch for batch in self.log_of(name) if next(split_batches(batch)).next_offset <= committed]
@@ -156,13 +163,13 @@ class QuorumRun:
 
     def is_settled(self) -> bool:
         """Tell whether one leads, and all have applied the same."""
-        nodes = [self.cluster.nodes[name] for name in self.names]
+        nodes = [self.controller(name) for name in self.names]
         if [node.is_active for node in nodes].count(True) != 1:
             return False
         return all(node.raft.high_watermark is not None and node.raft.applied_end_offset >= self._target() for node in nodes)
 
     def _target(self) -> int:
-        leader = next(self.cluster.nodes[name] for name in self.names if self.cluster.nodes[name].is_active)
+        leader = next(self.controller(name) for name in self.names if self.controller(name).is_active)
         return (leader.raft.high_watermark or 0) - 3
 
     async def _do_harm(self, seconds: float) -> None:

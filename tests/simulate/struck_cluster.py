@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import TypeVar
 
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
@@ -12,9 +13,11 @@ from kraftsim.faults.strike import Strike
 from kraftsim.faults.trigger import AtTime, Trigger
 from kraftsim.invariants.oracle import Envelope, Oracle
 from kraftsim.node.clients import InitProducerIdClient
+from kraftsim.node.controller.controller import Controller
 from kraftsim.releases.catalogue import DEFAULT_RELEASE
 from kraftsim.world.simulated import Host, Simulation
 
+E = TypeVar("E", bound=Event)
 MILLISECOND_NS = 1_000_000
 FAULT_SECONDS = 7.0
 """How long a fault goes on, if it does not end by itself."""
@@ -72,7 +75,13 @@ class StruckCluster:
         """A host by its name."""
         return self.cluster.hosts[name]
 
-    def of(self, kind: type[Event], node: str | None = None) -> list[Event]:
+    def controller(self, name: str) -> Controller:
+        """A controller by its name, as it is now."""
+        node = self.cluster.nodes[name]
+        assert isinstance(node, Controller), name
+        return node
+
+    def of(self, kind: type[E], node: str | None = None) -> list[E]:
         """Return the facts of a kind, of a node or of all."""
         return [event for name, _, event in self.noted if isinstance(event, kind) and node in (None, name)]
 

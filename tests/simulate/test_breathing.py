@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from kraftsim.explore.run import play
+from kraftsim.node.broker.broker import Broker
+from kraftsim.node.broker.quorum_source import QuorumSource
 from kraftsim.node.controller.controller import Controller
 from kraftsim.node.raft.raft_node import RaftNode
 from kraftsim.world.simulated import Simulation
@@ -89,11 +91,16 @@ def test_whoever_lags_behind_the_beginning_of_its_log_goes_on_with_the_snapshot(
 
     with pytest.MonkeyPatch.context() as patch, struck_cluster(settings=settings) as cluster:
         patch.setattr(RaftNode, "_apply_next", apply_late)
-        before = cluster.cluster.nodes[cluster.leader].raft.log_end_offset
+        before = cluster.controller(cluster.leader).raft.log_end_offset
         cluster.simulation.kill(name)
         cluster.simulation.restart(name)
         cluster.simulation.run_for(20)
         node = cluster.cluster.nodes[name]
-        raft = node.raft if isinstance(node, Controller) else node.source._raft
+        if isinstance(node, Controller):
+            raft = node.raft
+        else:
+            assert isinstance(node, Broker) and isinstance(node.source, QuorumSource), name
+            assert node.source._raft is not None
+            raft = node.source._raft
         assert max(lags) > 0 and raft.applied_end_offset > before
         assert (cluster.simulation.troubles, cluster.cluster.failures, cluster.host(name).process.incarnation) == ([], [], 2)

@@ -81,7 +81,7 @@ def test_a_torn_tail_is_cut_and_copied_again() -> None:
     with struck_cluster() as cluster:
         cluster.strike("torn-write", FOLLOWER, {"shape": "zeros"}, MIDDLE_OF_A_WRITE)
         (recovered,) = (event for event in cluster.of(LogRecovered, FOLLOWER)[1:] if event.cut_bytes)
-        assert cluster.cluster.nodes[FOLLOWER].raft.log_end_offset > recovered.next_offset
+        assert cluster.controller(FOLLOWER).raft.log_end_offset > recovered.next_offset
 
 
 def test_rot_below_the_recovery_point_keeps_a_voter_from_starting_until_the_disk_reads_right_again() -> None:
@@ -152,12 +152,12 @@ def test_a_voter_that_lost_its_disk_is_a_stranger_until_it_joins_again() -> None
         asker = run.begin_to_ask(3000)
         simulation.run_until(asker, limit_s=60)
         new = run.key_of(lost)
-        quorum = run.cluster.nodes[lost].raft.quorum
+        quorum = run.controller(lost).raft.quorum
         assert strike.has_bitten and new.id == old.id and new.directory_id != old.directory_id and not quorum.is_voter
         gone = RemoveRaftVoterRequest(cluster_id=None, voter_id=old.id, voter_directory_id=old.directory_id)
         assert run.ask_leader(gone).error_code == ErrorCode.NONE
         assert run.ask_leader(run.joining(lost)).error_code == ErrorCode.NONE
-        simulation.run_until(lambda: run.cluster.nodes[lost].raft.quorum.is_voter, limit_s=30)
+        simulation.run_until(lambda: run.controller(lost).raft.quorum.is_voter, limit_s=30)
         simulation.kill(next(name for name in run.names if name not in (lost, run.leader)))
         simulation.run_for(5)
         assert run.leader is not None and len(set(asker.result())) == 3000, "with the one that joined there is a majority again"
@@ -170,10 +170,10 @@ def test_a_quorum_commits_without_a_leader_whose_flushes_do_not_return() -> None
         leader = cluster.leader
         struck = arm(Fault(kind="stuck-flush", target=leader, trigger=AtTime(at_ms=cluster.now_ms), params={"duration_ms": 0}), cluster.simulation)
         cluster.simulation.run_for(0.1)
-        before = cluster.cluster.nodes[leader].raft.high_watermark
+        before = cluster.controller(leader).raft.high_watermark or 0
         cluster.simulation.run_for(1)
         assert struck.has_bitten and cluster.leader == leader
-        assert cluster.cluster.nodes[leader].raft.high_watermark > before
+        assert (cluster.controller(leader).raft.high_watermark or 0) > before
         struck.end()
 
 

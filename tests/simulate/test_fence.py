@@ -1,6 +1,7 @@
 """Nothing escapes: what reaches for the real machine is refused with its call site, or routed to the simulated host."""
 
 import _posixsubprocess
+import _socket
 import _thread
 import asyncio
 import concurrent.futures
@@ -52,7 +53,7 @@ PROCESSES = {
     "spawnl": lambda: os.spawnl(os.P_WAIT, "/bin/true", "true"),
     "exec": lambda: os.execv("/bin/true", ["true"]),
     "exec with an environment": lambda: os.execve("/bin/true", ["true"], {}),
-    "fork_exec": lambda: _posixsubprocess.fork_exec(),
+    "fork_exec": lambda: vars(_posixsubprocess)["fork_exec"](),
     "multiprocessing by fork": lambda: multiprocessing.get_context("fork").Process(target=print).start(),
     "multiprocessing by spawn": lambda: multiprocessing.get_context("spawn").Process(target=print).start(),
     "process pool": lambda: concurrent.futures.ProcessPoolExecutor().submit(print),
@@ -64,7 +65,7 @@ PROCESSES = {
 SOCKETS = {
     "socket": socket.socket,
     "early socket": lambda: early_socket(),
-    "socket of C": lambda: socket._socket.socket(),
+    "socket of C": lambda: _socket.socket(),
     "socket pair": socket.socketpair,
     "create_connection": lambda: socket.create_connection(("127.0.0.1", 1)),
     "create_server": lambda: socket.create_server(("127.0.0.1", 0)),

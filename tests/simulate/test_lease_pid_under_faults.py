@@ -5,7 +5,9 @@ Each message says which one it is, so that what is in the logs twice, or not at 
 
 import asyncio
 from collections import Counter
+from collections.abc import Coroutine
 from random import Random
+from typing import TypeVar
 
 import pytest
 
@@ -19,6 +21,7 @@ from protocol.lease_pid.frames import LeaseApi
 from protocol.lease_pid.leasing import LeasePidRequest, LeasePidResponse, WantedLease
 from protocol.lease_pid.writing import LeasedMessage, LeasedProduceRequest, LeasedProduceResponse
 
+T = TypeVar("T")
 TOPIC = "t"
 
 
@@ -41,8 +44,8 @@ class Lab:
         found = self.simulation.run_until(read_all(self.cluster.addresses, TOPIC, 0))
         return [message.content.key.decode() for message in found or ()]
 
-    def run(self, host: Host, work: object) -> object:
-        return self.simulation.run_until(self.simulation.spawn(host, work))  # type: ignore[arg-type]
+    def run(self, host: Host, work: Coroutine[object, object, T]) -> T:
+        return self.simulation.run_until(self.simulation.spawn(host, work))
 
 
 async def frozen(client: LeasingProducerClient, *keys: str) -> None:
@@ -109,7 +112,7 @@ def test_a_successor_goes_on_where_the_log_is_and_shuts_the_zombie_out(figures) 
         lab.run(old_host, frozen(zombie, *map(str, range(20, 25))))
         host, successor = lab.producer("successor", LeasingSettings(known_ids=((0, zombie.ids[0]),)))
         lease = lab.run(host, successor.begin(0))
-        assert lease.generation == (first.generation + 1) % 2**31 and lease.sequence_number == 20  # type: ignore[attr-defined]
+        assert lease.generation == (first.generation + 1) % 2**31 and lease.sequence_number == 20
         assert lab.run(host, write(successor, 20, 40)) == 0
         lab.run(old_host, thawed(zombie))
         simulation.run_for(2)
@@ -210,7 +213,7 @@ def test_clocks_that_jump_ahead_end_leases_early(figures) -> None:
         assert told is not None and told.error_code == ErrorCode.NONE
         name = lab.cluster.leader(TOPIC, 0)
         assert name is not None
-        simulation.world_of(name).clock.jump(jump_ms * 1_000_000)
+        simulation.hosts[name].clock.jump(jump_ms * 1_000_000)
         told = simulation.run_until(produced(lab, message(9, 5, 1)))
         assert told is not None and told.error_code == ErrorCode.UNKNOWN_PRODUCER_ID
     figures(lease_ms=lease_ms, jump_ms=jump_ms, told_after_the_jump=int(told.error_code))
@@ -266,6 +269,6 @@ def test_clocks_that_jump_while_producers_write_lose_and_double_nothing(seconds:
         writing = simulation.spawn(host, write(client, 0, 100))
         for name in lab.cluster.names:
             simulation.run_for(0.4)
-            simulation.world_of(name).clock.jump(seconds * 10**9)
+            simulation.hosts[name].clock.jump(seconds * 10**9)
         simulation.run_until(writing)
         assert lab.keys() == [str(number) for number in range(100)]

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import socket
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -83,7 +84,7 @@ def test_streams_stay_whole_whatever_partitions_and_pauses_do(seed):
     with Simulation(seed, network=settings) as sim:
         pair = Pair(sim)
         ends, sent = (pair.client, pair.server), [b"", b""]
-        blocks = []
+        blocks: list[tuple[tuple[str, str], Callable[[str], None]]] = []
         for step in range(60):
             side = draw.randrange(2)
             match draw.choices(("write", "block", "unblock", "pause", "resume"), (60, 15, 15, 4, 6))[0]:

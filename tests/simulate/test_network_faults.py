@@ -1,6 +1,7 @@
 """What each fault of the network does to streams of bytes; that it bites only where it changed something; that nothing of it is left afterwards."""
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from tests.simulate.streams import PORT, Pair
 NOW = AtTime(at_ms=0)
 STEADY = NetworkSettings(torn_writes=0)
 MILLISECOND = 1_000_000
-KINDS = {
+KINDS: dict[str, dict[str, Any]] = {
     "partition": {"target": "a>b"},
     "slow-link": {"target": "a>b", "latency_ms": 50},
     "cut-connection": {"target": "a<>b"},

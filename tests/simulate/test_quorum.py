@@ -50,9 +50,9 @@ def test_what_a_leader_wrote_alone_is_undone_refused_and_cut() -> None:
         for other in others:
             run.cut(leader, other)
         answered = len(run.blocks)
-        node = run.cluster.nodes[leader]
+        node = run.controller(leader)
         simulation.run_until(lambda: not node.is_active, limit_s=10)
-        assert node.raft.log_end_offset > node.raft.high_watermark, "it wrote what was not committed"
+        assert node.raft.log_end_offset > (node.raft.high_watermark or 0), "it wrote what was not committed"
         assert node.ledger.state.producer_ids.next_producer_id == run.blocks[answered - 1].next_producer_id
         simulation.run_until(lambda: run.leader in others, limit_s=20)
         run.mend_all()
@@ -141,7 +141,7 @@ def test_a_controller_that_stops_in_good_order_says_that_all_it_has_is_on_its_di
         platter = simulation.hosts[follower].platter
         platter.flush_ns = (3_000_000, 4_000_000)
         simulation.run_for(0.1 + moment_ms / 1000)
-        simulation.run_until(simulation.spawn(follower, run.cluster.nodes[follower].stop()), limit_s=30)
+        simulation.run_until(simulation.spawn(follower, run.controller(follower).stop()), limit_s=30)
         told = parse_offset_checkpoint(bytes(platter.names[RECOVERY_POINTS].cache), RECOVERY_POINTS)
         end_offset = next(split_batches(run.log_of(follower)[-1])).next_offset
         assert told == {("__cluster_metadata", 0): end_offset}

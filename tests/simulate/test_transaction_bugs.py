@@ -7,6 +7,7 @@ import pytest
 from kraftsim.core.groups.group_offsets import CommittedOffset, GroupOffsets, TopicPartition
 from kraftsim.core.transactions import transaction_shard
 from kraftsim.core.transactions.transaction_entry import NO_OFFSET, TransactionFacts
+from kraftsim.core.transactions.transaction_records import read_facts
 from kraftsim.core.transactions.transaction_shard import TransactionShard
 from kraftsim.explore.run import play
 from tests.simulate.findings import finds, is_clean
@@ -66,8 +67,7 @@ def test_a_coordinator_that_reads_an_old_record_back_is_found_as_it_loads(monkey
 
 
 def test_a_coordinator_that_reads_half_of_a_record_back_is_found_as_it_loads(monkeypatch):
-    read = transaction_shard.read_facts
-    monkeypatch.setattr(transaction_shard, "read_facts", lambda value: replace(read(value), partitions=()))
+    monkeypatch.setattr(transaction_shard, "read_facts", lambda value: replace(read_facts(value), partitions=()))
     played = play("coordinator_failover_in_every_state", seed=4)
     assert played.invariants_violated == ("known-transactions-equal-log",)
 

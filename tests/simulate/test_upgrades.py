@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from kraftsim.analysis.upgrade_chapter import upgrade_of
 from kraftsim.explore.run import play
@@ -32,11 +33,11 @@ def test_a_producer_is_told_of_ids_that_do_not_come_as_each_release_tells_it(tmp
     """REQUEST_TIMED_OUT up to 3.2 is not held against the run, which shows it; later releases say what a producer asks again after (KAFKA-14417)."""
     result = play("upgrade_without_producer_ids", seed=1, out=tmp_path)
     assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(result.lines())
-    told = [json.loads(line) for log in (tmp_path / "events").iterdir() for line in log.read_text().splitlines()]
+    told: list[dict[str, Any]] = [json.loads(line) for log in (tmp_path / "events").iterdir() for line in log.read_text().splitlines()]
     release_of = {(row["node"], row["incarnation"]): row["release"] for row in told if row["kind"] == "NodeStarted"}
     refused = {(release_of[row["node"], row["incarnation"]], row["error_code"]) for row in told if row["kind"] == "InitProducerIdRefused"}
     assert refused == {("3.0", 7), ("3.1", 7), ("3.3", 14), ("3.7", 14)}
-    chapter = upgrade_of(sorted(told, key=lambda row: row["t_ns"]))
+    chapter = upgrade_of(sorted(told, key=lambda row: int(row["t_ns"])))
     assert chapter is not None
     known = [(each.phase, each.times) for each in chapter.errors if "a producer ends on it" in each.what]
     assert known == [("brokers-to-3.0", 3), ("brokers-to-3.1", 3)], "once at every broker"

@@ -14,8 +14,9 @@ from kraftsim.node.zookeeper.server import ZookeeperServer
 from kraftsim.node.zookeeper.settings import ZookeeperSettings
 from kraftsim.world.interface import World
 from kraftsim.world.simulated import Simulation
+from kraftsim.world.simulated.inode import Fate
 from kraftsim.world.simulated.link import NetworkSettings
-from kraftsim.world.simulated.platter import Fate, Wreck
+from kraftsim.world.simulated.platter import Wreck
 from protocol.zookeeper.op_codes import CreateMode, EventType, ZookeeperError
 
 PORT = 2181

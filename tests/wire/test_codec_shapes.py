@@ -54,7 +54,7 @@ def _outcome(codec: CompiledMessage | MessageConstruct, frame: bytes) -> tuple[s
         return "malformed", malformed.path
 
 
-def _metadata(*partitions: MetadataResponsePartition) -> MetadataResponse:
+def _metadata(*partitions: MetadataResponsePartition) -> Any:
     return MetadataResponse(topics=[MetadataResponseTopic(name="t", partitions=list(partitions))])
 
 
@@ -98,7 +98,7 @@ def test_one_element_of_another_shape_ends_the_sweep_and_no_more(odd: int) -> No
         codec.decode(codec.encode(_metadata(*usual)), 0)
     for strange in (_partition(odd, 1, 2), _partition(odd), _partition(odd, *range(200)), _tagged(_partition(odd, 1, 2, 3))):
         message = _metadata(*usual[:odd], strange, *usual[odd + 1 :])
-        parsed = codec.parse(codec.encode(message))
+        parsed: Any = codec.parse(codec.encode(message))
         assert parsed == message
         assert [partition._tags for partition in parsed.topics[0].partitions] == [partition._tags for partition in message.topics[0].partitions]
 
@@ -117,7 +117,12 @@ def test_structures_that_appear_for_once_are_seen() -> None:
 def test_inventing_shapes_costs_a_peer_more_and_more(variety: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """No stream of shapes makes us compile or keep without bound."""
     made: list[object] = []
-    monkeypatch.setattr(fuse_sweep, "_reader", lambda layout, shape: made.append(shape) or read_none)
+
+    def reader(layout: object, shape: object) -> object:
+        made.append(shape)
+        return read_none
+
+    monkeypatch.setattr(fuse_sweep, "_reader", reader)
     shapes = Shapes(layout_of(MetadataResponse, 12))
     for number in range(20_000):
         shapes.learn((number % variety, 1, 1))

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import TypeVar, overload
 
 from kraftsim.events.event import Event
 from kraftsim.events.runs import InvariantViolated
@@ -217,6 +217,12 @@ class Simulation:
         return hasten
 
     # ---- running
+
+    @overload
+    def run_until(self, target: Callable[[], bool], limit_s: float = 60.0) -> None: ...
+
+    @overload
+    def run_until(self, target: Coroutine[object, object, T] | Awaitable[T], limit_s: float = 60.0) -> T: ...
 
     def run_until(self, target: Coroutine[object, object, T] | Awaitable[T] | Callable[[], bool], limit_s: float = 60.0) -> T | None:
         """Run until a coroutine (of the harness) or future is done, and return its result, or until a predicate holds.

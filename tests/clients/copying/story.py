@@ -74,7 +74,9 @@ class Writer(threading.Thread):
         if error is not None:
             self.failures.append(error)
         else:
-            self.acknowledged[message.key()] = (message.partition(), message.offset())
+            key, partition, offset = message.key(), message.partition(), message.offset()
+            assert key is not None and partition is not None and offset is not None, "a record that is delivered lies somewhere"
+            self.acknowledged[key] = (partition, offset)
 
 
 class Copying:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tests.clients.versions import java, wheels
+from tests.clients.versions import java_clients, wheels
 
 JAVA, LIBRDKAFKA, KAFKA_PYTHON, AIOKAFKA = "java", "librdkafka", "kafka-python", "aiokafka"
 NEWEST = "newest"
@@ -30,7 +30,7 @@ class Client:
 
 
 def _java(version: str) -> Client:
-    return Client(JAVA, version, lambda: java.command(version))
+    return Client(JAVA, version, lambda: java_clients.command(version))
 
 
 def _librdkafka(version: str, tag: str = "") -> Client:
