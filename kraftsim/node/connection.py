@@ -22,7 +22,7 @@ from kraftsim.node.file_sender import FileSender, holds_slices, read_slices
 from kraftsim.node.inbox import Buffer, Inbox
 from kraftsim.node.large_frames import LargeFrames
 from kraftsim.node.security.tls import principal_of
-from kraftsim.world.interface import Chunk, FileSlice, World
+from kraftsim.world.interface import Chunk, FileSlice
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
@@ -236,9 +236,9 @@ class ServerConnection(asyncio.Protocol):
         else:
             self._wait_for(answer, without_records(call))
 
-    def spawn(self, work: Callable[[World], Coroutine[None, None, None]], name: str) -> None:
+    def spawn(self, work: Callable[["NodeShell"], Coroutine[None, None, None]], name: str) -> None:
         """Start what serves a request in several turns of the loop, as a task of the node: it ends what it began though the client goes away."""
-        self._shell.tasks.spawn(work(self._shell.world), name)
+        self._shell.tasks.spawn(work(self._shell), name)
 
     def end_with(self, failure: AssertionError | MalformedMessage, asked: Asked) -> None:
         """Give up: this request's connection, or the whole node if it was mistaken."""

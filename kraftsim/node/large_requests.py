@@ -1,8 +1,9 @@
 """Requests of many entries: read, carried out and answered in several turns of the loop, so that other clients are served in between.
 
 Decoding a body and encoding an answer touch nothing else and are done aside; the handler serves one slice of the
-entries in each turn, or the whole where its entries are decided together. A connection serves nothing behind such a
-request meanwhile, so that its answers stay in order. A client that goes away does not take back what it asked.
+entries in a turn, or the whole where its entries are decided together, and all large requests of a node take turns.
+A connection serves nothing behind such a request meanwhile, so that its answers stay in order. A client that goes
+away does not take back what it asked.
 
 Apache Kafka serves requests in many threads (num.io.threads), so that a large one holds back only those behind it.
 Source: kafka.server.KafkaRequestHandlerPool.
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded, Failed, LargeCall, NoAnswer, completed_by, reason_of
 from kraftsim.node.failed_answers import ANSWERED, encoding_failed
 from kraftsim.node.slices import ENTRIES_PER_SLICE, Part, Slices
+from kraftsim.node.turns import Turns
 from kraftsim.world.interface import World
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
@@ -50,20 +52,22 @@ class LargeRequest:
         self._waiting: list[tuple[Deferred, asyncio.Future[None]]] = []
         self.later.when_abandoned(self._on_abandoned)
 
-    async def run(self, world: World) -> None:
+    async def run(self, shell: "NodeShell") -> None:
         """Serve it. Raises AssertionError, with which the node goes down."""
-        head, frame = self._head, self._frame
+        head, frame, world = self._head, self._frame, shell.world
         try:
-            body = await world.aside(lambda: decode_request(head, frame))
-            await asyncio.sleep(0)
-            answer = await self._carried_out(body)
+            async with shell.turns.room:
+                body = await world.aside(lambda: decode_request(head, frame))
+                await shell.turns.next()
+                parts, given = await self._carried_out(body, shell.turns)
+            answer = await self._answered(parts, given)
         except MalformedMessage as malformed:
             answer = Closing(str(malformed))
         if answer is not None and not self._is_abandoned:
             self.later.complete(await encoded(world, head.api_key, head.api_version, answer))
 
-    async def _carried_out(self, body: Message) -> Answer | None:
-        """Return the answer; None if there is nobody to give it to."""
+    async def _carried_out(self, body: Message, turns: Turns) -> tuple[list[Part], list[Answer | Deferred]]:
+        """Return the parts of the request, and what the handler returned for each of them; for the whole, if it failed."""
         whole = LargeCall(self._head, body, self._connection, None)
         slices = self._slices
         parts = [Part(body)] if slices is None else slices.split(body)
@@ -71,17 +75,21 @@ class LargeRequest:
         try:
             for part in parts:
                 if given:
-                    await asyncio.sleep(0)
+                    await turns.next()
                 given.append(self._handle(whole if part.body is body else LargeCall(self._head, part.body, self._connection, whole)))
         except (AssertionError, MalformedMessage):
             raise
         except Exception as unforeseen:  # the top of a request: Kafka answers what it did not foresee with error -1 and goes on
-            return self._on_unforeseen(whole, unforeseen)
+            return [Part(body)], [self._on_unforeseen(whole, unforeseen)]
+        return parts, given
+
+    async def _answered(self, parts: list[Part], given: list[Answer | Deferred]) -> Answer | None:
+        """Return the answer; None if there is nobody to give it to."""
         answers = [await self._awaited(each) if isinstance(each, Deferred) else each for each in given]
         found = [each for each in answers if each is not None]
         if len(found) < len(answers):
             return None
-        return found[0] if slices is None or len(found) == 1 else _joined(slices, parts, found)
+        return found[0] if self._slices is None or len(found) == 1 else _joined(self._slices, parts, found)
 
     async def _awaited(self, deferred: Deferred) -> Answer | None:
         if deferred.answer is None and not self._is_abandoned:
@@ -128,7 +136,7 @@ def looked_at(
         try:
             for first in range(0, len(entries), ENTRIES_PER_SLICE):
                 found += [look(entry) for entry in entries[first : first + ENTRIES_PER_SLICE]]
-                await asyncio.sleep(0)
+                await shell.turns.next()
             answer = go_on(found)
         except AssertionError:
             raise

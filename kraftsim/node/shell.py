@@ -10,6 +10,7 @@ from kraftsim.events.nodes import DiskFailed, NodeFailed, NodeStarted
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.security.node_security import NodeSecurity
 from kraftsim.node.tasks import NodeTasks
+from kraftsim.node.turns import Turns
 from kraftsim.world.interface import World
 
 
@@ -20,6 +21,7 @@ class NodeShell:
         self.world = world
         self.config = config
         self.tasks = NodeTasks(self.fail)
+        self.turns = Turns()
         self.security = NodeSecurity(config, lambda purpose: world.random(purpose).getrandbits)
         self.is_dead = False
         self._on_death = on_death

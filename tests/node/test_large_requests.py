@@ -7,9 +7,11 @@ No request holds the loop either: calls are counted for each callback of the loo
 each entry. What is done aside is not counted, for it does not hold the loop where there are threads.
 """
 
+import asyncio
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import Context
+from inspect import getclosurevars
 from types import FrameType
 from typing import Any, Final
 
@@ -31,6 +33,7 @@ from kraftsim.world.simulated.loop import VirtualLoop
 from kraftsim.world.simulated.world import SimulatedWorld
 from protocol.api_keys import ApiKey
 from protocol.messages.k18_api_versions import ApiVersionsRequest
+from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.schema import Message, declaration_of
 from tests.node.brokers import CONTROLLER_HOST, CONTROLLER_PORT, Client, Cluster, running_cluster
 
@@ -240,6 +243,52 @@ def test_the_work_for_a_request_grows_with_its_entries_and_no_faster(cluster: Cl
     rights.lets_some = lets_some
     faults = faults_of(cluster, "broker-1", 9092)
     assert not faults, "\n".join(faults)
+
+
+def test_a_controller_that_many_ask_for_much_holds_the_loop_no_longer_than_for_one(cluster: Cluster, rights: SomeRights) -> None:
+    """What one decision writes makes none of the others begin again, which would be done in one turn."""
+    rights.lets_some = True
+    version = served(cluster, CONTROLLER_HOST, CONTROLLER_PORT)[ApiKey.CREATE_TOPICS]
+    alone, together = (longest_of_new_topics(cluster, version, clients) for clients in (1, 4))
+    assert together < 1.2 * alone, (alone, together)
+
+
+def longest_of_new_topics(cluster: Cluster, version: int, clients: int) -> int:
+    """Let clients create many topics each at the same time, and return the calls of the longest callback."""
+    work, are_there, there_count = Work(), asyncio.Event(), 0
+    aside = SimulatedWorld.aside
+
+    async def all_at_once(world: SimulatedWorld, decode: Callable[[], Any]) -> Any:
+        """Decode none before all are there: in virtual time each would be done with before the next one comes."""
+        nonlocal there_count
+        head = getclosurevars(decode).nonlocals.get("head")
+        if head is None or head.api_key != ApiKey.CREATE_TOPICS:
+            return await aside(world, decode)
+        there_count += 1
+        if there_count == clients:
+            are_there.set()
+        await are_there.wait()
+        return await aside(world, decode)
+
+    async def create(number: int) -> None:
+        rows = [CreatableTopic(name=f"new-{clients}-{number}-{row}", num_partitions=1, replication_factor=1) for row in range(2 * COUNT)]
+        connection = PeerConnection(CONTROLLER_HOST, CONTROLLER_PORT, client_id="creator")
+        await connection.connect()
+        answer = await connection.request(CreateTopicsRequest(topics=rows, timeout_ms=60_000), api_version=version)
+        assert {row.error_code for row in answer.topics} == {0}
+        connection.close()
+
+    async def create_all(client: Client) -> None:
+        await asyncio.gather(*(create(number) for number in range(clients)))
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(SimulatedWorld, "aside", all_at_once)
+        sys.setprofile(work.on_event)
+        try:
+            cluster.run(create_all)
+        finally:
+            sys.setprofile(None)
+    return work.longest
 
 
 def test_the_work_of_a_controller_grows_with_the_entries_and_no_faster(cluster: Cluster, rights: SomeRights) -> None:

@@ -1,6 +1,5 @@
 """Requests of which a broker answers a part, and the controller the rest: the client gets one answer.   Source: KIP-590, kafka.server.KafkaApis."""
 
-import asyncio
 import copy
 from collections.abc import Callable
 from contextlib import suppress
@@ -40,7 +39,7 @@ def forward_rest(broker: "Broker", call: Call, rest: Message | None, join: Calla
             told = answer.rest
             with suppress(MalformedMessage):  # `joined` fails on it, too, and the request with it
                 inner.answer = await broker.world.aside(lambda: _decoded(call, told))
-            await asyncio.sleep(0)
+            await broker.shell.turns.next()
         later.complete_with(joined)
 
     def settle() -> None:

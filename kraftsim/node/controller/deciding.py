@@ -1,11 +1,11 @@
 """How the active controller decides a request of many entries: in steps, and as if it had been at once.
 
 Looking changes nothing, so it may be done a step in each turn of the loop; should the state change meanwhile, what was found is thrown away and
-looked for again in one turn. Writing is one turn: Kafka's controller handles one event after the other, and so does this one.
+looked for again in one turn. Large requests are decided one after the other, so that none changes the state under another one. Writing is one turn:
+Kafka's controller handles one event after the other, and so does this one.
 Source: org.apache.kafka.controller.QuorumController (ControllerWriteEvent).
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -30,20 +30,21 @@ def decide(
     assert refuse is not None, "a request is handled behind the gate of the active controller"
 
     async def decide_in_steps() -> None:
-        try:
-            decided = await _looked(controller, look)
-            if controller.is_active:
-                ledger.refuse = refuse
-                answer = carry_out(decided)
-            else:
-                answer = refuse(ErrorCode.NOT_CONTROLLER)
-        except AssertionError:
-            raise
-        except Exception as unforeseen:
-            answer = Failed(f"the handler failed: {reason_of(unforeseen)}")
-        finally:
-            ledger.refuse = None
-            ledger.encoded.clear()
+        async with ledger.deciding:
+            try:
+                decided = await _looked(controller, look)
+                if controller.is_active:
+                    ledger.refuse = refuse
+                    answer = carry_out(decided)
+                else:
+                    answer = refuse(ErrorCode.NOT_CONTROLLER)
+            except AssertionError:
+                raise
+            except Exception as unforeseen:
+                answer = Failed(f"the handler failed: {reason_of(unforeseen)}")
+            finally:
+                ledger.refuse = None
+                ledger.encoded.clear()
         completed_by(answer, later)
 
     controller.shell.tasks.spawn(decide_in_steps(), "decide-in-steps")
@@ -64,7 +65,7 @@ async def _looked(controller: "Controller", look: Callable[[], Steps[Decided]]) 
             if ledger.change_count == before:
                 return decided
             break
-        await asyncio.sleep(0)
+        await controller.shell.turns.next()
     ledger.encoded.clear()
     return whole(look())
 
@@ -75,4 +76,4 @@ async def _encode_ahead(controller: "Controller", records: Sequence[Message]) ->
     for index, record in enumerate(records):
         ledger.encode_ahead(record)
         if ends_step(index):
-            await asyncio.sleep(0)
+            await controller.shell.turns.next()

@@ -69,6 +69,8 @@ class MetadataLedger:
         self._waiting: deque[_Waiting] = deque()
         self.change_count = 0
         """Counts what changed the state; NoOpRecord does not."""
+        self.deciding = asyncio.Lock()
+        """Held by the large request that is being decided, if any."""
         self.encoded: dict[int, tuple[Message, bytes]] = {}
         """Records that are encoded and not written yet, by identity."""
 

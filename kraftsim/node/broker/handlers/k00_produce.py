@@ -7,7 +7,6 @@ Source: kafka.server.KafkaApis.handleProduceRequest, kafka.server.ReplicaManager
 were asked of Apache Kafka 3.9.1.
 """
 
-import asyncio
 from typing import cast
 
 from kraftsim.core.decision import Refusal
@@ -126,7 +125,7 @@ class ProduceWork:
             if part.continues:
                 more = responses.pop()
                 responses[-1].partition_responses.extend(more.partition_responses)
-            await asyncio.sleep(0)
+            await self.broker.shell.turns.next()
         assert len(responses) == len(whole), "each topic is answered once"
 
     def refuse_all(self, call: Call, request: ProduceRequest, error: ErrorCode, why: str) -> Answer:
@@ -316,7 +315,7 @@ def _examined_first(broker: Broker, call: Call, work: ProduceWork, request: Prod
         work.examined = await examine(broker, request, call.api_version, names.__getitem__, work.now_ms)
         completed_by(_served(broker, call, work, request), later)  # also for a client that is gone: it has asked
 
-    broker.shell.tasks.spawn(examine_and_append(), "examine-records")
+    broker.shell.tasks.spawn(or_refused(examine_and_append(), later, call, refuse), "examine-records")
     return later
 
 

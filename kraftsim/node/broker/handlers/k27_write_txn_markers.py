@@ -6,7 +6,6 @@ without knowing how far it came. Markers at `__consumer_offsets` tell the group 
 Source: KIP-98, kafka.server.KafkaApis.handleWriteTxnMarkersRequest; asked of Apache Kafka 3.9.1.
 """
 
-import asyncio
 from functools import partial
 from typing import Final
 
@@ -75,7 +74,7 @@ class MarkerWork:
             if not self._write_all(part.body):
                 self.deferred.complete(refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR))
                 return
-            await asyncio.sleep(0)
+            await self._broker.shell.turns.next()
         self._close_one()
 
     def _write_all(self, request: WriteTxnMarkersRequest) -> bool:

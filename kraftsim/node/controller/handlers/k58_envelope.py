@@ -6,7 +6,6 @@ read is said to be of an unsupported version, so that the broker ends its client
 Source: KIP-590, kafka.server.EnvelopeUtils, kafka.server.ControllerApis, kafka.network.RequestChannel.
 """
 
-import asyncio
 from ipaddress import ip_address
 from struct import Struct
 from typing import TYPE_CHECKING, ClassVar, cast
@@ -71,7 +70,7 @@ def _in_turns(controller: "Controller", call: Call, handler: "Handler[Controller
         except MalformedMessage:
             outer.complete(EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
             return
-        await asyncio.sleep(0)
+        await controller.shell.turns.next()
         inner = LargeEnvelopedCall(head, body, call)
         serve = behind_gate(lambda controller, _: _carried_out(controller, handler, inner), _refuse, waits=False)
         answer = serve(controller, call)

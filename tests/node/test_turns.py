@@ -1,0 +1,94 @@
+"""Large requests of many clients share the loop: one slice in each turn of it, so that what another client waits does not grow with their number."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+
+import pytest
+
+from kraftsim.node.api_offer import ApiOffer
+from kraftsim.node.call import Answer, Call, Handler
+from kraftsim.node.config import NodeConfig
+from kraftsim.node.dispatch import Dispatcher
+from kraftsim.node.listeners import Listeners
+from kraftsim.node.shell import NodeShell
+from kraftsim.node.slices import Slices
+from kraftsim.node.turns import Turns
+from protocol.api_keys import ApiKey
+from protocol.messages.k15_describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from protocol.requests import decode_response, request_chunks
+from tests.node.conftest import MakeWorld
+from tests.node.test_connection import PROPERTIES, Client
+
+CLIENTS = 12
+NAMES = [f"a-group-with-a-name-{number}" for number in range(3_000)]
+SLICES_OF_ONE = 6
+
+
+class Ticks:
+    """Counts the turns of the running loop."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.sliced: Counter[int] = Counter()
+        """Turn -> how many slices were served in it."""
+        self._tick()
+
+    def _tick(self) -> None:
+        self.number += 1
+        asyncio.get_running_loop().call_soon(self._tick)
+
+
+def describe(ticks: list[Ticks], call: Call) -> Answer:
+    """Serve a slice, and note when."""
+    ticks[0].sliced[ticks[0].number] += 1
+    return DescribeGroupsResponse(groups=[DescribedGroup(group_id=name) for name in call.body.groups])
+
+
+@pytest.fixture
+async def listening(make_world: MakeWorld) -> AsyncIterator[tuple[list[Ticks], int]]:
+    """A node that describes groups slice by slice, and where it listens."""
+    world, config, ticks = make_world(), NodeConfig.parse(PROPERTIES), [Ticks()]
+    shell = NodeShell(world, config, lambda: listeners.abort())
+    handler = Handler(key=ApiKey.DESCRIBE_GROUPS, handle=describe, slices=Slices(entries="groups", rows="groups"))
+    listeners = Listeners(shell)
+    await listeners.open(config.listeners, Dispatcher(ticks, [handler], ApiOffer({handler.key: (0, 5)}, [handler.key], {})))
+    yield ticks, listeners.bound["PLAINTEXT"].port
+    await listeners.close()
+
+
+async def test_large_requests_of_many_clients_are_served_one_slice_a_turn(listening: tuple[list[Ticks], int]) -> None:
+    """A socket is looked at once in a turn: a client that asks for little waits for all that is done in one."""
+    ticks, port = listening
+    frame = b"".join(request_chunks(15, 5, 7, "client", DescribeGroupsRequest(groups=NAMES)))
+    clients = [Client(*await asyncio.open_connection("127.0.0.1", port)) for _ in range(CLIENTS)]
+    for client in clients:
+        client.send(frame)
+    for client in clients:
+        _, answer = decode_response(15, 5, await client.frame())
+        assert [group.group_id for group in answer.groups] == NAMES
+        client.writer.close()
+    assert ticks[0].sliced.total() == CLIENTS * SLICES_OF_ONE
+    assert max(ticks[0].sliced.values()) == 1
+
+
+async def test_turns_are_given_in_the_order_in_which_they_were_asked_for() -> None:
+    turns, taken = Turns(), []
+
+    async def work(name: str) -> None:
+        for _ in range(3):
+            await turns.next()
+            taken.append(name)
+
+    await asyncio.gather(*(work(name) for name in "abc"))
+    assert "".join(taken) == "abcabcabc"
+
+
+async def test_a_task_that_is_cancelled_gives_its_turn_to_the_next_one() -> None:
+    turns = Turns()
+    first, second = (asyncio.ensure_future(turns.next()) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    async with asyncio.timeout(1):
+        await second
+    assert first.cancelled()
