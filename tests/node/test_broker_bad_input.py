@@ -8,6 +8,8 @@ import pytest
 
 from kraftsim.events.connections import RequestRefused
 from kraftsim.events.nodes import NodeFailed
+from kraftsim.node.broker.handlers import k00_produce
+from protocol.errors import ErrorCode
 from protocol.examples import example
 from protocol.malformed import MalformedMessage
 from protocol.messages.k00_produce import ProduceRequest
@@ -92,3 +94,24 @@ def test_odd_frames_are_answered_or_refused(seed: int) -> None:
         reasons = [event.reason for event in cluster.noted(RequestRefused)]
         assert len(reasons) > FRAMES / 4
         assert [reason for reason in reasons if "the handler failed" in reason or not reason] == []
+
+
+def test_an_examination_that_fails_by_surprise_costs_its_request_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a thread does for a handler fails as the handler would: with error -1, as an uncaught exception does in KafkaApis."""
+
+    async def fails(*_: object) -> None:
+        raise KeyError("unforeseen")
+
+    monkeypatch.setattr(k00_produce, "takes_long", lambda request: True)
+    monkeypatch.setattr(k00_produce, "examine", fails)
+
+    async def play(client: Client) -> None:
+        await client.create_topic("examined")
+        answer = await client.produce(batch(), topic="examined")
+        assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        monkeypatch.undo()
+        assert (await client.produce(batch(), topic="examined")).error_code == 0
+
+    with running_cluster() as cluster:
+        cluster.run(play)
+        assert cluster.noted(NodeFailed) == []
