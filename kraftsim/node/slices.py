@@ -13,7 +13,7 @@ from protocol.schema import Message
 LARGE_REQUEST_BYTES: Final = 16 * 1024
 """A smaller request is served at once, as ever: it has room for at most 2,000 named entries, which take 10 to 20 ms."""
 ENTRIES_PER_SLICE: Final = 500
-"""So many entries take 1 to 8 ms; WriteTxnMarkers, the most expensive ones, 30 ms."""
+"""So many entries take 1 to 8 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,10 @@ class Slices:
     inner: str | None = None
     inner_rows: str | None = None
     counting: Callable[[Sequence[Any]], Sequence[Any]] | None = None
-    most: int | None = None
 
     def split(self, body: Message) -> list[Part]:
-        """Return the request in parts of at most `most` (ENTRIES_PER_SLICE) entries; the request itself if it is not larger than that."""
-        most = self.most or ENTRIES_PER_SLICE
+        """Return the request in parts of at most ENTRIES_PER_SLICE entries; the request itself if it is not larger than that."""
+        most = ENTRIES_PER_SLICE
         entries: Sequence[Any] = getattr(body, self.entries) or ()
         if self.counting is not None:
             entries = self.counting(entries)

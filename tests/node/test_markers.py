@@ -224,6 +224,20 @@ def test_a_marker_may_come_again_and_again() -> None:
     on_one_broker(work)
 
 
+@pytest.mark.parametrize("times", [4, 40_000])
+def test_a_partition_gets_a_marker_once_however_often_it_is_named(times: int) -> None:
+    """Asked of Apache Kafka 3.9.1: three times the same partition are one marker, and no answer, which helps no client."""
+
+    async def work(client: Client) -> None:
+        await client.create_topic("t")
+        assert await write(client, 0) is ErrorCode.NONE
+        assert await end(client, marker(topics={"t": [0] * times})) == [(7, "t", 0, ErrorCode.NONE)]
+        assert (await read(client, 0)).high_watermark == 2
+
+    with running_cluster(**UNVERIFIED) as cluster:
+        cluster.run(work)
+
+
 def test_a_transaction_takes_no_other_records_of_its_producer() -> None:
     """INVALID_TXN_STATE, until it is over."""
 

@@ -6,6 +6,7 @@ without knowing how far it came. Markers at `__consumer_offsets` tell the group 
 Source: KIP-98, kafka.server.KafkaApis.handleWriteTxnMarkersRequest; asked of Apache Kafka 3.9.1.
 """
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
@@ -19,7 +20,6 @@ from kraftsim.node.broker.internal_topics import GROUP_METADATA
 from kraftsim.node.broker.partitions import PartitionKey
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.large_requests import or_refused
-from kraftsim.node.slices import Slices
 from protocol.api_keys import ApiKey
 from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from protocol.compression import Compression
@@ -35,7 +35,7 @@ from protocol.messages.k27_write_txn_markers import (
 NO_TRANSACTION_VERSION = -1
 """A marker that says so fails; any other number that stands for no version is taken (asked of Apache Kafka 4.4.0)."""
 MARKERS_PER_SLICE: Final = 200
-"""Of markers and topics in them: each marker is a batch that is written, at 60 us."""
+"""Each is a batch that is written to one partition, at 60 us."""
 
 
 class MarkerWork:
@@ -62,35 +62,21 @@ class MarkerWork:
 
         Apache Kafka fails there, too: what comes before has been written, and the answer is -1 for all partitions.
         """
-        is_sound = self._write_all(request)
-        if is_sound:
-            self._close_one()
-        return is_sound
+        for marker, key in _markers(request):
+            if not self._write(marker, key):
+                return False
+        self._close_one()
+        return True
 
     async def run_in_slices(self, call: Call, request: WriteTxnMarkersRequest) -> None:
-        """The same, some markers in each turn of the loop."""
-        for part in SLICES.split(request):
-            assert isinstance(part.body, WriteTxnMarkersRequest), "a part is of the same kind"
-            if not self._write_all(part.body):
+        """The same, some partitions in each turn of the loop."""
+        for index, (marker, key) in enumerate(_markers(request)):
+            if not self._write(marker, key):
                 self.deferred.complete(refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR))
                 return
-            await self._broker.shell.turns.next()
+            if index % MARKERS_PER_SLICE == MARKERS_PER_SLICE - 1:
+                await self._broker.shell.turns.next()
         self._close_one()
-
-    def _write_all(self, request: WriteTxnMarkersRequest) -> bool:
-        for written in request.markers:
-            marker = EndMarker(
-                producer_id=written.producer_id,
-                producer_epoch=written.producer_epoch,
-                coordinator_epoch=written.coordinator_epoch,
-                is_commit=written.transaction_result,
-                transaction_version=written.transaction_version,
-            )
-            for topic in written.topics:
-                for partition in topic.partition_indexes:
-                    if not self._write(marker, (topic.name, partition)):
-                        return False
-        return True
 
     def _write(self, marker: EndMarker, key: PartitionKey) -> bool:
         hosted = self._broker.partitions.find(*key)
@@ -129,6 +115,24 @@ class MarkerWork:
             self.deferred.complete(_response(self._errors))
 
 
+def _markers(request: WriteTxnMarkersRequest) -> Iterator[tuple[EndMarker, PartitionKey]]:
+    """Return each marker with each of its partitions, however often it names one.
+
+    Apache Kafka 3.9.1 has a map of them, too, but gives no answer to a request that names one twice: it counts all.
+    """
+    for written in request.markers:
+        marker = EndMarker(
+            producer_id=written.producer_id,
+            producer_epoch=written.producer_epoch,
+            coordinator_epoch=written.coordinator_epoch,
+            is_commit=written.transaction_result,
+            transaction_version=written.transaction_version,
+        )
+        named = {(topic.name, partition): None for topic in written.topics for partition in topic.partition_indexes}
+        for key in named:
+            yield marker, key
+
+
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
     """Answer each partition with NONE once its marker is replicated, or with an error."""
     request = call.body
@@ -162,5 +166,4 @@ def _response(errors: dict[int, dict[PartitionKey, ErrorCode]]) -> WriteTxnMarke
     return response
 
 
-SLICES = Slices(entries="markers", rows="markers", inner="topics", most=MARKERS_PER_SLICE)
 HANDLER = Handler(key=ApiKey.WRITE_TXN_MARKERS, handle=handle, refuse=refuse)
