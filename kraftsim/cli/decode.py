@@ -160,7 +160,7 @@ class _Source:
             content = bytes_of_hex(text)
         except NotHex as trouble:
             shown = text if len(text) <= 40 else f"{text[:40]}..."
-            raise Failure(f"{shown}: neither a file nor hex: {trouble}") from trouble
+            raise Failure(f"{shown}: no such file, and not hex: {trouble}") from trouble
         yield from self._lone(content)
 
     def _file(self, name: str) -> Iterator[str]:
