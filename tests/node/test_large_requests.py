@@ -245,8 +245,19 @@ def test_the_work_for_a_request_grows_with_its_entries_and_no_faster(cluster: Cl
     assert not faults, "\n".join(faults)
 
 
+def test_the_work_of_a_controller_grows_with_the_entries_and_no_faster(cluster: Cluster, rights: SomeRights) -> None:
+    """What only controllers are asked."""
+    rights.lets_some = True
+    at_broker = served(cluster, "broker-1", 9092)
+    faults = faults_of(cluster, CONTROLLER_HOST, CONTROLLER_PORT, lambda key: key in at_broker)
+    assert not faults, "\n".join(faults)
+
+
 def test_a_controller_that_many_ask_for_much_holds_the_loop_no_longer_than_for_one(cluster: Cluster, rights: SomeRights) -> None:
-    """What one decision writes makes none of the others begin again, which would be done in one turn."""
+    """What one decision writes makes none of the others begin again, which would be done in one turn.
+
+    It comes last: the topics that it makes are work for whatever is counted behind it, as for snapshots of them.
+    """
     rights.lets_some = True
     version = served(cluster, CONTROLLER_HOST, CONTROLLER_PORT)[ApiKey.CREATE_TOPICS]
     alone, together = (longest_of_new_topics(cluster, version, clients) for clients in (1, 4))
@@ -289,11 +300,3 @@ def longest_of_new_topics(cluster: Cluster, version: int, clients: int) -> int:
         finally:
             sys.setprofile(None)
     return work.longest
-
-
-def test_the_work_of_a_controller_grows_with_the_entries_and_no_faster(cluster: Cluster, rights: SomeRights) -> None:
-    """What only controllers are asked."""
-    rights.lets_some = True
-    at_broker = served(cluster, "broker-1", 9092)
-    faults = faults_of(cluster, CONTROLLER_HOST, CONTROLLER_PORT, lambda key: key in at_broker)
-    assert not faults, "\n".join(faults)
