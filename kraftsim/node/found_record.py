@@ -1,7 +1,14 @@
-"""What a search by timestamp finds.   Source: FileRecords.TimestampAndOffset."""
+"""What a search by timestamp finds, and how it is looked for: batch by batch, the ones that take long in a thread.
 
+Source: FileRecords.TimestampAndOffset, UnifiedLog.fetchOffsetByTimestamp.
+"""
+
+from collections.abc import Generator
 from dataclasses import dataclass
+from typing import TypeAlias
 
+from kraftsim.core.partitions.record_work import takes_long
+from kraftsim.world.interface import World
 from protocol.batches import RecordBatch
 
 
@@ -14,9 +21,39 @@ class FoundRecord:
     leader_epoch: int
 
 
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A batch that may hold the record, which has this timestamp or a greater one."""
+
+    batch: RecordBatch
+    timestamp: int
+
+
+Search: TypeAlias = Generator[Candidate, FoundRecord | None, FoundRecord | None]
+"""Yields what is to be looked through, is sent what was found there, and returns what it has found."""
+
+
 def first_record(batch: RecordBatch, timestamp: int) -> FoundRecord | None:
     """Return the first record of a batch with this timestamp or a greater one. Raises MalformedBatch for records that cannot be read."""
     for record in batch.records():
         if record.timestamp >= timestamp:
             return FoundRecord(offset=record.offset, timestamp=record.timestamp, leader_epoch=batch.partition_leader_epoch)
     return None
+
+
+async def first_record_aside(world: World, batch: RecordBatch, timestamp: int) -> FoundRecord | None:
+    """The same; a batch that takes long is looked through in a thread."""
+    if takes_long(batch.view()):
+        return await world.aside(lambda: first_record(batch, timestamp))
+    return first_record(batch, timestamp)
+
+
+def searched(search: Search) -> FoundRecord | None:
+    """Search to the end, however long that takes. Raises MalformedBatch and OSError."""
+    try:
+        candidate = next(search)
+        while True:
+            candidate = search.send(first_record(candidate.batch, candidate.timestamp))
+    except StopIteration as end:
+        found: FoundRecord | None = end.value
+        return found

@@ -8,7 +8,7 @@ Source: kafka.log.Cleaner.{doClean, cleanSegments}.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from kraftsim.core.partitions.cleaned_batches import BatchCleaner, CleaningCounts, KeyScan, LastOfProducer
 from kraftsim.core.partitions.cleaning import Cleanable, CleaningRules, OffsetMap, groups, segments_between
@@ -21,6 +21,9 @@ from protocol.batches import RecordBatch
 
 WRITTEN_BYTES_MIN = 256 * 1024
 """What stays is written whenever so much was read: until then it keeps the pages alive that it was read from."""
+
+
+T = TypeVar("T")
 
 
 class CleaningCalledOff(Exception):
@@ -36,6 +39,10 @@ class Pace(Protocol):
 
     async def spend(self, size_bytes: int) -> None:
         """So many bytes were read or written: let others in, if it is time. Raises CleaningCalledOff."""
+        ...
+
+    async def through(self, batch: RecordBatch, look: Callable[[], T]) -> T:
+        """Return what a look at all records of a batch returns; a thread takes it where that takes long."""
         ...
 
 
@@ -91,7 +98,7 @@ async def _scan_keys(log: PartitionLog, found: Cleanable, offsets: OffsetMap, pa
     for index, segment in enumerate(dirty):
         walk = log.scan(segment, found.first_dirty_offset)
         for batch in walk:
-            if not scan.take(batch):
+            if not await pace.through(batch, lambda batch=batch: scan.take(batch)):  # type: ignore[misc]
                 return
             await pace.spend(batch.size_bytes)
         _check_whole(log, segment, walk)
@@ -121,7 +128,7 @@ async def _copy_what_stays(log: PartitionLog, segment: Segment, cleaner: BatchCl
     walk = log.scan(segment)
     unwritten_bytes = 0
     for batch in walk:
-        left = cleaner.clean(batch)
+        left = await pace.through(batch, lambda batch=batch: cleaner.clean(batch))  # type: ignore[misc]
         cleaned.aborted += cleaner.transactions.kept()
         if left is not None:
             cleaned.add(left, batch.last_offset, RecordBatch(left).max_timestamp)

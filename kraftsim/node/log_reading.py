@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 
 from kraftsim.core.partitions.segments import Segment, SegmentList, SegmentSettings
-from kraftsim.node.found_record import FoundRecord, first_record
+from kraftsim.node.found_record import Candidate, Search
 from kraftsim.node.log_gate import LogGate
 from kraftsim.node.partition_directory import PartitionDirectory
 from kraftsim.node.segment_files import SegmentFiles
@@ -174,26 +174,26 @@ class LogReader(PartitionDirectory):
         last = next((index for index in reversed(range(len(times))) if times[index][1] <= timestamp), -1)
         return [offset for offset, _ in reversed(times[: last + 1])]
 
-    def find_timestamp(self, timestamp: int, end_offset: int) -> FoundRecord | None:
-        """Return the first record below end_offset with this timestamp or a greater one. Raises MalformedBatch for records that cannot be read."""
+    def find_timestamp(self, timestamp: int, end_offset: int) -> Search:
+        """Search for the first record below end_offset with this timestamp or a greater one. Raises OSError."""
         segment = self._segments.holding_timestamp(timestamp)
         if segment is None:
             return None
         for batch in SegmentScan(self._files.log_file(segment.base_offset), segment.position_before_timestamp(timestamp)):
             if batch.max_timestamp >= timestamp:
-                found = first_record(batch, timestamp)
+                found = yield Candidate(batch, timestamp)
                 if found is not None:
                     return found if found.offset < end_offset else None
         return None
 
-    def find_max_timestamp(self, end_offset: int) -> FoundRecord | None:
-        """Return the first record with the greatest timestamp of the log, if it is below end_offset. Raises MalformedBatch."""
+    def find_max_timestamp(self, end_offset: int) -> Search:
+        """Search for the first record with the greatest timestamp of the log, and find it if it is below end_offset. Raises OSError."""
         segment = self._segments.holding_max_timestamp()
         position = None if segment is None else self._position_of(segment, segment.offset_of_max_timestamp)
         if segment is None or position is None:
             return None
         batch = next(iter(SegmentScan(self._files.log_file(segment.base_offset), position)))
-        found = first_record(batch, segment.max_timestamp)
+        found = yield Candidate(batch, segment.max_timestamp)
         return found if found is not None and found.offset < end_offset else None
 
     def _place_of(self, offset: int) -> tuple[Segment, int] | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from kraftsim.node.found_record import searched
 from kraftsim.node.log import PartitionLog
 from kraftsim.world.real.world import real_world
 from protocol.batches import RecordBatch, split_batches
@@ -129,7 +130,7 @@ def test_our_log_reads_a_partition_that_apache_kafka_wrote(apache: ApacheKafka, 
     assert records_of(read_through(log)) == EXPECTED
     first_after = next(split_batches(bytes(log.read(1234, 10, 2500))))
     assert first_after.base_offset <= 1234 <= first_after.last_offset
-    found = log.find_timestamp(1_700_000_000_000 + 1700, 2500)
+    found = searched(log.find_timestamp(1_700_000_000_000 + 1700, 2500))
     assert found is not None and found.offset == 1700
     log.abort()
     world.close()

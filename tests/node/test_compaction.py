@@ -10,6 +10,7 @@ from typing import TypeVar
 import pytest
 
 from kraftsim.core.partitions.cleaning import OffsetMap
+from kraftsim.node.found_record import searched
 from kraftsim.node.log_cleaning import CleaningCalledOff, UncleanableLog
 from kraftsim.world.simulated import Simulation
 from protocol.batches import RecordBatch
@@ -90,7 +91,7 @@ def test_every_offset_is_found_in_what_is_left() -> None:
                 assert found.base_offset == next(each.base_offset for each in batches if each.last_offset >= offset), f"offset {offset}"
             for batch in batches:
                 for record in batch.records():
-                    found_record = log.find_timestamp(record.timestamp, log.log_end_offset)
+                    found_record = searched(log.find_timestamp(record.timestamp, log.log_end_offset))
                     assert found_record is None or found_record.timestamp >= record.timestamp
             return len(batches)
 

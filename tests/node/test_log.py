@@ -6,7 +6,7 @@ import pytest
 
 from kraftsim.core.partitions.segments import SegmentSettings
 from kraftsim.events.nodes import LogRecovered
-from kraftsim.node.found_record import FoundRecord
+from kraftsim.node.found_record import FoundRecord, searched
 from kraftsim.node.log import PartitionLog
 from kraftsim.world.interface import World
 from protocol.batches import RecordBatch, split_batches
@@ -87,13 +87,13 @@ def test_records_are_found_by_timestamp(make_world: MakeWorld, settings: Segment
     """ListOffsets: the first record with this timestamp or a greater one, below what the reader may see."""
     log, _, _ = opened(make_world(), settings)
     filled(log, 40)
-    assert log.find_timestamp(0, 80) == FoundRecord(offset=0, timestamp=T, leader_epoch=0)
+    assert searched(log.find_timestamp(0, 80)) == FoundRecord(offset=0, timestamp=T, leader_epoch=0)
     for offset in range(80):
-        assert log.find_timestamp(T + offset, 80) == FoundRecord(offset=offset, timestamp=T + offset, leader_epoch=0)
-    assert log.find_timestamp(T + 79, 79) is None
-    assert log.find_timestamp(T + 80, 80) is None
-    assert log.find_max_timestamp(80) == FoundRecord(offset=79, timestamp=T + 79, leader_epoch=0)
-    assert log.find_max_timestamp(79) is None
+        assert searched(log.find_timestamp(T + offset, 80)) == FoundRecord(offset=offset, timestamp=T + offset, leader_epoch=0)
+    assert searched(log.find_timestamp(T + 79, 79)) is None
+    assert searched(log.find_timestamp(T + 80, 80)) is None
+    assert searched(log.find_max_timestamp(80)) == FoundRecord(offset=79, timestamp=T + 79, leader_epoch=0)
+    assert searched(log.find_max_timestamp(79)) is None
 
 
 @pytest.mark.parametrize("settings", [None, SMALL])

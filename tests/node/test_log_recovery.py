@@ -11,6 +11,7 @@ import pytest
 
 from kraftsim.core.partitions.segments import SegmentSettings
 from kraftsim.core.zookeeper_mode.topic_ids import derived_topic_id
+from kraftsim.node.found_record import searched
 from kraftsim.node.log import PartitionLog
 from kraftsim.world.interface import World
 from kraftsim.world.simulated import Simulation
@@ -59,9 +60,9 @@ def test_after_a_clean_stop_the_indexes_say_what_is_in_the_log(make_world: MakeW
     for offset in range(120):
         first = offset - offset % 2
         assert offsets(again.read(offset, 1, 120)) == [(first, first + 1)]
-        found = again.find_timestamp(T + offset, 120)
+        found = searched(again.find_timestamp(T + offset, 120))
         assert found is not None and found.offset == offset
-    newest = again.find_max_timestamp(120)
+    newest = searched(again.find_max_timestamp(120))
     assert newest is not None and newest.offset == 119
     again.close()
     assert files(directory, "index") == whole
@@ -221,7 +222,7 @@ def test_an_index_that_cannot_be_believed_is_made_again(
     assert (unclean, cut_bytes, again.log_end_offset) == ([], 0, 120)
     for offset in range(120):
         assert offsets(again.read(offset, 1, 120)) == [(offset - offset % 2, offset - offset % 2 + 1)]
-        found = again.find_timestamp(T + offset, 120)
+        found = searched(again.find_timestamp(T + offset, 120))
         assert found is not None and found.offset == offset
     again.close()
     assert files(directory, "index") == whole

@@ -9,8 +9,8 @@ from typing import Final
 
 from kraftsim.core.decision import Refusal, RefusedRecord
 from kraftsim.core.partitions.record_walk import why_records_do_not_add_up
-from protocol.batches import COMPRESSION_MASK, HEADER_SIZE_BYTES, LENGTH_OVERHEAD_BYTES, MAGIC, MAGIC_POSITION, RecordBatch, split_batches
-from protocol.compression import Compression, estimated_plain_bytes
+from protocol.batches import COMPRESSION_MASK, LENGTH_OVERHEAD_BYTES, RecordBatch, split_batches
+from protocol.compression import Compression
 from protocol.errors import ErrorCode
 from protocol.malformed_batches import MalformedBatch
 
@@ -18,8 +18,6 @@ FIRST_PRODUCE_VERSION_WITH_ZSTD: Final = 7
 ALL_REPLICAS: Final = -1
 VALID_ACKS: Final = (ALL_REPLICAS, 0, 1)
 NO_TIMESTAMP: Final = -1
-ATTRIBUTES_POSITION: Final = 22
-"""Of the byte of the attributes that names the codec."""
 NO_LIMIT_MS: Final = 2**63 - 1
 RECORDS_SHOWN_MAX: Final = 3
 
@@ -53,23 +51,17 @@ class AppendRules:
 
 
 class ExaminedBatch(RecordBatch):
-    """A batch whose records were looked at before: `refusal` is what `refuse_records` found."""
+    """A batch whose records were looked at before: `refusal` is what `refuse_records` found.
 
-    __slots__ = ("refusal",)
+    `rebuilt` is the batch in the codec of its topic, or why there is none; None if nothing was rebuilt.
+    """
 
-    def __init__(self, batch: RecordBatch, refusal: Refusal | None) -> None:
+    __slots__ = ("rebuilt", "refusal")
+
+    def __init__(self, batch: RecordBatch, refusal: Refusal | None, rebuilt: RecordBatch | Refusal | None = None) -> None:
         super().__init__(batch.buffer, batch.position)
         self.refusal = refusal
-
-
-def unpacked_bytes(records: bytes | memoryview | None) -> int:
-    """Return how many bytes the batch of a partition may hold when it is unpacked; 0 if it is not compressed, or no batch."""
-    if records is None or len(records) < HEADER_SIZE_BYTES or records[MAGIC_POSITION] != MAGIC:
-        return 0
-    codec = records[ATTRIBUTES_POSITION] & COMPRESSION_MASK
-    if not codec or codec > Compression.ZSTD:
-        return 0
-    return estimated_plain_bytes(Compression(codec), memoryview(records)[HEADER_SIZE_BYTES:])
+        self.rebuilt = rebuilt
 
 
 def client_batch(records: bytes | memoryview | None, produce_version: int) -> RecordBatch | Refusal:

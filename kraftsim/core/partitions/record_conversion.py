@@ -7,7 +7,7 @@ Source: UnifiedLog.append, LogValidator, KIP-31, KIP-32, KIP-98; asked of Apache
 from dataclasses import dataclass
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.partitions.batch_rules import AppendRules, refuse_single_records, refuse_size_in_log
+from kraftsim.core.partitions.batch_rules import AppendRules, ExaminedBatch, refuse_single_records, refuse_size_in_log
 from protocol.batches import RecordBatch, TimestampType
 from protocol.errors import ErrorCode
 from protocol.malformed_batches import MalformedBatch
@@ -33,6 +33,16 @@ class UncheckedRecords:
         return isinstance(batch, RecordBatch) and batch.is_transactional
 
 
+class ConvertedRecords(UncheckedRecords):
+    """Records that were converted before, for the beginning of a log: `outcome` is what `converted` returned."""
+
+    __slots__ = ("outcome",)
+
+    def __init__(self, records: UncheckedRecords, outcome: "RecordBatch | NothingToAppend | Refusal") -> None:
+        super().__init__(records.data)
+        self.outcome = outcome
+
+
 @dataclass(frozen=True, slots=True)
 class NothingToAppend:
     """There is no whole message: Kafka answers without an error and without an offset."""
@@ -49,10 +59,12 @@ class LogPlace:
 
 
 def converted(records: UncheckedRecords, rules: AppendRules, place: LogPlace) -> RecordBatch | NothingToAppend | Refusal:
-    """Return the batch that message sets of any format become. A torn message at the end is cut off.
+    """Return the batch that message sets of any format become. A torn message at the end is cut off. Nothing is converted twice.
 
     Comes back with the codes of `refuse_batch`, or UNKNOWN_SERVER_ERROR for records that no batch can be built of.
     """
+    if isinstance(records, ConvertedRecords):
+        return records.outcome
     try:
         batches = list(split_any_batches(records.data))
         if not batches:
@@ -68,10 +80,12 @@ def converted(records: UncheckedRecords, rules: AppendRules, place: LogPlace) ->
 
 
 def recompressed(batch: RecordBatch, rules: AppendRules, place: LogPlace) -> RecordBatch | Refusal:
-    """Return a batch that `refuse_batch` has nothing against in the codec of its topic.
+    """Return a batch that `refuse_batch` has nothing against in the codec of its topic. Nothing is rebuilt twice.
 
     Comes back with MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE for what has grown, or UNKNOWN_SERVER_ERROR.
     """
+    if isinstance(batch, ExaminedBatch) and batch.rebuilt is not None:
+        return batch.rebuilt
     try:
         rebuilt = _assigned(batch.view(), rules, place)
     except MalformedBatch as malformed:

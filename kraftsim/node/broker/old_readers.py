@@ -5,6 +5,7 @@ that were read, or its first batch.
 Source: KIP-74, KIP-283; KafkaApis.handleFetchRequest, LazyDownConversionRecords; asked of Apache Kafka 3.5.2 and 3.9.1.
 """
 
+from kraftsim.core.partitions.record_work import LOOKED_THROUGH_BYTES_MAX, takes_long
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from protocol.compression import Compression
 from protocol.down_conversion import down_convert_in_pieces
@@ -46,6 +47,12 @@ class DownConversion:
     def add(self, data: PartitionData, first_offset: int) -> None:
         """Take note of a partition: its records before `first_offset` were not asked for."""
         self._waiting.append((data, first_offset))
+
+    @property
+    def takes_long(self) -> bool:
+        """Whether a thread should convert."""
+        held = [data.records for data, _ in self._waiting if data.records]
+        return sum(map(len, held)) > LOOKED_THROUGH_BYTES_MAX or any(takes_long(records) for records in held)
 
     def convert(self) -> None:
         """Put what old readers understand in the place of the records; a partition without such becomes an error."""

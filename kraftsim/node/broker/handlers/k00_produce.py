@@ -16,7 +16,7 @@ from kraftsim.core.partitions.record_conversion import NothingToAppend, Unchecke
 from kraftsim.core.producer_state.verdict import Duplicate
 from kraftsim.events.partitions import ProduceRefused
 from kraftsim.node.broker.broker import Broker
-from kraftsim.node.broker.examination import Examined, examine, takes_long
+from kraftsim.node.broker.examination import FIRST_VERSION_OF_FORMAT_2, Examined, examine, must_be_examined, topic_name
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.internal_topics import ADMIN_CLIENT_ID, is_internal
 from kraftsim.node.broker.partitions import PartitionKey
@@ -40,15 +40,11 @@ from protocol.messages.k00_produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
     TopicProduceResponse,
 )
 
-FIRST_VERSION_OF_FORMAT_2 = 3
-"""Versions before it bring message sets of formats 0 and 1, which are converted."""
 FIRST_VERSION_WITH_RECORD_ERRORS = 8
 FIRST_VERSION_WITH_LEADER = 10
-FIRST_VERSION_WITH_TOPIC_IDS = 13
 NO_TIMESTAMP = -1
 TRANSACTIONAL_BIT = 0x10
 MAGIC_POSITION, ATTRIBUTES_LOW_BYTE, FIRST_MAGIC_WITH_TRANSACTIONS = 16, 22, 2
@@ -301,7 +297,7 @@ async def _looked_at_later(broker: Broker, call: Call, work: ProduceWork, reques
 
 
 def _looked_at(broker: Broker, call: Call, work: ProduceWork, request: ProduceRequest) -> Answer | Deferred:
-    if call.api_version >= FIRST_VERSION_OF_FORMAT_2 and takes_long(request):
+    if must_be_examined(broker, request, call.api_version):
         return _examined_first(broker, call, work, request)
     return _served(broker, call, work, request)
 
@@ -311,8 +307,7 @@ def _examined_first(broker: Broker, call: Call, work: ProduceWork, request: Prod
     later = Deferred()
 
     async def examine_and_append() -> None:
-        names = [topic_name(broker, topic, call.api_version) for topic in request.topic_data]
-        work.examined = await examine(broker, request, call.api_version, names.__getitem__, work.now_ms)
+        work.examined = await examine(broker, request, call.api_version, work.now_ms)
         completed_by(_served(broker, call, work, request), later)  # also for a client that is gone: it has asked
 
     broker.shell.tasks.spawn(or_refused(examine_and_append(), later, call, refuse), "examine-records")
@@ -323,14 +318,6 @@ def _served(broker: Broker, call: Call, work: ProduceWork, request: ProduceReque
     if not has_transactional(request):
         return _finish(work, call, request, None)
     return _verified_first(broker, call, work, request)
-
-
-def topic_name(broker: Broker, topic: TopicProduceData, version: int) -> str | None:
-    """Return the name of a topic; None for an id that is not known."""
-    if version < FIRST_VERSION_WITH_TOPIC_IDS:
-        return topic.name
-    known = broker.image.topic_by_id(topic.topic_id)
-    return None if known is None else known.name
 
 
 def has_transactional(request: ProduceRequest) -> bool:

@@ -28,6 +28,7 @@ from kraftsim.node.broker.old_readers import (
 )
 from kraftsim.node.broker.tiered_storage.remote_fetch import RemoteWish, fill_from_remote
 from kraftsim.node.call import Allows, Answer, Call, Deferred, Handler
+from kraftsim.node.large_requests import or_refused
 from kraftsim.node.muting import mute
 from kraftsim.node.refused_fetch import refused_fetch
 from kraftsim.world.interface import Chunk, FileSlice
@@ -116,8 +117,21 @@ class DelayedFetch:
             return
         if reader.held_back_bytes:
             self._broker.throttles.leader.record(reader.held_back_bytes)
-        if reader.conversion is not None:
-            reader.conversion.convert()
+        conversion = reader.conversion
+        if conversion is not None and conversion.takes_long:
+            self._broker.shell.tasks.spawn(self._complete_converted(conversion, response), "convert for old consumers")
+            return
+        if conversion is not None:
+            conversion.convert()
+        self._finish(response)
+
+    async def _complete_converted(self, conversion: DownConversion, response: FetchResponse) -> None:
+        """Answer once a thread has converted the records."""
+        await or_refused(self._broker.world.aside(conversion.convert), self.deferred, self._call, refused_fetch)
+        if self.deferred.answer is None:
+            self._finish(response)
+
+    def _finish(self, response: FetchResponse) -> None:
         response.responses.extend(self._asked_for.refused)
         self.deferred.complete(self._context.finish(response))
 

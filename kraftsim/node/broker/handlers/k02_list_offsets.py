@@ -3,14 +3,19 @@
 Source: KIP-79, KIP-734, kafka.server.KafkaApis.handleListOffsetRequest, UnifiedLog.legacyFetchOffsetsBefore (version 0).
 """
 
+import asyncio
+from collections.abc import Callable
+
 from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.leader_epochs import NO_LEADER_EPOCH
 from kraftsim.core.partitions.read_bounds import NOTHING_FOUND, OffsetAnswer, SearchMaxTimestamp, SearchTimestamp
 from kraftsim.core.partitions.reading import decide_list_offset
+from kraftsim.core.partitions.record_work import LOOKED_THROUGH_BYTES_MAX, batch_work
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.call import Answer, Call, Deferred, Handler
-from kraftsim.node.found_record import FoundRecord
+from kraftsim.node.found_record import Candidate, FoundRecord, first_record, first_record_aside
+from kraftsim.node.large_requests import or_refused
 from kraftsim.node.slices import Slices
 from kraftsim.releases.traits import ISOLATION_OF_WHOLE_LISTINGS
 from protocol.api_keys import ApiKey
@@ -35,39 +40,57 @@ FIRST_VERSION_WITH_LEADER_EPOCH = 4
 
 
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
-    """Answer at once, unless a point in time has to be looked for in a remote store."""
+    """Answer at once, unless a point in time has to be looked for in a remote store, or in records that take long to look through."""
     request = call.body
     assert isinstance(request, ListOffsetsRequest), "dispatch decodes by API key"
     if _fails(broker, call.api_version, request):
-        return _failed(request, call.api_version)
-    response = _answered(broker, call)
-    far = [
+        return _failed(request, call.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
+    response, searches = _answered(broker, call)
+    if not searches:
+        far = _far(broker, call, request, response)
+        if not far:
+            return response
+    deferred = Deferred()
+
+    async def look() -> None:
+        for search in searches:
+            await search.go_on(broker, call.api_version)
+        for hosted, asked, answer in _far(broker, call, request, response):
+            await _look_remotely(broker, call.api_version, hosted, asked, answer)
+        deferred.complete(response)
+
+    broker.shell.tasks.spawn(or_refused(look(), deferred, call, _refused), "search offsets")
+    return deferred
+
+
+def _far(
+    broker: Broker, call: Call, request: ListOffsetsRequest, response: ListOffsetsResponse
+) -> list[tuple[HostedPartition, ListOffsetsPartition, ListOffsetsPartitionResponse]]:
+    """Return what is asked of points in time of partitions with records in the remote store."""
+    if call.api_version == OLD_STYLE_VERSION:
+        return []
+    return [
         (hosted, asked, answer)
         for topic, told in zip(request.topics, response.topics, strict=True)
         for asked, answer in zip(topic.partitions, told.partitions, strict=True)
         if asked.timestamp >= 0 and not answer.error_code and (hosted := broker.partitions.find(topic.name, asked.partition_index)) is not None
         if hosted.replica.local_start_offset > hosted.replica.log_start_offset
     ]
-    if not far or call.api_version == OLD_STYLE_VERSION:
-        return response
-    deferred = Deferred()
 
-    async def look() -> None:
-        for hosted, asked, answer in far:
-            await _look_remotely(broker, call.api_version, hosted, asked, answer)
-        deferred.complete(response)
 
-    broker.shell.tasks.spawn(look(), "remote list offsets")
-    return deferred
+def _refused(call: Call, error: ErrorCode) -> Answer:
+    request = call.body
+    assert isinstance(request, ListOffsetsRequest), "dispatch decodes by API key"
+    return _failed(request, call.api_version, error)
 
 
 def _fails(broker: Broker, version: int, request: ListOffsetsRequest) -> bool:
     return version != OLD_STYLE_VERSION and _has_no_isolation(request) and broker.parts.release.has(ISOLATION_OF_WHOLE_LISTINGS)
 
 
-def _failed(request: ListOffsetsRequest, version: int) -> ListOffsetsResponse:
-    """Answer every partition with UNKNOWN_SERVER_ERROR."""
-    failure = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "no such isolation level")
+def _failed(request: ListOffsetsRequest, version: int, error: ErrorCode) -> ListOffsetsResponse:
+    """Answer every partition with an error."""
+    failure = Refusal(error, "the request fails as a whole")
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(name=topic.name, partitions=[_answer(version, each, failure) for each in topic.partitions])
@@ -96,8 +119,10 @@ async def _look_remotely(
             answer.leader_epoch = found.leader_epoch
 
 
-def _answered(broker: Broker, call: Call) -> ListOffsetsResponse:
+def _answered(broker: Broker, call: Call) -> tuple[ListOffsetsResponse, list["_OpenSearch"]]:
     """Answer each partition with an offset, -1 where nothing was found, or an error; a partition that is named twice is INVALID_REQUEST.
+
+    Searches that take long are returned; their answers stand in the response, and are filled in when they are over.
 
     Version 0 knows neither: it answers with as many offsets as are asked for.
     """
@@ -105,6 +130,8 @@ def _answered(broker: Broker, call: Call) -> ListOffsetsResponse:
     assert isinstance(request, ListOffsetsRequest), "dispatch decodes by API key"
     asked_times = call.over_whole(_asked_times)
     response = ListOffsetsResponse()
+    searches: list[_OpenSearch] = []
+    left_bytes = LOOKED_THROUGH_BYTES_MAX
     for topic in request.topics:
         answers = []
         for partition in topic.partitions:
@@ -116,10 +143,19 @@ def _answered(broker: Broker, call: Call) -> ListOffsetsResponse:
             elif request.replica_id == CONSUMER_REPLICA_ID and _has_no_isolation(request):
                 found = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "no such isolation level")
             else:
-                found = _find(broker, call, request, topic.name, partition)
+                search = _find(broker, call, request, topic.name, partition)
+                if isinstance(search, _OpenSearch):
+                    left_bytes = search.begin(broker, left_bytes)
+                    found = search.found or NOTHING_FOUND
+                    if search.found is None:
+                        searches.append(search)
+                else:
+                    found = search
             answers.append(_answer(call.api_version, partition, found))
+            if searches and searches[-1].asked is partition:
+                searches[-1].answer = answers[-1]
         response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-    return response
+    return response, searches
 
 
 def _asked_times(request: ListOffsetsRequest, _: int) -> dict[tuple[str, int], int]:
@@ -164,7 +200,7 @@ def _led(broker: Broker, topic: str, partition: int) -> HostedPartition | Refusa
     return broker.why_not_here(topic, partition)
 
 
-def _find(broker: Broker, call: Call, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition) -> OffsetAnswer | Refusal:
+def _find(broker: Broker, call: Call, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition) -> "OffsetAnswer | Refusal | _OpenSearch":
     hosted = _led(broker, topic, asked.partition_index)
     if isinstance(hosted, Refusal):
         return hosted
@@ -179,25 +215,87 @@ def _find(broker: Broker, call: Call, request: ListOffsetsRequest, topic: str, a
     )
     match decided:
         case SearchTimestamp():
-            return _searched(broker, hosted, asked.timestamp, decided.end_offset)
+            return _OpenSearch(hosted, asked, asked.timestamp, decided.end_offset)
         case SearchMaxTimestamp():
-            return _searched(broker, hosted, None, decided.end_offset)
+            return _OpenSearch(hosted, asked, None, decided.end_offset)
         case _:
             return decided
 
 
-def _searched(broker: Broker, hosted: HostedPartition, timestamp: int | None, end_offset: int) -> OffsetAnswer | Refusal:
-    """Look into the segments: for the first record that is not older than a timestamp, or for the youngest one."""
-    try:
-        found: FoundRecord | None = (
-            hosted.log.find_max_timestamp(end_offset) if timestamp is None else hosted.log.find_timestamp(timestamp, end_offset)
-        )
-    except MalformedBatch as malformed:
-        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, malformed.reason)
-    except OSError as failure:
-        broker.partitions.disk_failed(hosted.log.directory, "read", failure)
-        return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
-    return NOTHING_FOUND if found is None else OffsetAnswer(offset=found.offset, timestamp=found.timestamp, leader_epoch=found.leader_epoch)
+class _OpenSearch:
+    """Looks into the segments of a partition: for the first record that is not older than a timestamp, or, without one, for the youngest record.
+
+    `found` is None until it is over. A search that goes on in later turns of the loop begins again where segments were added or cleaned meanwhile.
+    """
+
+    __slots__ = ("_candidate", "_cut_count", "_end_offset", "_hosted", "_search", "_segments", "_timestamp", "answer", "asked", "found")
+
+    def __init__(self, hosted: HostedPartition, asked: ListOffsetsPartition, timestamp: int | None, end_offset: int) -> None:
+        self.asked = asked
+        self.answer: ListOffsetsPartitionResponse | None = None
+        """What to fill in, where the search is not over at once."""
+        self.found: OffsetAnswer | Refusal | None = None
+        self._hosted, self._timestamp, self._end_offset = hosted, timestamp, end_offset
+        self._candidate: Candidate | None = None
+
+    def begin(self, broker: Broker, bytes_max: int) -> int:
+        """Search on the loop as long as not more than so much must be looked through; return how much of that is left."""
+        self._start(broker)
+        while self._candidate is not None and (needed := batch_work(self._candidate.batch)) <= bytes_max:
+            bytes_max -= needed
+            self._step(broker, lambda candidate: first_record(candidate.batch, candidate.timestamp))
+        return bytes_max
+
+    async def go_on(self, broker: Broker, version: int) -> None:
+        """Search to the end, and fill in the answer."""
+        while (candidate := self._candidate) is not None:
+            try:
+                record = await first_record_aside(broker.world, candidate.batch, candidate.timestamp)
+            except MalformedBatch as malformed:
+                self._end(Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, malformed.reason))
+                break
+            await asyncio.sleep(0)
+            hosted = _led(broker, self._hosted.topic, self._hosted.partition)
+            if isinstance(hosted, Refusal):
+                self._end(hosted)
+            elif hosted is not self._hosted or self._cut_count != hosted.log.cut_count:
+                self._end(Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the log was cut meanwhile"))
+            elif record is None and self._segments != list(hosted.log.segments):
+                self._start(broker)
+            else:
+                self._step(broker, lambda _, record=record: record)  # type: ignore[misc]
+        assert self.found is not None and self.answer is not None, "it is over, and somebody waits for it"
+        filled = _answer(version, self.asked, self.found)
+        for name in ("error_code", "offset", "timestamp", "leader_epoch"):
+            setattr(self.answer, name, getattr(filled, name))
+
+    def _start(self, broker: Broker) -> None:
+        log = self._hosted.log
+        self._cut_count, self._segments = log.cut_count, list(log.segments)
+        self._search = log.find_max_timestamp(self._end_offset) if self._timestamp is None else log.find_timestamp(self._timestamp, self._end_offset)
+        self._advance(broker, lambda: next(self._search))
+
+    def _step(self, broker: Broker, look: Callable[[Candidate], FoundRecord | None]) -> None:
+        candidate = self._candidate
+        assert candidate is not None, "there is something to look at"
+        self._advance(broker, lambda: self._search.send(look(candidate)))
+
+    def _advance(self, broker: Broker, advance: Callable[[], Candidate]) -> None:
+        try:
+            self._candidate = advance()
+        except StopIteration as end:
+            record: FoundRecord | None = end.value
+            self._end(
+                NOTHING_FOUND if record is None else OffsetAnswer(offset=record.offset, timestamp=record.timestamp, leader_epoch=record.leader_epoch)
+            )
+        except MalformedBatch as malformed:
+            self._end(Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, malformed.reason))
+        except OSError as failure:
+            broker.partitions.disk_failed(self._hosted.log.directory, "read", failure)
+            self._end(Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)))
+
+    def _end(self, found: OffsetAnswer | Refusal) -> None:
+        self._candidate, self.found = None, found
 
 
 def _answer(version: int, asked: ListOffsetsPartition, found: OffsetAnswer | Refusal) -> ListOffsetsPartitionResponse:

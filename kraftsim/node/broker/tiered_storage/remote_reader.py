@@ -13,7 +13,8 @@ from kraftsim.core.tiered_storage.remote_segment import RemoteSegment, SegmentSt
 from kraftsim.core.tiered_storage.segment_catalogue import SegmentCatalogue
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.tiered_storage.remote_store import RemoteFile, RemoteStore
-from kraftsim.node.found_record import FoundRecord, first_record
+from kraftsim.node.found_record import FoundRecord, first_record_aside
+from kraftsim.world.interface import World
 from protocol.batches import RecordBatch, split_batches
 from protocol.disk.segment_indexes import OffsetEntry, TimeEntry, parse_offset_index, parse_time_index
 from protocol.disk.transaction_index import AbortedTransaction, parse_transaction_index
@@ -43,7 +44,8 @@ class _Indexes:
 class RemoteReader:
     """`catalogue_of` says what is known of a partition's remote segments; None while it is not known."""
 
-    def __init__(self, store: RemoteStore, catalogue_of: Callable[[HostedPartition], SegmentCatalogue | None]) -> None:
+    def __init__(self, world: World, store: RemoteStore, catalogue_of: Callable[[HostedPartition], SegmentCatalogue | None]) -> None:
+        self._world = world
         self._store = store
         self._catalogue_of = catalogue_of
         self._indexes: dict[bytes, _Indexes] = {}
@@ -83,7 +85,7 @@ class RemoteReader:
                 indexes = await self._indexes_of(segment)
                 first_offset = offset_of_timestamp(indexes.times, timestamp)
                 async for batch in self.batches(segment, hosted.replica.log_start_offset if first_offset is None else first_offset):
-                    found = first_record(batch, timestamp) if batch.max_timestamp >= timestamp else None
+                    found = await first_record_aside(self._world, batch, timestamp) if batch.max_timestamp >= timestamp else None
                     if found is not None and found.offset >= hosted.replica.log_start_offset:
                         return found
             segment = self._holding(hosted, segment.end_offset + 1)

@@ -84,7 +84,7 @@ class TieredStorage:
             copies,
             custom_metadata_max_bytes=shell.config.remote_log_metadata_custom_metadata_max_bytes,
         )
-        self._reader = RemoteReader(store, self.catalogue_of)
+        self._reader = RemoteReader(shell.world, store, self.catalogue_of)
         self._rebuild = FollowerRebuild(shell.world, node_id, self._reader, remedy)
         self._busy: dict[tuple[str, int], None] = {}
         """Partitions that are being looked at, or wait for their turn."""
