@@ -1,6 +1,7 @@
 """The world of a node that is a process, or one of several nodes embedded in a process."""
 
 import asyncio
+import gc
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -88,7 +89,7 @@ class RealWorld:
         """Return what a function returns that runs in a thread. There is one such thread, so that memory is used by one such work at a time."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, f"{self.node}-aside")
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: _without_collections(work))
 
     async def breathe(self, place: str) -> None:
         """Do nothing: on a real machine other tasks get in between where they must."""
@@ -102,6 +103,21 @@ class RealWorld:
             store.close()
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def _without_collections(work: Callable[[], T]) -> T:
+    """Do some work, and let no reference cycles be collected meanwhile.
+
+    A collection holds every thread while it walks over all objects, and work that makes many sets off many: while a thread converted 150,000 records,
+    clients of the loop waited up to 180 ms, without collections up to 50 ms. Between two works the collector does what it missed.
+    """
+    if not gc.isenabled():
+        return work()
+    gc.disable()
+    try:
+        return work()
+    finally:
+        gc.enable()
 
 
 def real_world(*, run: str, node: str, incarnation: int, data_dir: Path, events_dir: Path, seed: int | None, started_ns: int = 0) -> RealWorld:
