@@ -10,7 +10,7 @@ Source: kafka.network.SocketServer (Processor, mute states), org.apache.kafka.co
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from kraftsim.core.security.principal import ANONYMOUS
 from kraftsim.events.connections import ConnectionClosed, ConnectionOpened, FrameReceived, FrameSent, RequestRefused
@@ -19,12 +19,12 @@ from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded, Failed,
 from kraftsim.node.client_names import ClientNames
 from kraftsim.node.failed_answers import answer_instead, encoding_failed
 from kraftsim.node.file_sender import FileSender, holds_slices, read_slices
+from kraftsim.node.frame_server import FrameServer
 from kraftsim.node.inbox import Buffer, Inbox
 from kraftsim.node.large_frames import LargeFrames
 from kraftsim.node.security.tls import principal_of
 from kraftsim.world.interface import Chunk, FileSlice
 from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 from protocol.requests import RequestHead, UnsupportedApi, response_chunks
 
@@ -42,34 +42,12 @@ PIECE_BYTES_MIN = 2048
 """So many bytes, in pieces that are smaller than this on average: one copy is cheaper than telling the kernel of each piece."""
 UNWRITTEN_BYTES_MAX = 262144
 """So much is written before further frames of the same read are served: thousands of small requests can ask for megabytes each."""
+TURN_NS = 10_000_000
+"""For so long frames of one client are served that arrived together; a frame that was begun is served to its end."""
 NO_MESSAGES = (Encoded, NoAnswer, Closing, Failed)
 Asked = RequestHead | Call
 """What was asked, as far as an answer or a refusal needs to know."""
 Told = Callable[["ServerConnection"], None]
-
-
-class FrameServer(Protocol):
-    """What a connection asks for each frame: a dispatcher."""
-
-    def serve_run(self, connection: "ServerConnection", buffer: Buffer, position: int, end: int) -> int:
-        """Serve all frames of a stretch about which nothing is unusual; return where the first other one begins."""
-        ...
-
-    def read_head(self, frame: bytes) -> RequestHead:
-        """Read who is asked for what. Raises MalformedMessage or UnsupportedApi."""
-        ...
-
-    def serve(self, head: RequestHead, frame: bytes, connection: "ServerConnection") -> Answer | Deferred:
-        """Answer a request now or later. Raises MalformedMessage or UnsupportedApi."""
-        ...
-
-    def refuse(self, head: RequestHead, frame: bytes, connection: "ServerConnection", error: ErrorCode) -> Answer:
-        """Return how an API says an error. Raises MalformedMessage."""
-        ...
-
-    def refuse_call(self, call: Call, error: ErrorCode) -> Answer:
-        """The same for a request that is decoded already."""
-        ...
 
 
 class ServerConnection(asyncio.Protocol):
@@ -107,6 +85,10 @@ class ServerConnection(asyncio.Protocol):
         self._unwritten_bytes = 0
         """Size of what is in `out`, but for answers of a fixed size: those are not larger than their requests by much."""
         self._is_sending = False
+        self._clock_ns = shell.world.clock.monotonic_ns
+        self._turn_end_ns = 0
+        self._has_yielded = False
+        """Whether others are served before the next waiting frame."""
         self._pauses = 0
         """How many have paused writing and not resumed it: the transport, while the peer does not read; quotas, while the client is to be silent."""
         self._is_read_paused = False
@@ -176,7 +158,7 @@ class ServerConnection(asyncio.Protocol):
     @property
     def is_ready(self) -> bool:
         """Whether the next request may be served."""
-        return self._pending is None and self.close_reason is None and not self._pauses and not self._is_sending
+        return self._pending is None and self.close_reason is None and not self._pauses and not self._is_sending and not self._has_yielded
 
     def close(self, reason: str) -> None:
         """End the connection after what was answered already has been written."""
@@ -236,6 +218,21 @@ class ServerConnection(asyncio.Protocol):
         else:
             self._wait_for(answer, without_records(call))
 
+    def ends_turn(self) -> bool:
+        """Tell whether this client has been served for so long that others come first: its next frames then wait for the next turn of the loop.
+
+        In virtual time no turn takes any time.
+        """
+        if self._clock_ns() < self._turn_end_ns:
+            return False
+        self._has_yielded = True
+        self._loop.call_soon(self._next_turn)
+        return True
+
+    def _next_turn(self) -> None:
+        self._has_yielded = False
+        self._serve()
+
     def spawn(self, work: Callable[["NodeShell"], Coroutine[None, None, None]], name: str) -> None:
         """Start what serves a request in several turns of the loop, as a task of the node: it ends what it began though the client goes away."""
         self._shell.tasks.spawn(work(self._shell), name)
@@ -271,6 +268,7 @@ class ServerConnection(asyncio.Protocol):
         """Serve waiting frames until one's answer is deferred, then write all answers at once."""
         inbox = self._inbox
         waiting = inbox.waiting
+        self._turn_end_ns = self._clock_ns() + TURN_NS
         while waiting and self.is_ready:
             self._serve_stretch(*waiting.popleft())
         if self._shell.is_dead:
@@ -298,6 +296,8 @@ class ServerConnection(asyncio.Protocol):
             else:
                 first, position = position + _SIZE_BYTES, position + _SIZE_BYTES + size
                 self._serve_frame(buffer[first:position])
+                if self.ends_turn():
+                    break
         if self.close_reason is None:
             inbox.put_back(buffer, position, end)
 

@@ -84,6 +84,7 @@ class FrameRoute(Generic[N]):
         What a frame decodes to is only believed if it ends within the frame.
         """
         client, body_ahead, client_id = connection.client_of(buffer, position, self._header_version)
+        ends_turn = connection.ends_turn
         new, append, has_frame_events = object.__new__, connection.out.append, connection.has_frame_events
         api_key, api_version, decode, handle = self._api_key, self._api_version, self._decode, self._handle
         fixed_class, pack_answer, answer_bytes = None if has_frame_events else self._fixed_class, self._pack_answer, self._answer_bytes
@@ -122,11 +123,13 @@ class FrameRoute(Generic[N]):
             if type(answer) is fixed_class and connection.close_reason is None:
                 try:
                     append(pack_answer(answer_bytes, correlation_id, answer))
+                    if ends_turn():
+                        break
                     continue
                 except Exception:  # `give` fails on this answer, too, and reports it
                     pass
             connection.give(answer, call)
-            if not connection.is_ready:
+            if not connection.is_ready or ends_turn():
                 break
         return position
 

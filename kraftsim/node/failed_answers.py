@@ -19,7 +19,8 @@ from protocol.errors import ErrorCode
 from protocol.requests import RequestHead, response_chunks
 
 if TYPE_CHECKING:
-    from kraftsim.node.connection import FrameServer, ServerConnection
+    from kraftsim.node.connection import ServerConnection
+    from kraftsim.node.frame_server import FrameServer
 
 ERROR = ErrorCode.UNKNOWN_SERVER_ERROR
 ANSWERED, CLOSED = "answered", "closed"

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import struct
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
@@ -146,6 +147,40 @@ async def test_pipelined_requests_are_answered_in_order_and_in_one_go(server: Se
     client.send(*(init(number) for number in range(100)))
     for number in range(100):
         assert decode_response(22, 4, await client.frame()) == (number, InitProducerIdResponse(producer_id=number, producer_epoch=0))
+
+
+def slow(call: Call) -> InitProducerIdResponse:
+    """Answer after four milliseconds in which nothing else happens."""
+    time.sleep(0.004)
+    return echo(call)
+
+
+async def test_a_client_with_many_slow_requests_does_not_hold_up_others(server: Server) -> None:
+    """Frames that came together are served for a turn at a time, and in their order."""
+    server.desk.on_init = slow
+    client, other = await server.connect(), await server.connect()
+    client.send(*(init(number) for number in range(50)))
+    other.send(init(999))
+    assert [decode_response(22, 4, await client.frame())[0] for _ in range(50)] == list(range(50))
+    assert decode_response(22, 4, await other.frame())[0] == 999
+    served = [call.correlation_id for call in server.desk.calls]
+    assert served.index(999) < 10, "it is served in the second turn of the loop"
+
+
+async def test_requests_that_wait_for_their_turn_are_answered_after_the_end_of_input(server: Server) -> None:
+    """A client may have finished sending; one that is gone is served no further."""
+    server.desk.on_init = slow
+    client, gone = await server.connect(), await server.connect()
+    client.send(*(init(number) for number in range(20)))
+    client.writer.write_eof()
+    gone.send(*(init(number) for number in range(1000, 1100)))
+    await asyncio.sleep(0.01)
+    gone.writer.transport.abort()
+    assert [decode_response(22, 4, await client.frame())[0] for _ in range(20)] == list(range(20))
+    assert await client.is_closed()
+    await asyncio.sleep(0.05)
+    assert sum(call.correlation_id >= 1000 for call in server.desk.calls) < 50
+    assert not server.world.noted_of(NodeFailed)
 
 
 async def test_a_frame_may_arrive_byte_by_byte(server: Server) -> None:

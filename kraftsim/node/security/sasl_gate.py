@@ -16,7 +16,8 @@ from kraftsim.core.security.sasl import PLAIN, SCRAM_MECHANISMS, SaslRefused, Se
 from kraftsim.core.security.scram import Credential, ScramServer, draw_nonce
 from kraftsim.events.connections import AuthenticationRefused
 from kraftsim.node.call import NO_ANSWER, Answer, Call, Closing, Deferred, Encoded
-from kraftsim.node.connection import NO_HEAD, FrameServer, ServerConnection
+from kraftsim.node.connection import NO_HEAD, ServerConnection
+from kraftsim.node.frame_server import FrameServer
 from kraftsim.node.inbox import Buffer
 from kraftsim.node.security.listener_settings import SaslSettings
 from protocol.api_keys import ApiKey
