@@ -184,6 +184,21 @@ def test_a_regular_expression_means_what_it_matches_now(lab):
     assert state_of(lab.read_again()) == state_of(lab)
 
 
+def test_an_expression_is_looked_at_once_as_long_as_the_topics_are_the_same(lab, monkeypatch):
+    """Otherwise members with expressions of their own would cost the square of their number."""
+    looks = []
+    names = lab.topics.names
+    monkeypatch.setattr(lab.topics, "names", lambda: looks.append(None) or names())
+    members = [f"m{number}" for number in range(10)]
+    for member in members:
+        lab.join(member, subscribed_names=(), subscribed_regex=f"t|{member}")
+    assert len(looks) == len(members)
+    lab.topics.make("m3", 1)
+    lab.beat("m3")
+    assert lab.consumers.resolved["t|m3"] == ("m3", "t")
+    assert len(looks) == 2 * len(members)
+
+
 def test_targets_are_worked_out_once_in_a_while_where_that_is_wanted():
     """KIP-1263: who comes meanwhile is in the epoch of the target, and has nothing."""
     lab = ConsumersLab(consumer_assignment_interval_ms=1000, consumer_first_epoch=1, consumer_settles_empty=1)

@@ -237,10 +237,17 @@ class ConsumerGroups:
         return hash_of_topics(dict.fromkeys(name for member in group.members.values() for name in group.topics_of(member)), self._topics)
 
     def _resolve(self, group: ConsumerGroup, changes: list[Change], now: Moment) -> bool:
-        """Look again which topics the regular expressions of a group mean, and tell whether any means others than before."""
+        """Look which topics the regular expressions of a group mean, and tell whether any means others than before.
+
+        As long as the topics are those of the last look only new expressions are looked at: otherwise a group in which each member has another one
+        would cost the square of its members.
+        """
+        are_same_topics = group.seen_topics == self._topics.version
         used = dict.fromkeys(member.subscribed_regex for member in group.members.values() if member.subscribed_regex)
         is_news = False
         for expression in sorted(used):
+            if are_same_topics and expression in group.resolved:
+                continue
             found = self._fitting(expression)
             if group.resolved.get(expression) != found:
                 self.do(changes, regex_change(group.group_id, expression, found, self._topics.version, now.wall_ms))
