@@ -4,8 +4,10 @@ import asyncio
 from random import Random
 from struct import Struct
 
+import pytest
+
 from fuzz.answer_frames import FrameMaker
-from fuzz.answer_targets import GUARDED, clusters, prepared
+from fuzz.answer_targets import GUARDED, OPEN, clusters, prepared
 from fuzz.answers import Outcome, ask_each_once, campaign, why_wrong
 from kraftsim.cluster.embedded import EmbeddedCluster
 from protocol.messages.k22_init_producer_id import InitProducerIdResponse
@@ -16,20 +18,23 @@ VERSIONS = (0, 5)
 HEAD = Struct(">ihhi").unpack_from
 
 
-def test_no_answer_ends_a_node_and_every_answer_can_be_read() -> None:
-    """Half of the frames ask for answers of maximal length, half are valid requests with a few bytes changed; a healthy producer is served."""
-    spec = clusters()[GUARDED]
+@pytest.mark.parametrize("name", [OPEN, GUARDED])
+def test_no_answer_ends_a_node_and_every_answer_can_be_read(name: str) -> None:
+    """Each API is asked in each version once. Then half of the frames ask for answers of maximal length, half are valid requests with a few bytes
+    changed; a healthy producer is served.
+    """
+    spec = clusters()[name]
     outcome = Outcome()
 
     async def play() -> None:
-        target = await prepared(GUARDED, spec)
-        await ask_each_once(target, Random(1), outcome, newest_only=True)
+        target = await prepared(name, spec)
+        await ask_each_once(target, Random(1), outcome)
         enough = outcome.frames + FRAMES
         await campaign([target], outcome, Random(2), lambda: outcome.frames < enough)
 
     with EmbeddedCluster(spec) as cluster:
         asyncio.run(play())
-        assert [name for name in spec.node_names if cluster.has_ended(name)] == []
+        assert [node for node in spec.node_names if cluster.has_ended(node)] == []
     assert not outcome.broken, outcome.broken[0]
     assert outcome.verdicts["answered"] > FRAMES / 4, "hostile clients reach the handlers"
     assert outcome.healthy_seconds, "the healthy producer was served"
