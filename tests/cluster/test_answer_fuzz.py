@@ -7,7 +7,7 @@ from struct import Struct
 import pytest
 
 from fuzz.answer_frames import FrameMaker
-from fuzz.answer_targets import GUARDED, OPEN, clusters, prepared
+from fuzz.answer_targets import GUARDED, OPEN, ZOOKEEPER, clusters, prepared
 from fuzz.answers import Outcome, ask_each_once, campaign, why_wrong
 from kraftsim.cluster.embedded import EmbeddedCluster
 from protocol.messages.k22_init_producer_id import InitProducerIdResponse
@@ -18,7 +18,7 @@ VERSIONS = (0, 5)
 HEAD = Struct(">ihhi").unpack_from
 
 
-@pytest.mark.parametrize("name", [OPEN, GUARDED])
+@pytest.mark.parametrize("name", [OPEN, GUARDED, ZOOKEEPER])
 def test_no_answer_ends_a_node_and_every_answer_can_be_read(name: str) -> None:
     """Each API is asked in each version once. Then half of the frames ask for answers of maximal length, half are valid requests with a few bytes
     changed; a healthy producer is served.
