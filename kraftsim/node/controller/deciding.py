@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kraftsim.core.decision import Decision, Steps, ends_step, whole
 from kraftsim.node.call import Answer, Call, Deferred, Failed, completed_by, reason_of
+from kraftsim.node.controller.ledger import MetadataLedger
 from protocol.errors import ErrorCode
 from protocol.schema import Message
 
@@ -25,10 +26,10 @@ def decide(
 ) -> Answer | Deferred:
     """Return what `carry_out` makes of the decision that `look` comes to; in several turns for a large call.
 
-    A ledger that has no refusal is not behind the gate of the active controller: entities in ZooKeeper mode, which are decided in one turn.
+    Only the ledger of a metadata log knows whether it changed between two steps: in ZooKeeper mode requests are decided in one turn.
     """
     ledger, later, refuse = controller.ledger, Deferred(), controller.ledger.refuse
-    if not call.is_large or refuse is None:
+    if not call.is_large or refuse is None or not isinstance(ledger, MetadataLedger):
         return carry_out(whole(look()))
 
     async def decide_in_steps() -> None:
