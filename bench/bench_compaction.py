@@ -72,7 +72,7 @@ async def cleaned(log: PartitionLog, world: RealWorld, watch: TurnWatch) -> Clea
     work = LogToClean(log=log, snapshots=ProducerSnapshots(world, log.directory), rules=rules, found=found, lasts=dict)
     watching = asyncio.get_running_loop().create_task(watch.run())
     try:
-        return await clean_log(work, OffsetMap(MAP_BYTES, 0.9), CleaningPace(log.gate, WITHOUT_LIMIT), now_ms=now_ms)
+        return await clean_log(work, OffsetMap(MAP_BYTES, 0.9), CleaningPace(world, log.gate, WITHOUT_LIMIT), now_ms=now_ms)
     finally:
         watching.cancel()
 

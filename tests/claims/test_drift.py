@@ -6,7 +6,7 @@ Figures of tests are compared in these tests themselves (the fixture `figures`);
 import pytest
 
 from claims.play import CLAIMS, INTEROP, PLAYS, TEST
-from claims.record import drift, read_record, unfounded
+from claims.record import Measured, drift, read_record, unfounded
 from claims.recording import Recorder
 from claims.rows import ROWS
 
@@ -77,7 +77,7 @@ def test_a_run_of_all_cases_fails_for_a_figure_that_none_recorded(stored, asked,
 
         def __init__(self) -> None:
             super().__init__(None)
-            measured = {"passed": True, "figures": stored, "again": TEST, "date": "", "commit": ""}
+            measured: Measured = {"passed": True, "figures": stored, "again": TEST, "date": "", "commit": ""}
             self._stored = {"checks": {check: measured}, "rows": []}
 
         @pytest.fixture
