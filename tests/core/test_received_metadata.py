@@ -235,6 +235,18 @@ def test_each_partition_has_its_answer(asked: LeaderAndIsrRequest, present: Held
     assert list(told.roles) == ([("t", 0)] if takes_role else [])
 
 
+@pytest.mark.parametrize("name", ["", ".", "..", "../escaped", "a/b", "a\0b", "n" * 250, "n" * 32_767])
+def test_a_name_that_no_topic_may_have_gets_no_log(name: str) -> None:
+    """Its log would lie in another directory, or in none, and a log directory that cannot be made ends a broker with a single one."""
+    image = image_after(update(state()))
+    asked = appointment(appointed())
+    asked.topic_states = [LeaderAndIsrTopicState(topic_name=name, topic_id=OTHER_ID, partition_states=[appointed()]), *asked.topic_states]
+    told = received().appoint(asked, image, lambda topic, partition: None)
+    assert not isinstance(told, Refusal)
+    assert told.answers == {(name, 0): ErrorCode.INVALID_TOPIC_EXCEPTION, ("t", 0): ErrorCode.NONE}
+    assert list(told.roles) == [("t", 0)]
+
+
 def test_a_partition_that_only_learns_its_topics_id_keeps_its_role() -> None:
     """With the leader epoch that is known, LeaderAndIsr may bring an id and nothing else."""
     image = image_after(update(state(), topic_id=ZERO_UUID))

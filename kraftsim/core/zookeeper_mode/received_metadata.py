@@ -15,6 +15,7 @@ from kraftsim.core.metadata.image import MetadataImage, TopicImage
 from kraftsim.core.metadata.metadata_level import MetadataLevel
 from kraftsim.core.metadata.partition_registration import PartitionRegistration, partition_of, partition_record
 from kraftsim.core.metadata.record_kinds import MetadataRecord
+from kraftsim.core.metadata.topic_names import why_name_is_invalid
 from kraftsim.core.zookeeper_mode.topic_ids import derived_topic_id, is_derived
 from protocol.errors import ErrorCode
 from protocol.messages.k04_leader_and_isr import RECOVERED, LeaderAndIsrPartitionState, LeaderAndIsrRequest
@@ -179,7 +180,8 @@ class ReceivedMetadata:
     def appoint(self, request: LeaderAndIsrRequest, image: MetadataImage, held: Held) -> Told | Refusal:
         """Decide which partitions this broker is to lead or follow. Refuses as a whole with STALE_CONTROLLER_EPOCH.
 
-        Answers: KAFKA_STORAGE_ERROR, INCONSISTENT_TOPIC_ID, STALE_CONTROLLER_EPOCH for no news, UNKNOWN_TOPIC_OR_PARTITION for what others hold.
+        Answers: KAFKA_STORAGE_ERROR, INCONSISTENT_TOPIC_ID, STALE_CONTROLLER_EPOCH for no news, UNKNOWN_TOPIC_OR_PARTITION for what others hold,
+        INVALID_TOPIC_EXCEPTION for a name that no topic may have: the directory of its log would have it, and may lie anywhere (`../x`).
         """
         refusal = self._listen(request.controller_epoch)
         if refusal is not None:
@@ -189,7 +191,9 @@ class ReceivedMetadata:
         told = Told(keeps=frozenset((name, state.partition_index) for name, _, state in named) if is_full else None)
         new: dict[str, bytes] = {}
         for name, told_id, state in named:
-            error = self._judge(told_id, state, held(name, state.partition_index), is_kraft=request.is_kraft_controller)
+            error: ErrorCode | None = ErrorCode.INVALID_TOPIC_EXCEPTION
+            if why_name_is_invalid(name) is None:
+                error = self._judge(told_id, state, held(name, state.partition_index), is_kraft=request.is_kraft_controller)
             told.answers[name, state.partition_index] = error or ErrorCode.NONE
             if error is None:
                 self._appoint_one(name, told_id, state, image, told, new)
