@@ -102,7 +102,7 @@ def test_an_examination_that_fails_by_surprise_costs_its_request_alone(monkeypat
     async def fails(*_: object) -> None:
         raise KeyError("unforeseen")
 
-    monkeypatch.setattr(k00_produce, "takes_long", lambda request: True)
+    monkeypatch.setattr(k00_produce, "must_be_examined", lambda broker, request, version: True)
     monkeypatch.setattr(k00_produce, "examine", fails)
 
     async def play(client: Client) -> None:
