@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 SECONDS ?= 60
 
-.PHONY: help setup demo test test-sockets test-simulated test-rules test-others interop interop-clients interop-kafka exactly-once oracle migration upgrades probes streams tools lint types doors bench identity raft-properties more-seeds every-order clients client-upgrades fuzz mutants claims up down fmt docs lock clean
+.PHONY: help setup demo test test-sockets test-requirements test-simulated test-rules test-house test-others interop interop-clients interop-kafka exactly-once oracle migration upgrades probes streams tools lint types doors bench identity raft-properties more-seeds every-order clients client-upgrades fuzz mutants claims up down fmt docs lock clean
 
 help: ## Say what the verbs do
 	@echo "kraftsim: Kafka's producer identity and exactly-once machinery, re-enacted by small processes"
@@ -39,21 +39,27 @@ $(READY): requirements.lock requirements-java.lock pyproject.toml
 demo: setup ## The main job on real input: brokers and the controller are killed, real producers lose and double nothing, Spark tells the story
 	$(BIN)/python -m demo $(ARGS)
 
-test: lint types doors ## Everything that needs no real client or Apache Kafka: checks, then tests, three lanes at a time
+test: setup ## Everything that needs no real client or Apache Kafka: checks and tests, three lanes at a time
 ifeq ($(ARGS),)
-	$(PYTEST) tests/house
-	@$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=target test-sockets test-simulated test-rules test-others
+	@echo "$(words $(LANES)) lanes, three at a time; each prints when it ends: $(LANES)"
+	@$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=target $(LANES)
 else
 	$(PYTEST) -m "not interop" $(ARGS)
 endif
 
-# Every directory of tests/ is in one lane; those of sockets wait more than they compute, so two others go beside them on two processors.
-SOCKETS := tests/apache_kafka tests/clients tests/cluster tests/compose tests/conformance
+# Every directory of tests/ is in one lane. The first two wait for sockets and time-outs more than they compute, so others go beside them on two processors.
+LANES := test-sockets test-requirements test-simulated test-rules test-others test-house lint types doors
+SOCKETS := tests/apache_kafka tests/clients tests/cluster tests/compose
+REQUIREMENTS := tests/conformance
 SIMULATED := tests/simulate
 RULES := tests/core tests/inspect tests/node tests/releases tests/tiered_storage tests/wire tests/world
+HOUSE := tests/house
 
 test-sockets: # clusters that talk over sockets, and wait for time-outs and disks
 	$(PYTEST) -m "not interop" $(SOCKETS)
+
+test-requirements: # the conformance suite on clusters of our own
+	$(PYTEST) -m "not interop" $(REQUIREMENTS)
 
 test-simulated: # what is played in virtual time
 	$(PYTEST) -m "not interop" $(SIMULATED)
@@ -61,8 +67,11 @@ test-simulated: # what is played in virtual time
 test-rules: # rules, bytes and single nodes
 	$(PYTEST) -m "not interop" $(RULES)
 
+test-house: # the shape of the code and its pages
+	$(PYTEST) -m "not interop" $(HOUSE)
+
 test-others: # everything else; Spark is there
-	$(PYTEST) -m "not interop" $(filter-out tests/house tests/__pycache__ $(SOCKETS) $(SIMULATED) $(RULES),$(patsubst %/,%,$(filter %/,$(wildcard tests/*/))))
+	$(PYTEST) -m "not interop" $(filter-out tests/__pycache__ $(HOUSE) $(SOCKETS) $(REQUIREMENTS) $(SIMULATED) $(RULES),$(patsubst %/,%,$(filter %/,$(wildcard tests/*/))))
 
 interop: setup ## Real clients, and Apache Kafka from Maven where Java and Maven are there, on two processors
 ifeq ($(ARGS),)
