@@ -27,6 +27,9 @@ GZIP_TRUSTED_BYTES_MAX = 8 * 1024
 """A shorter block is believed what it says of its size: if that is a lie, it costs some milliseconds."""
 PIECE_BYTES = 256 * 1024
 """Gzip is unpacked in such pieces."""
+GIVEN_BYTES = 64 * 1024
+FIRST_GIVEN_BYTES = 512
+"""What zlib is given at once of a member behind the first one: it copies what it does not take, so that all of the rest would cost the square."""
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER = XERIAL_MAGIC + struct.pack(">ii", 1, 1)  # version, oldest compatible version
 XERIAL_BLOCK_BYTES = 32 * 1024
@@ -63,20 +66,26 @@ def _decompress_gzip(data: Bytes) -> bytes:
 
 def _gzip_pieces(data: Bytes) -> Iterator[bytes]:
     """Read one or more gzip members, as Java's GZIPInputStream does: what follows them and is none is ignored."""
-    plain_bytes = 0
-    rest = bytes(data)
+    view = memoryview(data)
+    plain_bytes = position = 0
+    given_bytes = len(view)
     while True:
         decompressor = zlib.decompressobj(wbits=GZIP_WINDOW_BITS)
-        while piece := decompressor.decompress(rest, PIECE_BYTES):
-            plain_bytes += len(piece)
-            _require_bounded(plain_bytes)
-            yield piece
-            rest = decompressor.unconsumed_tail
-        if not decompressor.eof:
-            raise ValueError("the data ends inside a gzip member")
-        rest = decompressor.unused_data
-        if not rest.startswith(GZIP_MAGIC):
+        while not decompressor.eof:
+            given = view[position : position + given_bytes]
+            given_bytes = GIVEN_BYTES
+            piece = decompressor.decompress(given, PIECE_BYTES)
+            taken_bytes = len(given) - len(decompressor.unused_data if decompressor.eof else decompressor.unconsumed_tail)
+            position += taken_bytes
+            if piece:
+                plain_bytes += len(piece)
+                _require_bounded(plain_bytes)
+                yield piece
+            elif not taken_bytes and not decompressor.eof:
+                raise ValueError("the data ends inside a gzip member")
+        if view[position : position + len(GZIP_MAGIC)] != GZIP_MAGIC:
             return
+        given_bytes = FIRST_GIVEN_BYTES
 
 
 def unpack_in_pieces(codec: Compression, data: Bytes) -> Iterator[bytes]:

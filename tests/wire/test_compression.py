@@ -108,6 +108,25 @@ def test_gzip_may_come_in_several_members() -> None:
     assert decompress(Compression.GZIP, compress(Compression.GZIP, b"one") + compress(Compression.GZIP, b"two")) == b"onetwo"
 
 
+@pytest.mark.parametrize("size_bytes", [0, 1, 600, 70_000, 300_000], ids=str)
+def test_gzip_members_of_every_size_stand_one_behind_another(size_bytes: int) -> None:
+    """Longer and shorter than what is given to zlib at once, packed and unpacked."""
+    members = [NOISE[:size_bytes], b"v" * size_bytes, NOISE[: size_bytes // 2], b""] * 2
+    whole = b"".join(compress(Compression.GZIP, each) for each in members)
+    assert decompress(Compression.GZIP, whole) == b"".join(members)
+    assert decompress(Compression.GZIP, bytearray(whole) + b"behind") == b"".join(members)
+    with pytest.raises(UndecodableRecords):
+        decompress(Compression.GZIP, whole[:-1])
+
+
+def test_many_gzip_members_take_a_time_that_grows_with_their_number() -> None:
+    """Where topics take large batches, half a million empty members fit into one of 10 MB; to copy the rest at each of them would take minutes."""
+    one = compress(Compression.GZIP, b"")
+    started = time.process_time()
+    assert decompress(Compression.GZIP, one * 200_000) == b""
+    assert time.process_time() - started < 3.0
+
+
 def test_the_same_data_gives_the_same_bytes() -> None:
     """gzip would write the time of day, if it were asked to."""
     for codec in CODECS:
