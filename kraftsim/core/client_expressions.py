@@ -77,7 +77,7 @@ def _words(told: object) -> str:
 
 def tokens(text: str) -> Iterator[str]:
     r"""Yield an expression in pieces: escapes, `\Q...\E` and classes whole, the beginnings of named groups, all else character by character."""
-    position = 0
+    position, last_named_end = 0, text.rfind(":]")
     while position < len(text):
         end = position + 1
         if text.startswith("\\Q", position):
@@ -86,7 +86,7 @@ def tokens(text: str) -> Iterator[str]:
         elif text[position] == "\\":
             end = min(position + 2, len(text))
         elif text[position] == "[":
-            end = _class_end(text, position)
+            end = _class_end(text, position, last_named_end)
         elif text.startswith(CONTROL_OF_GROUPS, position) and not text.startswith(NAMELESS, position):
             closed = text.find(">", position)
             end = len(text) if closed < 0 else closed + 1
@@ -94,13 +94,16 @@ def tokens(text: str) -> Iterator[str]:
         position = end
 
 
-def _class_end(text: str, position: int) -> int:
-    """Return where a class ends that begins at a position: a bracket right behind its beginning is one of its characters."""
+def _class_end(text: str, position: int, last_named_end: int) -> int:
+    """Return where a class ends that begins at a position: a bracket right behind its beginning is one of its characters.
+
+    `last_named_end` is where the last `:]` stands: nobody looks for one behind that.
+    """
     position += 2 if text.startswith("^", position + 1) else 1
     is_first = True
     while position < len(text) and (is_first or text[position] != "]"):
         is_first = False
-        named_end = text.find(":]", position + 2) if text.startswith("[:", position) else -1
+        named_end = text.find(":]", position + 2) if position + 2 <= last_named_end and text.startswith("[:", position) else -1
         if named_end >= 0:
             position = named_end + 2
         else:

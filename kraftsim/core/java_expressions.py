@@ -14,6 +14,8 @@ TIMES_MAX: Final = 2**31 - 1
 KINDS: Final = {"L": "ultmo", "M": "nec", "N": "dlo", "P": "cdseifo", "S": "mcko", "Z": "slp", "C": "cfos"}
 CATEGORIES: Final = frozenset(KINDS) | {kind + each for kind in KINDS for each in KINDS[kind]}
 """General categories by their names in both; other names are of scripts in RE2, and of other things in Java."""
+NAME_IN_BRACES_MAX: Final = 4
+"""Characters of the longest of these names, in braces; whatever is longer is none."""
 OCTAL: Final = frozenset("01234567")
 SAME_PLACES: Final = {"\\e": "\\a", "\\Z": "\\z", "\\G": "\\A", "\\h": "\\d", "\\H": "\\d", "\\V": "\\d"}
 """Escapes of Java only, and what may stand in RE2 wherever they may stand."""
@@ -43,7 +45,7 @@ def _without_counts(text: str) -> str:
             piece = "{1}"
             position = end
         elif piece == "\\x" and pieces[position : position + 1] == ["{"]:
-            end = pieces.index("}", position) + 1 if "}" in pieces[position:] else len(pieces)
+            end = _end_of_braces(pieces, position)
             piece += "".join(pieces[position:end])
             position = end
         elif piece in ("\\p", "\\P"):
@@ -61,6 +63,14 @@ def _without_counts(text: str) -> str:
             _require_name(piece[3:-1])
         found.append(SAME_PLACES.get(piece, piece))
     return "".join(found)
+
+
+def _end_of_braces(pieces: list[str], position: int) -> int:
+    """Return where the next closing brace ends, or all pieces if there is none."""
+    try:
+        return pieces.index("}", position) + 1
+    except ValueError:
+        return len(pieces)
 
 
 def _behind_count(pieces: list[str], position: int) -> int:
@@ -128,7 +138,7 @@ def _require_class(text: str) -> None:
 
 def _require_escape(text: str, position: int) -> None:
     """Look at what is behind a backslash within a class."""
-    escaped, behind = text[position + 1 : position + 2], list(text[position + 2 :])
+    escaped, behind = text[position + 1 : position + 2], list(text[position + 2 : position + 2 + NAME_IN_BRACES_MAX])
     if escaped == "0" and behind[:1] and behind[0] not in OCTAL:
         raise InvalidExpression("illegal octal escape sequence")
     if escaped in ("p", "P"):

@@ -1,13 +1,14 @@
 """Regular expressions of clients: those of RE2/J, in linear time.   Source: KIP-848, KIP-1152, com.google.re2j.Pattern 1.8."""
 
 import subprocess
+import time
 from pathlib import Path
 from random import Random
 from typing import Final
 
 import pytest
 
-from kraftsim.core.client_expressions import InvalidExpression, client_expression
+from kraftsim.core.client_expressions import InvalidExpression, client_expression, tokens
 from tests.apache_kafka.class_path import NEWEST_RELEASE, class_path, java
 
 TEXTS: Final = ("", "a", "aa", "ab", "b", "A", "é", "日", "aaa", ".", "-", "a-b", "a.b", "orders-1")
@@ -126,6 +127,14 @@ def test_an_expression_that_backtracks_forever_elsewhere_is_done_at_once() -> No
     """With Python's expressions this test would not end."""
     assert client_expression("(a+)+$").fullmatch("a" * 200 + "-") is None
     assert client_expression("(a|a)*b").fullmatch("a" * 200) is None
+
+
+@pytest.mark.parametrize("text", ["[" + "[:" * 16_000, "[[:a]" * 6_000, "(?<" * 10_000, r"\Q" * 16_000], ids=["named", "classes", "groups", "quotes"])
+def test_an_expression_is_split_in_a_time_that_grows_with_its_length(text: str) -> None:
+    """Also where nothing closes what is opened again and again."""
+    started = time.process_time()
+    assert "".join(tokens(text)) == text
+    assert time.process_time() - started < 0.1
 
 
 @pytest.mark.interop

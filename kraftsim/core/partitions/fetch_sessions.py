@@ -8,6 +8,7 @@ Source: KIP-227, KAFKA-9401 (shards), kafka.server.FetchSession.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final
 
 from kraftsim.core.metadata.replica_placement import Chance
@@ -309,12 +310,12 @@ def named_once(topics: list[FetchTopic]) -> list[FetchTopic]:
 def joined(rows: Iterable[FetchableTopicResponse]) -> list[FetchableTopicResponse]:
     """Return rows of an answer with neighbours of one topic as one.   Source: FetchResponse.of."""
     found: list[FetchableTopicResponse] = []
-    for row in rows:
-        last = found[-1] if found else None
-        if last is not None and (last.topic, last.topic_id) == (row.topic, row.topic_id):
-            last.partitions = [*last.partitions, *row.partitions]
-        else:
-            found.append(row)
+    for (name, topic_id), neighbours in groupby(rows, key=lambda row: (row.topic, row.topic_id)):
+        first, *others = neighbours
+        if others:
+            partitions = [partition for row in (first, *others) for partition in row.partitions]
+            first = FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=partitions)
+        found.append(first)
     return found
 
 

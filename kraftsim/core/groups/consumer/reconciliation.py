@@ -16,7 +16,8 @@ IsTaken = Callable[[bytes, int], bool]
 def reconciled(member: ConsumerMember, *, target_epoch: int, target: Shares, owned: Shares | None, is_taken: IsTaken) -> ConsumerMember:
     """Return the member after its next step, or as it is where there is none.
 
-    `owned` is what it says that it has, None if it does not say; `is_taken` tells whether somebody has a partition or is still giving it up.
+    `owned` is what it says that it has, None if it does not say; `is_taken` tells whether a partition cannot be given to it yet, for somebody has it
+    or is still giving it up.
     """
     match member.state:
         case MemberState.STABLE if member.member_epoch == target_epoch:
@@ -71,8 +72,9 @@ def _moved(member: ConsumerMember, epoch: int, state: MemberState, assigned: Sha
 
 def _assignment_epochs(member: ConsumerMember, target_epoch: int, *held: Shares) -> dict[tuple[bytes, int], int]:
     """Return the epoch of each partition: that in which the member got it, and the target's where it did not have it."""
+    had = {topic_id: frozenset(numbers) for topic_id, numbers in member.assigned.items()}
     return {
-        (topic_id, number): member.assignment_epoch(topic_id, number) if number in member.assigned.get(topic_id, ()) else target_epoch
+        (topic_id, number): member.assignment_epoch(topic_id, number) if number in had.get(topic_id, ()) else target_epoch
         for shares in held
         for topic_id, numbers in shares.items()
         for number in numbers
