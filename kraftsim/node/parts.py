@@ -90,6 +90,7 @@ from kraftsim.releases.traits import (
     FORGETS_BEGINNINGS,
     KEEPS_PRODUCERS_OF_DELETED_RECORDS,
     MEMBERS_COME_ANEW,
+    MEMBERS_TAKE_BACK,
     MIGRATES_BEHIND_A_GATE,
     MIGRATES_IN_TRANSACTIONS,
     MOVES_WAIT_FOR_NEWCOMERS,
@@ -141,6 +142,7 @@ class Parts:
     ignores_case_of_group_states: bool
     has_consumer_groups: bool
     members_may_come_anew: bool
+    members_take_back: bool
     delays_assignments: bool
     keeps_assignment_epochs: bool
     producer_state_manager: type[ProducerStateManager] = ProducerStateManager
@@ -206,6 +208,7 @@ class Parts:
             ignores_case_of_group_states=release.has(CASELESS_GROUP_STATES),
             has_consumer_groups=release.has(CONSUMER_GROUPS),
             members_may_come_anew=release.has(MEMBERS_COME_ANEW),
+            members_take_back=release.has(MEMBERS_TAKE_BACK),
             delays_assignments=release.has(DELAYED_ASSIGNMENTS),
             keeps_assignment_epochs=release.has(ASSIGNMENT_EPOCHS),
             producer_snapshots=ProducerSnapshots if release.has(SNAPSHOT_OF_EVERY_SEGMENT) else NewestSnapshots,

@@ -145,6 +145,9 @@ PRE_VOTE = Trait(name="pre-vote", since_release="4.0", why="KIP-996")
 CONSUMER_GROUPS = Trait(name="consumer-groups", since_release="4.0", why="KIP-848")
 """The coordinator of KIP-848 serves groups of both kinds (before: classic ones, unless somebody asks for the other kind)."""
 
+MEMBERS_TAKE_BACK = Trait(name="members-take-back", since_release="4.0", why="CurrentAssignmentBuilder.computeNextAssignment of 3.9.1 and 4.0.2")
+"""A member of a consumer group that has given a partition up may be given it again in the same step (before: in the next one)."""
+
 MEMBERS_COME_ANEW = Trait(name="members-come-anew", since_release="4.2", why="GroupMetadataManager; asked of 4.1.2, 4.2.2, 4.3.1 and 4.4.0")
 """A member of a consumer group may join again without having left (before: it is fenced)."""
 

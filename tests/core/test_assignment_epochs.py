@@ -121,3 +121,20 @@ def test_so_it_is_in_a_transaction(number, error):
     lab = shared()
     waiter = lab.commit_in_transaction(5, member_id="a", generation_id=1, partition=number)
     assert lab.answers[waiter].errors == (error,)
+
+
+def test_a_static_member_that_left_for_a_while_hands_its_partitions_on_as_of_epoch_0():
+    """ConsumerGroupMember.Builder.resetAssignedPartitionsEpochsToZero, of 4.3.1 and 4.4.0."""
+    lab = lab_of()
+    lab.join("a", instance_id="i")
+    lab.join("b")
+    lab.beat("a", instance_id="i")
+    assert set(lab.consumers.members["a"].assignment_epochs.values()) == {1}
+    lab.ask("a", -2, instance_id="i")
+    gone = lab.consumers.members["a"]
+    assert gone.assignment_epochs == {(T, 0): 0, (T, 1): 0}
+    lab.gone("a")
+    lab.join("c", instance_id="i")
+    assert lab.consumers.members["c"].member_epoch == 2
+    assert [lab.consumers.refuse_commit("c", 0, BY_NAME, [(T, number)]) for number in (0, 1, 2)] == [OK, OK, STALE]
+    assert state_of(lab.read_again()) == state_of(lab)

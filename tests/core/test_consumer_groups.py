@@ -1,9 +1,12 @@
 """Consumer groups of KIP-848: epochs, targets, and how members come to them.   Source: KIP-848; asked of Apache Kafka 4.1.2 and 4.4.0."""
 
+import time
+
 import pytest
 
 from kraftsim.core.groups.consumer.consumer_group import ConsumerGroupState
-from kraftsim.core.groups.consumer.consumer_member import MemberState
+from kraftsim.core.groups.consumer.consumer_member import ConsumerMember, MemberState
+from kraftsim.core.groups.consumer.reconciliation import reconciled
 from protocol.errors import ErrorCode
 from tests.core.consumers_lab import REBALANCE_MS, ConsumersLab, MadeTopics, id_of, state_of
 from tests.core.groups_lab import GROUP
@@ -257,3 +260,30 @@ def test_a_deleted_group_is_gone_for_the_next_coordinator_too(lab):
     assert lab.shard.delete(GROUP, lab.now) is ErrorCode.NONE
     lab.settle()
     assert not lab.shard.consumer_groups and not lab.read_again().shard.consumer_groups
+
+
+def test_a_step_of_a_member_takes_a_time_that_grows_with_its_partitions():
+    """Also to tell which partitions it had before, whose epochs stay."""
+    topic_id, had = bytes(16), tuple(range(20_000))
+    member = ConsumerMember(member_id="m", member_epoch=1, assigned={topic_id: had}, assignment_epochs={(topic_id, number): 1 for number in had})
+    target = {topic_id: (*had, 20_000)}
+    started = time.process_time()
+    reached = reconciled(member, target_epoch=2, target=target, owned={topic_id: had}, is_taken=lambda topic, number: False)
+    assert time.process_time() - started < 0.5
+    assert [reached.assignment_epoch(topic_id, number) for number in (0, 19_999, 20_000)] == [1, 1, 2]
+
+
+@pytest.mark.parametrize("takes_back", [True, False])
+def test_what_a_member_has_given_up_for_nobody_comes_back_at_once_since_4_0(takes_back):
+    """CurrentAssignmentBuilder.computeNextAssignment of 4.0.2: what the member itself was giving up is nobody else's."""
+    topics = MadeTopics()
+    topics.make("t", 4)
+    lab = ConsumersLab(topics, consumer_takes_back=takes_back)
+    lab.join("a")
+    lab.join("b")
+    assert lab.beat("a").assigned == {T: (0, 1)}
+    lab.ask("b", -1)
+    lab.gone("b")
+    told = [lab.beat("a"), lab.beat("a")]
+    assert [each.assigned for each in told] == ([{T: (0, 1, 2, 3)}, None] if takes_back else [None, {T: (0, 1, 2, 3)}])
+    assert state_of(lab.read_again()) == state_of(lab)

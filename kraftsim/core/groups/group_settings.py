@@ -32,6 +32,8 @@ class GroupSettings:
     """Whether a group whose last member went has its target at once (KIP-1263)."""
     consumer_may_come_anew: bool = False
     """Whether a member that is known may join without having left (since 4.2)."""
+    consumer_takes_back: bool = False
+    """Whether a member may be given at once what it has just given up, as long as nobody else got it (since 4.0)."""
     consumer_keeps_assignment_epochs: bool = False
     """Whether commits of a past epoch are judged by the epochs in which partitions were assigned, which its records tell (KIP-1251)."""
     consumer_migration_policy: str = "disabled"

@@ -292,7 +292,13 @@ class ConsumerGroups:
         if member.is_reconciled_to(group.assignment_epoch):
             return member
         target = group.targets.get(member.member_id, NO_SHARES)
-        reached = reconciled(member, target_epoch=group.assignment_epoch, target=target, owned=owned, is_taken=group.is_taken)
+        given_up = member.pending_revocation if self._settings.consumer_takes_back else NO_SHARES
+        own = {topic_id: frozenset(numbers) for topic_id, numbers in given_up.items()}
+
+        def is_taken(topic_id: bytes, number: int) -> bool:
+            return group.is_taken(topic_id, number) and number not in own.get(topic_id, ())
+
+        reached = reconciled(member, target_epoch=group.assignment_epoch, target=target, owned=owned, is_taken=is_taken)
         if reached == member:
             return member
         self.do(changes, self._current_change(group, reached))
@@ -316,7 +322,7 @@ class ConsumerGroups:
         if fenced is not None:
             return fenced
         if asked.member_epoch == LEFT_FOR_A_WHILE:
-            gone = replace(member, member_epoch=LEFT_FOR_A_WHILE, pending_revocation=NO_SHARES)
+            gone = member.gone_for_a_while()
             self.do(changes, self._current_change(group, gone))
         else:
             self.let_go(group, [member.member_id], changes, now)

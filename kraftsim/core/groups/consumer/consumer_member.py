@@ -4,7 +4,7 @@ Source: KIP-848, org.apache.kafka.coordinator.group.modern.consumer.{ConsumerGro
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Final
 
@@ -64,6 +64,11 @@ class ConsumerMember:
     def assignment_epoch(self, topic_id: bytes, number: int) -> int:
         """Return the epoch in which a partition that it has, or is to give up, was assigned to it; its present one for any other."""
         return self.assignment_epochs.get((topic_id, number), max(self.member_epoch, 0))
+
+    def gone_for_a_while(self) -> "ConsumerMember":
+        """Return a static member that has left and may come back: whoever comes as it may commit what it has had in any epoch since 0."""
+        epochs = {(topic_id, number): 0 for topic_id, numbers in self.assigned.items() for number in numbers}
+        return replace(self, member_epoch=LEFT_FOR_A_WHILE, pending_revocation={}, assignment_epochs=epochs)
 
     def is_reconciled_to(self, epoch: int) -> bool:
         """Tell whether it has all that it is to have at an epoch."""
