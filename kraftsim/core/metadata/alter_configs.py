@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from kraftsim.core.decision import Decision, Refusal, Steps, ends_step, whole
 from kraftsim.core.metadata.client_metrics import refuse_client_metrics
 from kraftsim.core.metadata.config_control import MIN_IN_SYNC_CONFIG, ConfigControl
-from kraftsim.core.metadata.config_definitions import ConfigDefinition
+from kraftsim.core.metadata.config_definitions import ConfigDefinition, java_split
 from kraftsim.core.metadata.topic_names import why_name_is_invalid
 from kraftsim.events.metadata import ConfigChanged
 from protocol.config_resources import ConfigResourceType
@@ -203,7 +203,7 @@ def _refuse_configs(view: ConfigView, resource_type: ConfigResourceType, name: s
             complaint = view.configs.tables.complaint_about_topic(configs, view.configs.behind_topics(), view.configs.configs_of(resource_type, name))
             return None if complaint is None else Refusal(ErrorCode.INVALID_CONFIG, complaint)
         case ConfigResourceType.CLIENT_METRICS:
-            return refuse_client_metrics(name, configs, has_types=view.configs.tables.types_client_metrics)
+            return refuse_client_metrics(name, configs, view.configs.tables.client_metrics)
         case _:
             return None
 
@@ -243,14 +243,6 @@ def _subtracted(present: str | None, text: str) -> str:
 
 def _parts(text: str | None) -> list[str]:
     return [] if text is None else [part for part in text.split(",") if part]
-
-
-def java_split(text: str) -> list[str]:
-    """Return the parts between commas as String.split of Java does: empty ones at the end are left out."""
-    parts = text.split(",")
-    while len(parts) > 1 and not parts[-1]:
-        parts.pop()
-    return parts if parts != [""] or not text else []
 
 
 def _records(resource: Resource, values: Values) -> Iterator[ConfigRecord]:

@@ -1,11 +1,12 @@
 """What a subscription to clients' metrics may say (KIP-714).   Source: org.apache.kafka.server.metrics.ClientMetricsConfigs (3.9, 4.0)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.java_expressions import is_java_expression
-from kraftsim.core.metadata.config_definitions import ConfigDefinition
+from kraftsim.core.metadata.config_definitions import ConfigDefinition, java_split, no_empty_words, parse_value
 from protocol.config_resources import ConfigType
 from protocol.disk.java_integers import parse_int32
 from protocol.errors import ErrorCode
@@ -15,26 +16,38 @@ DEFINITIONS: Final = {
     "match": ConfigDefinition(ConfigType.LIST, ""),
     "metrics": ConfigDefinition(ConfigType.LIST, ""),
 }
+WITHOUT_EMPTY_WORDS: Final = {
+    name: replace(definition, check=no_empty_words) if definition.kind is ConfigType.LIST else definition for name, definition in DEFINITIONS.items()
+}
+"""Since 4.2."""
 NAMES: Final = ("metrics", "interval.ms", "match")
 INTERVALS_MS: Final = (100, 3_600_000)
 MATCHED: Final = ("client_instance_id", "client_id", "client_software_name", "client_software_version", "client_source_address", "client_source_port")
 
 
-def refuse_client_metrics(subscription: str, configs: Mapping[str, str], *, has_types: bool) -> Refusal | None:
-    """Return why a subscription cannot be so, or None. `has_types`: values are parsed by their definitions first (since 4.0)."""
+def refuse_client_metrics(subscription: str, configs: Mapping[str, str], definitions: Mapping[str, ConfigDefinition]) -> Refusal | None:
+    """Return why a subscription cannot be so, or None. Values are parsed by `definitions` first; there are none before 4.0."""
     if not subscription:
         return Refusal(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
     unknown = next((name for name in sorted(configs) if name not in NAMES), None)
     if unknown is not None:
         return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {unknown}")
-    if has_types:
-        for name, definition in DEFINITIONS.items():
-            complaint = definition.complaint(name, configs[name]) if name in configs else None
-            if complaint is not None:
-                return Refusal(ErrorCode.INVALID_CONFIG, complaint)
-        if not configs.get("match"):
-            return _refuse_interval(configs.get("interval.ms"))
-    return _refuse_interval(configs.get("interval.ms")) or _refuse_patterns(configs.get("match"))
+    for name, definition in definitions.items():
+        complaint = definition.complaint(name, configs[name]) if name in configs else None
+        if complaint is not None:
+            return Refusal(ErrorCode.INVALID_CONFIG, complaint)
+    return _refuse_interval(configs.get("interval.ms")) or _refuse_patterns(_patterns(configs.get("match"), is_list=bool(definitions)))
+
+
+def _patterns(text: str | None, *, is_list: bool) -> Sequence[str]:
+    """Return what is between commas; before values had types, empty ones at the end were left out."""
+    if text is None:
+        return ()
+    if not is_list:
+        return java_split(text)
+    parts = parse_value(ConfigType.LIST, text)
+    assert isinstance(parts, tuple), "a list was parsed"
+    return parts
 
 
 def _refuse_interval(text: str | None) -> Refusal | None:
@@ -50,9 +63,9 @@ def _refuse_interval(text: str | None) -> Refusal | None:
     return Refusal(ErrorCode.INVALID_REQUEST, why)
 
 
-def _refuse_patterns(text: str | None) -> Refusal | None:
-    for pattern in [] if text is None else text.split(","):
-        name, equals, expression = pattern.partition("=")
-        if not equals or not expression or "=" in expression or name.strip() not in MATCHED or not is_java_expression(expression.strip()):
+def _refuse_patterns(patterns: Sequence[str]) -> Refusal | None:
+    for pattern in patterns:
+        parts = java_split(pattern, "=")
+        if len(parts) != 2 or parts[0].strip() not in MATCHED or not is_java_expression(parts[1].strip()):
             return Refusal(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
     return None

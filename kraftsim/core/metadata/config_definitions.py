@@ -140,6 +140,23 @@ def some_of(*choices: str) -> Check:
     return check
 
 
+EMPTY_WORD: Final = (None, "Configuration '{name}' values must not be empty.")
+
+
+def no_empty_words(value: Value) -> tuple[str | None, str] | None:
+    """What is between two commas must be something (since 4.2, KIP-1161)."""
+    assert isinstance(value, tuple), "this check is for lists"
+    return EMPTY_WORD if "" in value else None
+
+
+def java_split(text: str, separator: str = ",") -> list[str]:
+    """Return the parts between separators as String.split of Java does: empty ones at the end are left out."""
+    parts = text.split(separator)
+    while len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return parts if parts != [""] or not text else []
+
+
 def some_words_of(*choices: str) -> Check:
     """The same since 4.2: what is between two commas must be something (KIP-1161); the first that is wrong is told."""
     any_of = some_of(*choices)
@@ -147,7 +164,7 @@ def some_words_of(*choices: str) -> Check:
     def check(value: Value) -> str | tuple[str | None, str] | None:
         assert isinstance(value, tuple), "this check is for lists"
         wrong = next((part for part in value if part not in choices), None)
-        return (None, "Configuration '{name}' values must not be empty.") if wrong == "" else any_of(value)
+        return EMPTY_WORD if wrong == "" else any_of(value)
 
     return check
 

@@ -5,14 +5,16 @@ Source: kafka.server.KafkaConfig.configDef, DynamicBrokerConfig, LogConfig of ea
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from math import inf
 from typing import Final, TypeAlias
 
 from kraftsim.core.metadata.broker_config_table import BrokerConfig, UpdateMode
+from kraftsim.core.metadata.client_metrics import DEFINITIONS, WITHOUT_EMPTY_WORDS
 from kraftsim.core.metadata.config_definitions import (
     Check,
+    ConfigDefinition,
     any_case_of,
     between,
     gzip_level,
@@ -58,9 +60,15 @@ def config_tables(line: str) -> ConfigTables:
         {name: config for name, config in known.items() if config.mode is not UpdateMode.INTERNAL},
         {name: _topic_config(of_topics[name], line) for name in names if of_topics[name][3:4] != (INTERNAL,)},
         {name: config for name, config in known.items() if config.mode is UpdateMode.INTERNAL},
-        LINES.index(line) >= LINES.index(FIRST_WITH_TYPED_CLIENT_METRICS),
+        _client_metrics(line),
         LINES.index(line) >= LINES.index(FIRST_WITH_DESCRIBED_CLIENT_METRICS),
     )
+
+
+def _client_metrics(line: str) -> Mapping[str, ConfigDefinition]:
+    if LINES.index(line) < LINES.index(FIRST_WITH_TYPED_CLIENT_METRICS):
+        return {}
+    return DEFINITIONS if LINES.index(line) < LINES.index(FIRST_WITHOUT_EMPTY_WORDS) else WITHOUT_EMPTY_WORDS
 
 
 @cache

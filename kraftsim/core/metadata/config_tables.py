@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Final
 
 from kraftsim.core.metadata.broker_config_table import DYNAMIC_ONLY, BrokerConfig, UpdateMode
+from kraftsim.core.metadata.config_definitions import ConfigDefinition
 from kraftsim.core.metadata.dynamic_rules import complaint_about_number
 from kraftsim.core.metadata.tiering_configs import complaint_about_tiering, is_true
 from kraftsim.core.metadata.topic_configs import TopicConfig
@@ -42,8 +43,8 @@ class ConfigTables:
     topic: Mapping[str, TopicConfig]
     internal: Mapping[str, BrokerConfig] = field(default_factory=dict)
     """Settings of brokers that are described to no client."""
-    types_client_metrics: bool = False
-    """Whether what subscriptions to clients' metrics say is parsed by type (since 4.0)."""
+    client_metrics: Mapping[str, ConfigDefinition] = field(default_factory=dict)
+    """By what the values of subscriptions to clients' metrics are parsed (since 4.0)."""
     describes_client_metrics: bool = False
     """Whether all that they can say is described, set or not, with types (since 4.1; before: what was set)."""
 

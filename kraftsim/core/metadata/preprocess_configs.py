@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.metadata.alter_configs import java_split
+from kraftsim.core.metadata.config_definitions import java_split
 from kraftsim.core.metadata.config_tables import ConfigTables
 from kraftsim.core.metadata.dynamic_rules import ADVERTISED, complaint_about_change
 from protocol.config_resources import ConfigResourceType
