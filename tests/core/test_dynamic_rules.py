@@ -19,6 +19,7 @@ PRESENT = {
     "log.cleaner.threads": "1",
     "log.cleaner.dedupe.buffer.size": "134217728",
     "group.share.max.assignment.interval.ms": "15000",
+    "group.share.min.assignment.interval.ms": "500",
 }
 RECONFIGURED = "Invalid value org.apache.kafka.common.config.ConfigException: {} for configuration Invalid dynamic configuration"
 THREADS = "Dynamic thread count update validation failed for {}={}, value should {} the current value {}"
@@ -49,7 +50,12 @@ def why(name: str, value: str) -> str | None:
         ("log.roll.ms", "0", "requirement failed: log.roll.ms must be greater than or equal to 1"),
         ("log.roll.jitter.ms", "-1", "requirement failed: log.roll.jitter.ms must be greater than or equal to 0"),
         ("log.cleaner.threads", "0", "/ by zero"),
+        ("group.share.assignment.interval.ms", "499",
+         "group.share.assignment.interval.ms must be greater than or equal to group.share.min.assignment.interval.ms"),
+        ("group.share.assignment.interval.ms", "500", None),
         ("log.cleaner.dedupe.buffer.size", "12", "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."),
+        ("log.cleaner.dedupe.buffer.size", "1048576", "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."),
+        ("log.cleaner.dedupe.buffer.size", "1048577", None),
         ("log.cleaner.threads", "2147483647", "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."),
         ("num.replica.fetchers", "0", "Invalid value 0 for configuration num.replica.fetchers: Value must be at least 1"),
         ("num.io.threads", "1", RECONFIGURED.format(THREADS.format("num.io.threads", 1, "be at least half", 8))),

@@ -4,6 +4,7 @@ Asked of Apache Kafka 4.4.0 by IncrementalAlterConfigs with validate_only.
 Source: kafka.network.ConnectionQuotas (validateReconfiguration), KafkaConfig.validateValues, DynamicThreadPool, DynamicListenerConfig.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -84,15 +85,17 @@ def complaint_about_change(changed: Mapping[str, str], present: Value, *, is_adv
         return "/ by zero"
     if changed.keys() & {CLEANER_THREADS, DEDUPE_BUFFER}:
         threads, buffer = then(CLEANER_THREADS), then(DEDUPE_BUFFER)
-        if threads is not None and buffer is not None and _number(buffer) // max(1, _number(threads)) < MEGABYTE:
+        if threads is not None and buffer is not None and _number(buffer) // max(1, _number(threads)) <= MEGABYTE:
             return REQUIRED.format(f"{DEDUPE_BUFFER} must be at least 1MB per cleaner thread.")
     if PER_IP in changed and _number(changed[PER_IP]) == 0 and not then(OVERRIDES):
         return REQUIRED.format(f"{PER_IP} can be set to zero only if {OVERRIDES} property is set.")
     for name, text in changed.items():
         if name.endswith(".assignment.interval.ms"):
-            highest = name.replace(".assignment", ".max.assignment")
-            bound = present(highest)
-            if bound is not None and _number(text) > _number(bound):
+            lowest, highest = (name.replace(".assignment", f".{bound}.assignment") for bound in ("min", "max"))
+            low, high = present(lowest), present(highest)
+            if low is not None and _number(text) < _number(low):
+                return f"{name} must be greater than or equal to {lowest}"
+            if high is not None and _number(text) > _number(high):
                 return f"{name} must be less than or equal to {highest}"
     return _complaint_about_local_retention(changed, then) or _complaint_about_listeners(
         changed, present, then, is_advertised_dynamic=is_advertised_dynamic
@@ -182,7 +185,8 @@ def _complaint_about_addresses(words: Sequence[str], protocols: Mapping[str, str
     if len({_listener_of(word) for word in words}) < len(words):
         return f"Error creating broker listeners from '{shown}': Each listener must have a different name, listeners: {shown}"
     ports = [port for word in words if (port := word.rpartition(":")[2]) != "0"]
-    twice = next((port for port in ports if ports.count(port) > 1), None)
+    times = Counter(ports)
+    twice = next((port for port in ports if times[port] > 1), None)
     if twice is None:
         return None
     hosts = [word.partition("://")[2].rpartition(":")[0] for word in words if word.endswith(f":{twice}")]
