@@ -94,12 +94,6 @@ class ProducerStateEntry(msgspec.Struct, gc=False, eq=False):
         self.last_sequence, self.last_offset, self.offset_delta = last_sequence, last_offset, offset_delta
         self.max_timestamp = self.last_timestamp = max_timestamp
 
-    def forget_before(self, offset: int) -> bool:
-        """Forget the batches that end before an offset, and tell whether one is left."""
-        kept = [numbers for numbers in PACKED.iter_unpack(self.earlier) if numbers[1] >= offset]
-        self.earlier = b"".join(PACKED.pack(*numbers) for numbers in kept)
-        return self.last_offset >= offset
-
     def _latest(self) -> RetainedBatch:
         return RetainedBatch(self.last_sequence, self.last_offset, self.offset_delta, self.max_timestamp)
 

@@ -185,10 +185,13 @@ class ProducerStateManager:
         )
 
     def on_log_start(self, log_start_offset: int) -> None:
-        """The log begins at an offset now; before 2.4 (KAFKA-7190) each producer without a batch from there on is forgotten, with its transaction."""
+        """The log begins at an offset now; before 2.4 (KAFKA-7190) each producer without a batch from there on is forgotten, with its transaction.
+
+        A producer that has a batch left keeps its earlier ones, too: Kafka drops them from a copy (ProducerStateEntry.removeBatchesOlderThan).
+        """
         if self._policy.keeps_deleted:
             return
-        for producer_id in [each.producer_id for each in self._entries.values() if not each.forget_before(log_start_offset)]:
+        for producer_id in [each.producer_id for each in self._entries.values() if each.last_offset < log_start_offset]:
             del self._entries[producer_id]
             self._transactions.forget(producer_id)
         self._transactions.on_high_watermark(log_start_offset)
