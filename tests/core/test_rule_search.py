@@ -7,11 +7,12 @@ import pytest
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.registries import Registries
-from kraftsim.core.security.access_rules import FOUND_MAX, KnownRights, decide_delete_rules
+from kraftsim.core.security.access_rules import FOUND_MAX, KnownRights, decide_create_rules, decide_delete_rules
 from kraftsim.core.security.authorizer import WILDCARD, Rule
 from kraftsim.core.security.rule_search import RuleSearch
 from protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 from protocol.errors import ErrorCode
+from protocol.messages.k30_create_acls import AclCreation
 from protocol.messages.k31_delete_acls import DeleteAclsFilter
 from protocol.metadata.m18_access_control_entry import AccessControlEntryRecord
 
@@ -144,3 +145,18 @@ def test_filters_behind_one_that_fills_the_answer_are_refused() -> None:
     assert sum(map(len, whole)) == FOUND_MAX and len(whole) + len(refused) == FILTERS
     assert {each.error for each in refused} == {ErrorCode.POLICY_VIOLATION}
     assert len(decision.records) == RULES, "what the others let through is deleted once"
+
+
+def test_of_several_mistakes_in_a_rule_kafka_names_the_first_that_it_finds() -> None:
+    """AclControlManager.validateNewAcl looks at the principal last."""
+    creation = AclCreation(
+        resource_type=99,
+        resource_name="t",
+        resource_pattern_type=AclPatternType.LITERAL,
+        principal="alice",
+        host="*",
+        operation=AclOperation.READ,
+        permission_type=AclPermissionType.ALLOW,
+    )
+    decision = decide_create_rules(Registries(dict), [creation], lambda: bytes(16), KnownRights.made())
+    assert decision.records == [] and decision.result == [Refusal(ErrorCode.INVALID_REQUEST, "Invalid resourceType UNKNOWN")]

@@ -202,3 +202,13 @@ def test_names_that_clients_choose_do_not_fill_the_cache_of_verdicts(monkeypatch
         assert isinstance(verdicts, Verdicts)
         cached += len(verdicts)
     assert 0 < cached <= 100
+
+
+def test_a_long_name_is_judged_and_not_cached():
+    """65,536 ids of groups of 32,767 bytes each are 2 GB."""
+    registries = Registries(dict)
+    registries.replay(rule("g", READ, prefixed=True))
+    node = Authorizer("", allows_without_rules=False, registries=lambda: registries)
+    assert [node.allows(ALICE, "h", READ, TOPIC, name * 249) for name in ("g", "h")] == [True, False]
+    assert [node.allows(ALICE, "h", READ, TOPIC, name * 250) for name in ("g", "h")] == [True, False]
+    assert sorted(map(len, node.verdicts(ALICE, "h", READ, TOPIC))) == [249, 249]

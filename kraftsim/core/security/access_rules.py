@@ -24,7 +24,7 @@ PATTERN_TYPES: Final = frozenset(map(int, AclPatternType)) - {0}
 PERMISSIONS: Final = frozenset(map(int, AclPermissionType)) - {0}
 FOUND_MAX: Final = 100_000
 """Rows of one answer to DeleteAcls; the filter that reaches this number is answered in full, those behind it are refused."""
-TOO_MANY: Final = Refusal(ErrorCode.POLICY_VIOLATION, f"The filters before this one let more than {FOUND_MAX} rules through.")
+TOO_MANY: Final = Refusal(ErrorCode.POLICY_VIOLATION, f"The filters before this one let {FOUND_MAX} rules or more through.")
 OF_FILTERS: Final = (0, 1)
 """UNKNOWN and ANY, in all four enumerations."""
 
@@ -113,11 +113,12 @@ def _refuse(creation: AclCreation, rights: KnownRights) -> Refusal | None:
         return _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not creation.resource_name:
         return _invalid("Invalid empty resource name")
-    if ":" not in creation.principal:
+    refusal = _refuse_unknown(creation, rights)
+    if refusal is None and ":" not in creation.principal:
         return _invalid(
             f"Could not parse principal from `{creation.principal}` (no colon is present separating the principal type from the principal name)"
         )
-    return _refuse_unknown(creation, rights)
+    return refusal
 
 
 def _refuse_unknown(creation: AclCreation, rights: KnownRights) -> Refusal | None:

@@ -26,6 +26,8 @@ IMPLY: Final = {
 """Operation -> the operations whose ALLOW implies it, itself included."""
 VERDICTS_MAX: Final = 65_536
 """Cached verdicts of one authorizer. Clients choose the names, so without a bound a client could fill the memory."""
+CACHED_NAME_MAX: Final = 249
+"""Characters of a name whose verdict is cached: the longest name of a topic. Ids of groups and transactions may be 32,767 bytes long."""
 
 
 class Verdicts(dict[str, bool]):
@@ -38,7 +40,7 @@ class Verdicts(dict[str, bool]):
 
     def __missing__(self, name: str) -> bool:
         verdict = self._evaluate(name)
-        if self._has_room():
+        if len(name) <= CACHED_NAME_MAX and self._has_room():
             self[name] = verdict
         return verdict
 
