@@ -101,3 +101,17 @@ def test_what_a_controller_took_nevertheless_is_not_followed() -> None:
     """A controller takes any value of a broker: a node could be reached no more."""
     values = {"max.connections": "0", "log.retention.ms": "5"}
     assert KAFKA_3_9.applicable(values, is_for_all=True) == {"log.retention.ms": "5"}
+
+
+@pytest.mark.parametrize("line", ["2.3", "3.9", "4.4"])
+def test_no_value_of_any_setting_is_more_than_refused(line: str) -> None:
+    """Also under the name of a listener, where a setting that cannot be changed is a name that nobody knows, and its value is not looked at."""
+    tables = config_tables(line)
+    holds = {**tables.broker_defaults, **PRESENT}
+    for base in (*tables.broker, "nonsense"):
+        for name in (base, f"listener.name.x.{base}", f"listener.name.x.y.{base}"):
+            for value in ("", "garbage", "0", "-1", "1.5", "9" * 20, ",", "A://:1,B://:1"):
+                operation = AlterableConfig(name=name, config_operation=SET, value=value)
+                resource = AlterConfigsResource(resource_type=ConfigResourceType.BROKER, resource_name="1", configs=[operation])
+                refusal = refuse_altered_broker(tables, 1, resource, {}, holds.get)
+                assert refusal is None or refusal.error in (ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG)

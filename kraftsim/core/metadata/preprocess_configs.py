@@ -126,6 +126,7 @@ def _without(parts: list[str], taken: Sequence[str]) -> list[str]:
 def _refuse_values(tables: ConfigTables, values: Mapping[str, str], name: str, changed: Collection[str], holds: Holds) -> Refusal | None:
     complaint = tables.complaint_about_dynamic(values, is_for_all=not name)
     if complaint is None:
-        known = {each: values[each] for each in changed if each in values and tables.definition_of(each) is not None}
+        definitions = {each: tables.definition_of(each) for each in changed if each in values}
+        known = {each: values[each] for each, definition in definitions.items() if definition is not None and definition.is_dynamic}
         complaint = complaint_about_change(known, holds, is_advertised_dynamic=tables.is_dynamic(ADVERTISED))
     return None if complaint is None else Refusal(ErrorCode.INVALID_REQUEST, complaint)
