@@ -4,6 +4,7 @@ A guard lets a request pass to its handler, refuses it in the words of its API, 
 rest, that it is not.   Source: kafka.server.{AuthHelper, KafkaApis, ControllerApis}.
 """
 
+import copy
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
@@ -70,14 +71,13 @@ class Asked(Generic[N]):
         return self._handler.refuse(self.call, error)
 
     def pass_on_rest(self, rest: Message, add: Callable[[Message], None]) -> Answer | Deferred:
-        """Let the handler serve what is left of the request; `add` completes its answer."""
-        asked, call = self.call.body, self.call
-        call.body = rest
-        try:
-            answer = self.pass_on()
-        finally:
-            call.body = asked
-        return completed(call, answer, add)
+        """Let the handler serve what is left of the request; `add` completes its answer.
+
+        The handler gets a request of its own: whatever it reads in later turns of the loop, or decides a second time, never holds more than `rest`.
+        """
+        left = copy.copy(self.call)
+        left.body = rest
+        return completed(self.call, self._handler.handle(self.node, left), add)
 
 
 Guard = Callable[[Asked[N]], Answer | Deferred]

@@ -1,0 +1,130 @@
+"""What a guard takes out of a request stays out of it, also where its handler goes on in later turns of the loop, or decides a second time."""
+
+from typing import Any
+
+import pytest
+
+from kraftsim.core.security.principal import Principal
+from kraftsim.node.call import Answer, Call, Deferred, Handler, LargeCall
+from kraftsim.node.security.controller_guards import look_at_new_partitions
+from kraftsim.node.security.rights import GuardTable, guarded
+from kraftsim.node.zookeeper.client import ZookeeperRefused
+from protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.k30_create_acls import AclCreation, CreateAclsRequest
+from protocol.messages.k37_create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from protocol.requests import RequestHead
+from protocol.zookeeper.op_codes import ZookeeperError
+from tests.node.brokers import Client
+from tests.node.zookeeper_mode_lab import Lab, zookeeper_lab
+
+MINE, THEIRS = "mine", "theirs"
+FAILED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+GROW = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=name, count=3, assignments=None) for name in (MINE, THEIRS)], timeout_ms=5000)
+
+
+class Anybody:
+    """As much of a connection as a guard looks at."""
+
+    principal = Principal("User", "anybody")
+    peer = "127.0.0.1:1"
+
+
+class Rights:
+    """Lets everybody change one topic; also as much of a node's shell as `guarded` looks at."""
+
+    def __init__(self) -> None:
+        self.security = self
+        self.authorizer: Any = self
+
+    def allows(self, principal: Principal, host: str, operation: AclOperation, resource: AclResourceType, name: str) -> bool:
+        return name == MINE
+
+
+@pytest.mark.parametrize("is_large", [False, True], ids=["small", "large"])
+def test_a_handler_that_goes_on_later_reads_what_the_guard_left(is_large: bool) -> None:
+    """And so does what refuses the request then: the answer names what was forbidden once."""
+    calls: list[Call] = []
+    later = Deferred()
+
+    def handle(node: object, call: Call) -> Deferred:
+        calls.append(call)
+        return later
+
+    def refuse(call: Call, error: ErrorCode) -> Answer:
+        return CreatePartitionsResponse(results=[CreatePartitionsTopicResult(name=topic.name, error_code=error) for topic in call.body.topics])
+
+    table: GuardTable[Any] = GuardTable({ApiKey.CREATE_PARTITIONS: look_at_new_partitions}, {})
+    (handler,) = guarded(Rights(), table, [Handler(key=ApiKey.CREATE_PARTITIONS, handle=handle, refuse=refuse)])  # type: ignore[arg-type]
+    head = RequestHead(int(ApiKey.CREATE_PARTITIONS), 3, 7, "test", 0)
+    connection: Any = Anybody()
+    call = LargeCall(head, GROW, connection, None) if is_large else Call(head, GROW, connection)
+    answer = handler.handle(object(), call)
+    assert isinstance(answer, Deferred)
+    (given,) = calls
+    assert [topic.name for topic in given.body.topics] == [MINE]
+    assert (type(given), given.api_version, given.correlation_id, given.client_id) == (type(call), 3, 7, "test")
+    assert given.principal == Anybody.principal
+    later.complete(refuse(given, ErrorCode.UNKNOWN_SERVER_ERROR))
+    assert isinstance(answer.answer, CreatePartitionsResponse)
+    assert [(row.name, row.error_code) for row in answer.answer.results] == [(MINE, ErrorCode.UNKNOWN_SERVER_ERROR), (THEIRS, FAILED)]
+
+
+def change_beside(lab: Lab) -> list[str]:
+    """Let ZooKeeper refuse the next write of the controller, as if somebody else had written the znode before."""
+    reign = lab.controller_of(lab.leader or "").reign
+    assert reign is not None
+    ledger: Any = reign.ledger
+    carry = ledger._carry
+    refused: list[str] = []
+
+    async def refuse_once(writes: Any) -> None:
+        if not refused:
+            refused.append(writes[0].path)
+            raise ZookeeperRefused(ZookeeperError.BAD_VERSION, writes[0].path)
+        await carry(writes)
+
+    ledger._carry = refuse_once
+    return refused
+
+
+def test_a_controller_in_zookeeper_mode_that_decides_again_keeps_to_the_rights_of_the_client() -> None:
+    """A write that ZooKeeper refuses because of another one is decided anew: not for the topics that the client may not touch."""
+    settings = {"authorizer_class_name": "kafka.security.authorizer.AclAuthorizer", "allow_everyone_if_no_acl_found": "true"}
+    rule = AclCreation(
+        resource_type=AclResourceType.TOPIC,
+        resource_name=THEIRS,
+        resource_pattern_type=AclPatternType.LITERAL,
+        principal="User:somebody",
+        host="*",
+        operation=AclOperation.ALTER,
+        permission_type=AclPermissionType.ALLOW,
+    )
+    with zookeeper_lab(1, **settings) as lab:
+
+        async def prepare(client: Client) -> None:
+            topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in (MINE, THEIRS)]
+            await client.ask(CreateTopicsRequest(topics=topics, timeout_ms=5000))
+            made = await client.ask(CreateAclsRequest(creations=[rule]))
+            assert [row.error_code for row in made.results] == [0]
+
+        async def grow(client: Client) -> list[tuple[str, int]]:
+            return [(row.name, row.error_code) for row in (await client.ask(GROW)).results]
+
+        def partition_counts() -> dict[str, int]:
+            (broker,) = lab.brokers.values()
+            return {topic.name: len(topic.partitions) for topic in broker.image.topics() if topic.name in (MINE, THEIRS)}
+
+        lab.run(prepare)
+        refused = change_beside(lab)
+        rows = lab.run(grow)
+        assert refused
+        assert partition_counts() == {MINE: 3, THEIRS: 1}
+        assert rows == [(MINE, 0), (THEIRS, FAILED)]
