@@ -89,7 +89,7 @@ class ServerConnection(asyncio.Protocol):
         self._turn_end_ns = 0
         self._has_yielded = False
         """Whether others are served before the next waiting frame."""
-        self._pauses = 0
+        self.pauses = 0
         """How many have paused writing and not resumed it: the transport, while the peer does not read; quotas, while the client is to be silent."""
         self._is_read_paused = False
         self._has_peer_finished = False
@@ -145,12 +145,12 @@ class ServerConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The peer does not read its answers, or has had too many: serve no more of it until whoever said so calls `resume_writing`."""
-        self._pauses += 1
+        self.pauses += 1
         self._adjust_reading()
 
     def resume_writing(self) -> None:
         """The peer reads again, or may ask again."""
-        self._pauses -= 1
+        self.pauses -= 1
         self._serve()
 
     # The node's side -----------------------------------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class ServerConnection(asyncio.Protocol):
     @property
     def is_ready(self) -> bool:
         """Whether the next request may be served."""
-        return self._pending is None and self.close_reason is None and not self._pauses and not self._is_sending and not self._has_yielded
+        return self._pending is None and self.close_reason is None and not self.pauses and not self._is_sending and not self._has_yielded
 
     def close(self, reason: str) -> None:
         """End the connection after what was answered already has been written."""
@@ -275,7 +275,7 @@ class ServerConnection(asyncio.Protocol):
             return
         if self.out:
             self._flush()
-        if waiting or self._pauses or self._is_read_paused or self._is_sending:
+        if waiting or self.pauses or self._is_read_paused or self._is_sending:
             self._adjust_reading()
         if not waiting and (inbox.announced_bytes or inbox.large is not None):
             self._change_receiver()  # not before: what is not served of a stretch goes back to whoever received it
@@ -471,7 +471,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _adjust_reading(self) -> None:
         """Read from the socket only while nothing waits: the peer's TCP window is the bound on what a client can make us hold."""
-        should_pause = self._pauses > 0 or self._is_sending or bool(self._inbox.waiting)
+        should_pause = self.pauses > 0 or self._is_sending or bool(self._inbox.waiting)
         if should_pause == self._is_read_paused or self._transport is None or self.close_reason is not None:
             return
         self._is_read_paused = should_pause

@@ -123,9 +123,12 @@ class FrameRoute(Generic[N]):
             if type(answer) is fixed_class and connection.close_reason is None:
                 try:
                     append(pack_answer(answer_bytes, correlation_id, answer))
-                    continue  # such requests take microseconds: all that come in one read take less than a few turns
                 except Exception:  # `give` fails on this answer, too, and reports it
                     pass
+                else:
+                    if connection.pauses:
+                        break  # a quota silences the client: what it sent behind this waits
+                    continue  # such requests take microseconds: all that come in one read take less than a few turns
             connection.give(answer, call)
             if not connection.is_ready or ends_turn():
                 break

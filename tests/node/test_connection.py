@@ -17,6 +17,7 @@ from kraftsim.node.config import NodeConfig
 from kraftsim.node.dispatch import Dispatcher
 from kraftsim.node.endpoints import Endpoint
 from kraftsim.node.listeners import ListenerError, Listeners
+from kraftsim.node.muting import mute
 from kraftsim.node.shell import NodeShell
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -181,6 +182,25 @@ async def test_requests_that_wait_for_their_turn_are_answered_after_the_end_of_i
     await asyncio.sleep(0.05)
     assert sum(call.correlation_id >= 1000 for call in server.desk.calls) < 50
     assert not server.world.noted_of(NodeFailed)
+
+
+@pytest.mark.parametrize("frame_events", ["true", "false"])
+async def test_a_client_that_is_silenced_is_not_served_what_it_sent_already(make_world: MakeWorld, frame_events: str) -> None:
+    """Requests behind the one whose client is above its quota wait for the end of the pause, also where many came in one read (KIP-219)."""
+    async for server in serving(make_world(), **{"kraftsim.frame.events": frame_events}):
+
+        def muting(call: Call) -> Answer:
+            if call.correlation_id == 3:
+                mute(call, 200)
+            return echo(call)
+
+        server.desk.on_init = muting
+        client = await server.connect()
+        client.send(*(init(number) for number in range(10)))
+        assert [decode_response(22, 4, await client.frame())[0] for _ in range(4)] == list(range(4))
+        await asyncio.sleep(0.05)
+        assert [call.correlation_id for call in server.desk.calls] == list(range(4))
+        assert [decode_response(22, 4, await client.frame())[0] for _ in range(6)] == list(range(4, 10))
 
 
 async def test_a_frame_may_arrive_byte_by_byte(server: Server) -> None:
