@@ -16,6 +16,7 @@ from kraftsim.node.broker.examination import WALKED_BYTES_MAX
 from kraftsim.world.simulated.world import SimulatedWorld
 from protocol.batches import HEADER_SIZE_BYTES, RecordBatch, TimestampType, build_batch
 from protocol.compression import Compression
+from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
 from protocol.message_set_builder import build_message_set
 from protocol.message_sets import open_batch, split_any_batches
@@ -23,6 +24,7 @@ from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, 
 from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.k02_list_offsets import MAX_TIMESTAMP, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.k20_delete_topics import DeleteTopicsRequest
+from protocol.messages.k33_alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from protocol.records import Record
 from tests.core.batches import doctored
 from tests.node.brokers import NOW, Client, batch, running_cluster
@@ -140,6 +142,35 @@ def test_a_batch_is_rebuilt_in_the_codec_of_its_topic_aside(watch: Watch, codec:
         assert there.compression is kept and there.base_offset == COUNT
         assert [record.offset for record in there.records()] == list(range(COUNT, 2 * COUNT))
     assert watch.on_loop_bytes == 0 or not watch.calls
+
+
+@pytest.mark.parametrize("version", [2, 11])
+def test_records_are_judged_by_the_rules_that_hold_when_they_are_appended(watch: Watch, version: int) -> None:
+    """A topic that is compacted since a thread has looked at records takes none without a key."""
+    watch.seconds = 5
+    records = [Record(timestamp=NOW + index, value=bytes(PLAIN_BYTES // COUNT)) for index in range(COUNT)]
+    sent = build_batch(records, compression=Compression.GZIP)
+    if version == 2:
+        old_records = [Record(offset=index, timestamp=NOW, value=bytes(PLAIN_BYTES // COUNT)) for index in range(COUNT)]
+        sent = build_message_set(old_records, magic=1, compression=Compression.GZIP)
+
+    with running_cluster(release_name="3.9") as cluster:
+
+        async def both(client: Client) -> int:
+            produced = asyncio.ensure_future(client.produce(sent, version=version, acks=1))
+            await asyncio.sleep(1)
+            other = await cluster.connect()
+            configs = [AlterableConfig(name="cleanup.policy", value="compact"), AlterableConfig(name="max.message.bytes", value=str(16 << 20))]
+            compacted = AlterConfigsResource(resource_type=ConfigResourceType.TOPIC, resource_name="t", configs=configs)
+            answer = await other.ask(AlterConfigsRequest(resources=[compacted]))
+            assert answer.responses[0].error_code == 0
+            other.connection.close()
+            assert not produced.done()
+            return (await produced).error_code
+
+        cluster.run(lambda client: client.create_topic("t", **ROOM))
+        assert cluster.run(both) == ErrorCode.INVALID_RECORD
+    assert watch.calls
 
 
 def searching(timestamps: list[int], version: int = 7) -> Callable[[Client], Any]:

@@ -27,8 +27,8 @@ FIRST_VERSION_OF_FORMAT_2: Final = 3
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 BEGINNING: Final = 0
 """Of a log: records are rebuilt for this offset and epoch, and get their real ones when they are appended, as a producer's own batch does."""
-Examined = dict[int, ExaminedBatch | ConvertedRecords]
-"""By the identity of the rows of the request, which holds them meanwhile."""
+Examined = dict[int, tuple[AppendRules, ExaminedBatch | ConvertedRecords]]
+"""By the identity of the rows of the request, which holds them meanwhile: by which rules records were looked at, and what came of it."""
 
 
 def topic_name(broker: "Broker", topic: TopicProduceData, version: int) -> str | None:
@@ -37,6 +37,12 @@ def topic_name(broker: "Broker", topic: TopicProduceData, version: int) -> str |
         return topic.name
     known = broker.image.topic_by_id(topic.topic_id)
     return None if known is None else known.name
+
+
+def examined_by(examined: Examined, data: PartitionProduceData, rules: AppendRules) -> ExaminedBatch | ConvertedRecords | None:
+    """Return what came of a look at the records of a row. What was looked at by other rules counts for nothing: the topic was changed meanwhile."""
+    found = examined.get(id(data))
+    return None if found is None or found[0] != rules else found[1]
 
 
 def must_be_examined(broker: "Broker", request: ProduceRequest, version: int) -> bool:
@@ -103,8 +109,8 @@ async def examine(broker: "Broker", request: ProduceRequest, version: int, now_m
 
 async def _aside(broker: "Broker", rows: Sequence["_Row"], version: int) -> Examined:
     def look() -> Examined:
-        looked_at = ((row.identity, _examined(row, version)) for row in rows)
-        return {identity: examined for identity, examined in looked_at if examined is not None}
+        looked_at = ((row, _examined(row, version)) for row in rows)
+        return {row.identity: (row.rules, examined) for row, examined in looked_at if examined is not None}
 
     return await broker.world.aside(look) if rows else {}
 

@@ -16,7 +16,7 @@ from kraftsim.core.partitions.record_conversion import NothingToAppend, Unchecke
 from kraftsim.core.producer_state.verdict import Duplicate
 from kraftsim.events.partitions import ProduceRefused
 from kraftsim.node.broker.broker import Broker
-from kraftsim.node.broker.examination import FIRST_VERSION_OF_FORMAT_2, Examined, examine, must_be_examined, topic_name
+from kraftsim.node.broker.examination import FIRST_VERSION_OF_FORMAT_2, Examined, examine, examined_by, must_be_examined, topic_name
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.internal_topics import ADMIN_CLIENT_ID, is_internal
 from kraftsim.node.broker.partitions import PartitionKey
@@ -137,7 +137,7 @@ class ProduceWork:
         partition = self.broker.partitions.find(topic, data.index)
         if partition is None:
             return self._refused(topic, data.index, self._not_here(topic, data.index))
-        batch = self.examined.get(id(data)) or (
+        batch = examined_by(self.examined, data, partition.replica.rules) or (
             client_batch(data.records, self.version) if self.version >= FIRST_VERSION_OF_FORMAT_2 else UncheckedRecords(data.records or b"")
         )
         if isinstance(batch, Refusal):
