@@ -8,10 +8,12 @@ import pytest
 
 from kraftsim.events.zookeeper_controllers import ZookeeperControllerResigned
 from kraftsim.node.outbound import PeerConnection
+from kraftsim.node.zookeeper.client import ZookeeperRefused
 from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from protocol.zookeeper.op_codes import ZookeeperError
 from tests.node.brokers import BROKER_PORT, Client
 from tests.node.zookeeper_mode_lab import Lab, zookeeper_lab
 
@@ -48,6 +50,29 @@ def together(lab: Lab, names: tuple[str, ...]) -> list[Any]:
     answers = simulation.run_until(simulation.spawn("client", asked()), limit_s=60)
     assert simulation.troubles == []
     return list(answers)  # type: ignore[call-overload]
+
+
+def test_a_reign_that_ends_while_a_znode_is_read_again_leaves_nobody_without_an_answer() -> None:
+    """Somebody else has written the znode, and the session is over before the controller has read it: what it had decided is refused."""
+    with zookeeper_lab(1) as lab:
+        together(lab, ("create",))
+        reign = lab.controller_of(lab.leader or "").reign
+        assert reign is not None
+        ledger: Any = reign.ledger
+
+        async def refused(*_: Any) -> None:
+            raise ZookeeperRefused(ZookeeperError.BAD_VERSION, f"/brokers/topics/{TOPIC}")
+
+        async def over(path: str) -> None:
+            await asyncio.sleep(1)
+            raise ZookeeperRefused(ZookeeperError.SESSION_EXPIRED, path)
+
+        ledger._carry, ledger.reload = refused, over
+        (answer,) = together(lab, ("grow",))
+        assert [row.error_code for row in answer.results] == [ErrorCode.NOT_CONTROLLER]
+        lab.until(lambda: lab.leader is not None)
+        (answer,) = together(lab, ("grow",))
+        assert [row.error_code for row in answer.results] == [ErrorCode.NONE]
 
 
 @pytest.mark.parametrize("order", sorted(permutations(("create", "delete", "grow"))), ids="-".join)

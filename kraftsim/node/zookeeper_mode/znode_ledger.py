@@ -102,6 +102,8 @@ class ZnodeLedger:
         self._next_offset = 0
         self._applied_offset = 0
         self._entries: deque[_Entry] = deque()
+        self._undone: deque[_Entry] = deque()
+        """What is decided anew once the znode is read that somebody else has written."""
         self._has_entries = asyncio.Event()
         self._is_over = False
 
@@ -190,7 +192,8 @@ class ZnodeLedger:
     def give_up(self) -> None:
         """The reign is over: undo what is not acknowledged, and tell whoever waits for it."""
         self._is_over = True
-        given_up, self._entries = self._entries, deque()
+        given_up = [*self._undone, *self._entries]
+        self._undone, self._entries = deque(), deque()
         self._revert()
         for entry in given_up:
             if entry.on_given_up is not None:
@@ -267,9 +270,10 @@ class ZnodeLedger:
         """Somebody else has written a znode: undo, read it again, and decide anew what can be decided anew."""
         if self.reload is None:
             raise ControllerMoved(f"{refused.path} is not as it was left") from refused
-        entries, self._entries = self._entries, deque()
+        self._undone, self._entries = self._entries, deque()
         self._revert()
-        self.learn(await self.reload(refused.path))
+        self.learn(await self.reload(refused.path))  # the reign may end here
+        entries, self._undone = self._undone, deque()
         for entry in entries:
             if entry.again is not None:
                 entry.again()
