@@ -98,7 +98,7 @@ class Archivist:
         had_snapshot = candidate.next_offset in hosted.snapshots.offsets
         if not self._remedy.announces_before_looking:
             self._require_snapshot(hosted, candidate, was_announced=False)
-        segment = self._described(hosted, candidate)
+        segment, cut_count = self._described(hosted, candidate), hosted.log.cut_count
         await self._metadata.publish(segment.owner, segment_record(segment))
         self._note_started(hosted, segment)
         if self._remedy.announces_before_looking:
@@ -132,7 +132,8 @@ class Archivist:
             )
         )
         await self._metadata.publish(segment.owner, update_record(finished))
-        hosted.replica.copied_offset = max(hosted.replica.copied_offset, segment.end_offset)
+        if hosted.log.cut_count == cut_count:  # else what of the copy is this log's is looked up by its epochs
+            hosted.replica.copied_offset = max(hosted.replica.copied_offset, segment.end_offset)
 
     def _described(self, hosted: HostedPartition, candidate: Candidate) -> RemoteSegment:
         segment = candidate.segment
