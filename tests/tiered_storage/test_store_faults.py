@@ -2,7 +2,8 @@
 
 import pytest
 
-from kraftsim.events.tiered_storage import RebuiltFromRemote
+from kraftsim.core.partitions.following import CutTo
+from kraftsim.events.tiered_storage import RebuiltFromRemote, RemoteCopyFinished, RemoteCopyStarted
 from kraftsim.faults.arm import arm
 from kraftsim.faults.fault import Fault, Value
 from kraftsim.faults.strike import Strike
@@ -89,3 +90,51 @@ def test_stale_listings_disturb_nobody() -> None:
         assert [batch.base_offset for batch in lab.read_all(1)] == list(range(9))
         listed = lab.run(lab.broker(1).world.objects(LOCATION, {}).list(""))
         assert listed == [] and struck.has_bitten
+
+
+@pytest.mark.parametrize(
+    ("ending", "damage", "error"),
+    [
+        (".index", b"odd", ErrorCode.UNKNOWN_SERVER_ERROR),
+        (".log", b"\xff" * 8192, ErrorCode.CORRUPT_MESSAGE),
+    ],
+    ids=["index", "log"],
+)
+def test_a_damaged_object_costs_who_reads_it_and_not_the_broker(ending: str, damage: bytes, error: ErrorCode) -> None:
+    """What lies elsewhere in the log is read as ever."""
+    with TieredLab(brokers=1) as lab:
+        lab.create_topic()
+        for _ in range(9):
+            lab.produce(1)
+        lab.wait(8)
+        first_offset = lab.hosted(1).replica.local_start_offset
+        assert first_offset > 1
+        whole = dict(lab.store.contents)
+        lab.store.contents.update({key: damage for key in whole if key.endswith(ending)})
+        assert lab.fetch(1, 1).error_code == error
+        assert [batch.base_offset for batch in lab.read_all(1, first_offset)] == list(range(first_offset, 9))
+        lab.store.contents.update(whole)
+        assert [batch.base_offset for batch in lab.read_all(1)] == list(range(9))
+
+
+def test_a_copy_that_ends_after_the_log_was_cut_does_not_count_as_a_copy_of_it() -> None:
+    """Else retention could delete local segments that are nowhere else: what is in the store there is of another history."""
+    with TieredLab(brokers=1) as lab:
+        lab.create_topic()
+        lab.wait(1)
+        strike(lab, "slow-store", {"delay_ms": 3000})
+        for _ in range(6):
+            lab.produce(1)
+        while not lab.of(RemoteCopyStarted):
+            lab.wait(0.1)
+        assert not lab.of(RemoteCopyFinished)
+        hosted = lab.hosted(1)
+        (started,) = lab.of(RemoteCopyStarted)
+        assert isinstance(started, RemoteCopyStarted)
+        hosted.replica.resign()
+        hosted.cut(CutTo(started.first_offset))
+        while not lab.of(RemoteCopyFinished):
+            lab.wait(0.1)
+        lab.wait(4)
+        assert hosted.replica.log_end_offset == started.first_offset <= started.last_offset
+        assert hosted.replica.copied_offset < hosted.replica.log_end_offset

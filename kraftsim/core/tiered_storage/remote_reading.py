@@ -10,6 +10,8 @@ from struct import Struct
 
 from protocol.batches import HEADER_SIZE_BYTES, LENGTH_OVERHEAD_BYTES
 from protocol.disk.segment_indexes import OffsetEntry, TimeEntry
+from protocol.errors import ErrorCode
+from protocol.malformed_batches import MalformedBatch
 
 _BATCH_START = Struct(">qi").unpack_from
 _LAST_OFFSET_DELTA = Struct(">i").unpack_from
@@ -40,7 +42,8 @@ def offset_of_timestamp(entries: Sequence[TimeEntry], timestamp: int) -> int | N
 def stretch_of(piece: bytes | memoryview, offset: int, bytes_max: int, end_offset: int, *, at_least_one: bool) -> Stretch | int | None:
     """Find whole batches from the one that holds an offset on, all of which begin below end_offset.
 
-    An int: the piece is too short for the first one, which ends there. None: the piece has no such batch.
+    An int: the piece is too short for the first one, which ends there. None: the piece has no such batch. Raises MalformedBatch for a size that no
+    batch has (RemoteLogInputStream.nextBatch).
     """
     at, begin, taken, next_offset = 0, -1, 0, -1
     while at + HEADER_SIZE_BYTES <= len(piece):
@@ -48,6 +51,8 @@ def stretch_of(piece: bytes | memoryview, offset: int, bytes_max: int, end_offse
         length: int
         base_offset, length = _BATCH_START(piece, at)
         size_bytes = length + LENGTH_OVERHEAD_BYTES
+        if size_bytes < HEADER_SIZE_BYTES:
+            raise MalformedBatch(f"a batch of {size_bytes} bytes", at, ErrorCode.CORRUPT_MESSAGE)
         last_offset = base_offset + _LAST_OFFSET_DELTA(piece, at + _LAST_OFFSET_DELTA_POSITION)[0]
         if last_offset < offset:
             at += size_bytes

@@ -85,7 +85,8 @@ class DelayedFetch:
         reader = self._reader()
         response = reader.read()
         if reader.remote is not None:
-            self._broker.shell.tasks.spawn(self._complete_remotely(reader, response, reader.remote), "remote fetch")
+            read = self._complete_remotely(reader, response, reader.remote)
+            self._broker.shell.tasks.spawn(or_refused(read, self.deferred, self._call, refused_fetch), "remote fetch")
             return True
         has_enough = reader.has_news or reader.size_bytes >= min(self._request.min_bytes, self._bytes_max) or self._request.max_wait_ms <= 0
         if not (has_enough or reader.is_elsewhere()):

@@ -33,6 +33,7 @@ from kraftsim.node.outbound import PeerConnection, VersionRange
 from kraftsim.node.shell import NodeShell
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
+from protocol.malformed import MalformedMessage
 from protocol.malformed_batches import MalformedBatch
 from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic, PartitionData, ReplicaState
 from protocol.messages.k02_list_offsets import (
@@ -444,7 +445,7 @@ class ReplicaFetcher:
         assert self._connection is not None, "the leader has just answered"
         try:
             why = await self._ports.rebuild(each.hosted, each.following, self._connection, log_start_offset)
-        except OSError as failure:
+        except (OSError, MalformedMessage) as failure:
             why = str(failure) or type(failure).__name__
         if why is not None:
             self._wait_for(each, why)

@@ -28,6 +28,8 @@ from kraftsim.node.found_record import FoundRecord
 from kraftsim.node.outbound import PeerConnection, VersionRange
 from kraftsim.node.shell import NodeShell
 from protocol.errors import ErrorCode
+from protocol.malformed import MalformedMessage
+from protocol.malformed_batches import MalformedBatch
 
 DELETION_ATTEMPTS = 20
 NOT_TIERED_ANY_MORE = "it is not tiered any more"
@@ -159,7 +161,9 @@ class TieredStorage:
                 found = await self._reader.read(hosted, offset, bytes_max, at_least_one=at_least_one, reads_committed=reads_committed)
         except TimeoutError:
             found = None
-        except OSError as failure:
+        except MalformedBatch as malformed:
+            found = Refusal(malformed.error_code, malformed.reason)
+        except (OSError, MalformedMessage) as failure:
             found = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, str(failure))
         finally:
             self._reads_under_way -= 1
