@@ -31,8 +31,8 @@ FRAME_START = Struct(">iIi").unpack_from
 SIZE_BYTES = 4
 HEAD_BYTES_MIN = 10
 FRAME_BYTES_MIN = SIZE_BYTES + HEAD_BYTES_MIN
-FRAME_BYTES_MAX_OF: Final = {int(ApiKey.PRODUCE): sys.maxsize}
-"""How large a frame may be that is served at once, where its size says nothing about its entries."""
+FRAME_BYTES_MAX_OF: Final = {int(ApiKey.PRODUCE): sys.maxsize, int(ApiKey.DESCRIBE_CONFIGS): 128}
+"""How large a frame may be that is served at once, where its size says nothing about its entries, or where five bytes ask for 33,000."""
 
 
 class Route(Generic[N]):

@@ -30,6 +30,7 @@ class Slices:
 
     `inner` and `inner_rows` are arrays in entries and in rows that count like entries, and are split if one is large by itself.
     `counting` returns the entries that count, where some are passed over or answered once however often they are named.
+    `weight` says as how many entries one counts, where it takes longer than others.
     """
 
     entries: str
@@ -37,6 +38,7 @@ class Slices:
     inner: str | None = None
     inner_rows: str | None = None
     counting: Callable[[Sequence[Any]], Sequence[Any]] | None = None
+    weight: Callable[[Any], int] | None = None
 
     def split(self, body: Message) -> list[Part]:
         """Return the request in parts of at most ENTRIES_PER_SLICE entries; the request itself if it is not larger than that."""
@@ -48,7 +50,9 @@ class Slices:
         held: list[Any] = []
         weight = 0
         for entry in entries:
-            added = 1 if self.inner is None else 1 + len(getattr(entry, self.inner) or ())
+            added = 1 if self.weight is None else self.weight(entry)
+            if self.inner is not None:
+                added += len(getattr(entry, self.inner) or ())
             if held and weight + added > most:
                 parts.append(Part(_with(body, self.entries, held)))
                 held, weight = [], 0

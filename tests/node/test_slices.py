@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from kraftsim.node import dispatch, slices
+from kraftsim.node import describe_configs, dispatch, slices
 from kraftsim.node.outbound import PeerConnection
 from kraftsim.node.slices import Slices
+from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
@@ -16,7 +18,8 @@ from protocol.messages.k27_write_txn_markers import WritableTxnMarker, WritableT
 from protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.messages.k42_delete_groups import DeleteGroupsRequest
 from protocol.schema import Message
-from tests.node.brokers import BROKER_PORT, Client, Cluster, running_cluster
+from tests.node.brokers import BROKER_PORT, CONTROLLER_HOST, CONTROLLER_PORT, Client, Cluster, running_cluster
+from tests.node.controllers import CONTROLLER_ID
 
 TOPIC_RESOURCE, UNKNOWN_RESOURCE = 2, 99
 MANY = 600
@@ -81,6 +84,34 @@ def test_parts_have_few_entries_and_name_each_once() -> None:
     assert sizes == [1, 500, 500, 200, 1]
     assert [part.continues for part in parts] == [False, False, True, True, False]
     assert split.join(parts, [part.body for part in parts]) == body
+
+
+@pytest.mark.parametrize("host", ["broker-1", CONTROLLER_HOST])
+def test_a_short_request_for_very_much_is_served_in_slices(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    """Two thousand times the settings of a broker are 600,000 rows, and fit into 16 KiB."""
+    count = 200
+    slices_seen: list[int] = []
+    served = describe_configs.describe_configs
+
+    def seen(known: Any, call: Any, request: DescribeConfigsRequest) -> Any:
+        slices_seen.append(len(request.resources))
+        return served(known, call, request)
+
+    monkeypatch.setattr("kraftsim.node.broker.handlers.k32_describe_configs.describe_configs", seen)
+    monkeypatch.setattr("kraftsim.node.controller.handlers.k32_describe_configs.describe_configs", seen)
+    name = "1" if host == "broker-1" else str(CONTROLLER_ID)
+    own = [DescribeConfigsResource(resource_type=int(ConfigResourceType.BROKER), resource_name=name, configuration_keys=None) for _ in range(count)]
+
+    async def ask(client: Client) -> Message:
+        connection = PeerConnection(host, BROKER_PORT if host == "broker-1" else CONTROLLER_PORT, client_id="test")
+        await connection.connect()
+        answer = await connection.request(DescribeConfigsRequest(resources=own))
+        connection.close()
+        return answer
+
+    answer = cluster.run(ask)
+    assert [row.error_code for row in answer.results] == [0] * count
+    assert sum(slices_seen) == count and max(slices_seen) == 2
 
 
 def test_a_small_request_is_not_split() -> None:

@@ -2,8 +2,7 @@
 
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Deferred, Handler
-from kraftsim.node.describe_configs import KnownConfigs, describe_configs, refuse_describe_configs
-from kraftsim.node.slices import Slices
+from kraftsim.node.describe_configs import SLICES, KnownConfigs, describe_configs, refuse_describe_configs
 from protocol.api_keys import ApiKey
 from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
@@ -35,5 +34,4 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     return refuse_describe_configs(call.body, error)
 
 
-SLICES = Slices(entries="resources", rows="results")
 HANDLER = Handler(key=ApiKey.DESCRIBE_CONFIGS, handle=handle, refuse=_refuse, slices=SLICES)

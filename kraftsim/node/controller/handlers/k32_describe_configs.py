@@ -3,8 +3,7 @@
 from typing import TYPE_CHECKING
 
 from kraftsim.node.call import Answer, Call, Handler
-from kraftsim.node.describe_configs import KnownConfigs, describe_configs, refuse_describe_configs
-from kraftsim.node.slices import Slices
+from kraftsim.node.describe_configs import SLICES, KnownConfigs, describe_configs, refuse_describe_configs
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k32_describe_configs import DescribeConfigsRequest
@@ -32,5 +31,4 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     return refuse_describe_configs(call.body, error)
 
 
-SLICES = Slices(entries="resources", rows="results")
 HANDLER: "Handler[Controller]" = Handler(key=ApiKey.DESCRIBE_CONFIGS, handle=handle, refuse=_refuse, slices=SLICES)
