@@ -156,7 +156,7 @@ async def or_refused(work: Awaitable[None], later: Deferred, call: Call, refuse:
         raise
     except Exception as unforeseen:
         call.connection.note_refused(call, f"the handler failed: {reason_of(unforeseen)}", action=ANSWERED)
-        later.complete(refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR))
+        later.complete_with(lambda: refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
 def _joined(slices: Slices, parts: Sequence[Part], answers: Sequence[Answer]) -> Answer:

@@ -6,12 +6,18 @@ from typing import Any
 
 import pytest
 
+from kraftsim.events.nodes import NodeFailed
 from kraftsim.events.zookeeper_controllers import ZookeeperControllerResigned
 from kraftsim.node.outbound import PeerConnection
 from kraftsim.node.zookeeper.client import ZookeeperRefused
+from kraftsim.node.zookeeper_mode.control_requests import ControlRequests
+from kraftsim.node.zookeeper_mode.entity_requests import Scribe
+from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
+from protocol.messages.k06_update_metadata import UpdateMetadataRequest
 from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
+from protocol.messages.k33_alter_configs import AlterConfigsRequest, AlterConfigsResource
 from protocol.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.zookeeper.op_codes import ZookeeperError
 from tests.node.brokers import BROKER_PORT, Client
@@ -90,3 +96,28 @@ def test_topics_made_and_deleted_at_once_leave_the_controller_in_office(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         )
         assert made.topics[0].error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("api", ["UpdateMetadata", "AlterConfigs"])
+def test_a_failure_that_nobody_foresees_costs_its_request_only(api: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of a handler that answers at once: the broker goes on, and so do the requests behind it."""
+
+    def fail(*_: Any) -> None:
+        raise LookupError("unforeseen")
+
+    update = UpdateMetadataRequest(controller_id=1, controller_epoch=1, broker_epoch=-1)
+    resource = AlterConfigsResource(resource_type=int(ConfigResourceType.TOPIC), resource_name=TOPIC, configs=[])
+    with zookeeper_lab(1) as lab:
+        together(lab, ("create",))
+        with monkeypatch.context() as patched:
+            patched.setattr(ControlRequests, "_update", fail)
+            patched.setattr(Scribe, "_read", fail)
+            if api == "UpdateMetadata":
+                answer = lab.run(lambda client: client.ask(update))
+                assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+            else:
+                answer = lab.run(lambda client: client.ask(AlterConfigsRequest(resources=[resource])))
+                assert [row.error_code for row in answer.responses] == [ErrorCode.UNKNOWN_SERVER_ERROR]
+        assert lab.noted(NodeFailed) == []
+        (answer,) = together(lab, ("grow",))
+        assert [row.error_code for row in answer.results] == [ErrorCode.NONE]

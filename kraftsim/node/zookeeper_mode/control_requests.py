@@ -12,6 +12,7 @@ from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.image import ImageChanges
 from kraftsim.core.zookeeper_mode.received_metadata import ReceivedMetadata, Told, refuse_broker_epoch
 from kraftsim.node.call import Answer, Call, Deferred
+from kraftsim.node.large_requests import or_refused
 from kraftsim.node.zookeeper_mode.config_watch import Load
 from kraftsim.node.zookeeper_mode.hosting import ToldPartitions
 from protocol.errors import ErrorCode
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from kraftsim.node.zookeeper_mode.broker_mode import ZookeeperMode
 
 FIRST_VERSION_BY_TOPIC_ID = 5
+Refuse = Callable[[Call, ErrorCode], Answer]
 
 
 class ControlRequests:
@@ -38,13 +40,13 @@ class ControlRequests:
         self._mode = mode
         self._received = received
         self._on_told = on_told
-        self._waiting: deque[tuple[Call, Deferred]] = deque()
+        self._waiting: deque[tuple[Call, Deferred, Refuse]] = deque()
         self._has_work = asyncio.Event()
 
-    def take(self, call: Call) -> Deferred:
+    def take(self, call: Call, refuse: Refuse) -> Deferred:
         """Let a request wait for its turn."""
         later = Deferred()
-        self._waiting.append((call, later))
+        self._waiting.append((call, later, refuse))
         self._has_work.set()
         return later
 
@@ -54,8 +56,11 @@ class ControlRequests:
             await self._has_work.wait()
             self._has_work.clear()
             while self._waiting:
-                call, later = self._waiting.popleft()
-                later.complete(await self._serve(call))
+                call, later, refuse = self._waiting.popleft()
+                await or_refused(self._answer(call, later), later, call, refuse)
+
+    async def _answer(self, call: Call, later: Deferred) -> None:
+        later.complete(await self._serve(call))
 
     async def _serve(self, call: Call) -> Answer:
         match call.body:

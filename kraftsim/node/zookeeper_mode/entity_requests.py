@@ -25,6 +25,7 @@ from kraftsim.node.controller.handlers import (
     k51_alter_user_scram_credentials,
 )
 from kraftsim.node.controller.ledger import AppendedOffsets
+from kraftsim.node.large_requests import or_refused
 from kraftsim.node.zookeeper.client import ZookeeperRefused
 from kraftsim.node.zookeeper_mode.znode_reader import ZnodeReader
 from kraftsim.node.zookeeper_mode.znode_writer import create_above, expanded, requests_of
@@ -97,9 +98,10 @@ def delete_acls(controller: "ZookeeperController", call: Call) -> Deferred:
 def _written(
     controller: "ZookeeperController", call: Call, handler: "Handler[Controller]", entities: Sequence[str | None], *, has_rules: bool = False
 ) -> Deferred:
-    later = Deferred()
-    scribe = Scribe(controller, has_rules=has_rules)
-    controller.shell.tasks.spawn(scribe.serve(call, handler, [entity for entity in entities if entity is not None], later), "entity-request")
+    later, refuse = Deferred(), handler.refuse
+    assert refuse is not None, "what is written can be refused"
+    work = Scribe(controller, has_rules=has_rules).serve(call, handler, [entity for entity in entities if entity is not None], later)
+    controller.shell.tasks.spawn(or_refused(work, later, call, refuse), "entity-request")
     return later
 
 

@@ -23,6 +23,7 @@ from kraftsim.events.metadata import TopicCreated, TopicRefused
 from kraftsim.node.call import Answer, Call, Deferred
 from kraftsim.node.controller.handlers import k19_create_topics, k20_delete_topics, k43_elect_leaders
 from kraftsim.node.controller.mutation_quotas import QUOTA_EXCEEDED, Allowance
+from kraftsim.node.large_requests import or_refused
 from kraftsim.node.zookeeper.client import ZookeeperRefused
 from kraftsim.node.zookeeper_mode.moves import NO_PARTITION
 from protocol.errors import ErrorCode
@@ -179,7 +180,8 @@ def delete_topics(reign: "Reign", call: Call) -> Answer | Deferred:
     if isinstance(decision, Refusal):
         return _refused(call, decision.error)
     later = Deferred()
-    reign.shell.tasks.spawn(_delete(reign, decision.result, request.timeout_ms, later), "topics-to-be-deleted")
+    work = _delete(reign, decision.result, request.timeout_ms, later)
+    reign.shell.tasks.spawn(or_refused(work, later, call, _refused), "topics-to-be-deleted")
     return later
 
 

@@ -22,7 +22,7 @@ FIRST_VERSION_BY_TOPIC_ID: Final = 5
 def handle(broker: Broker, call: Call) -> Deferred:
     """Answer once the broker acts by it."""
     assert broker.zookeeper is not None, "others do not offer it"
-    return broker.zookeeper.requests.take(call)
+    return broker.zookeeper.requests.take(call, refuse)
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:

@@ -13,7 +13,7 @@ from protocol.messages.k06_update_metadata import UpdateMetadataResponse
 def handle(broker: Broker, call: Call) -> Deferred:
     """Answer once the broker acts by it."""
     assert broker.zookeeper is not None, "others do not offer it"
-    return broker.zookeeper.requests.take(call)
+    return broker.zookeeper.requests.take(call, refuse)
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:

@@ -5,6 +5,7 @@ Source: KIP-113, kafka.server.ReplicaManager.alterReplicaLogDirs.
 
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Deferred, Handler
+from kraftsim.node.large_requests import or_refused
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k34_alter_replica_log_dirs import (
@@ -24,7 +25,7 @@ def handle(broker: Broker, call: Call) -> Deferred:
     request = call.body
     assert isinstance(request, AlterReplicaLogDirsRequest), "dispatch decodes by API key"
     later = Deferred()
-    broker.shell.tasks.spawn(_answer(broker, request, later), "replica moves")
+    broker.shell.tasks.spawn(or_refused(_answer(broker, request, later), later, call, _refuse), "replica moves")
     return later
 
 
