@@ -10,6 +10,7 @@ from kraftsim.events.nodes import NodeFailed
 from kraftsim.events.zookeeper_controllers import ZookeeperControllerResigned
 from kraftsim.node.outbound import PeerConnection
 from kraftsim.node.zookeeper.client import ZookeeperRefused
+from kraftsim.node.zookeeper_mode.config_watch import ConfigWatch
 from kraftsim.node.zookeeper_mode.control_requests import ControlRequests
 from kraftsim.node.zookeeper_mode.entity_requests import Scribe
 from protocol.config_resources import ConfigResourceType
@@ -17,6 +18,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.k06_update_metadata import UpdateMetadataRequest
 from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
+from protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.messages.k33_alter_configs import AlterConfigsRequest, AlterConfigsResource
 from protocol.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.zookeeper.op_codes import ZookeeperError
@@ -121,3 +123,25 @@ def test_a_failure_that_nobody_foresees_costs_its_request_only(api: str, monkeyp
         assert lab.noted(NodeFailed) == []
         (answer,) = together(lab, ("grow",))
         assert [row.error_code for row in answer.results] == [ErrorCode.NONE]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "error"),
+    [(ZookeeperError.SESSION_EXPIRED, ErrorCode.NONE), (ZookeeperError.NO_AUTH, ErrorCode.UNKNOWN_SERVER_ERROR)],
+    ids=["no session", "no right"],
+)
+def test_configs_that_zookeeper_does_not_tell_cost_the_request_that_asks_for_them(
+    refusal: ZookeeperError, error: ErrorCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a session the broker tells what it knows; a znode that it may not read ended it."""
+
+    async def refuse(watch: ConfigWatch, topics: Any) -> None:
+        raise ZookeeperRefused(refusal, "/config/topics/t")
+
+    asked = DescribeConfigsRequest(resources=[DescribeConfigsResource(resource_type=int(ConfigResourceType.TOPIC), resource_name=TOPIC)])
+    with zookeeper_lab(1) as lab:
+        together(lab, ("create",))
+        monkeypatch.setattr(ConfigWatch, "reread_topics", refuse)
+        answer = lab.run(lambda client: client.ask(asked))
+        assert [row.error_code for row in answer.results] == [error]
+        assert lab.noted(NodeFailed) == []

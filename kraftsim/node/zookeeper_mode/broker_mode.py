@@ -26,7 +26,7 @@ from kraftsim.node.broker.producer_ids import BlockChannel
 from kraftsim.node.broker.replication.isr_changes import IsrChanges
 from kraftsim.node.broker.replication.replication import Replication
 from kraftsim.node.broker.topic_creation import TopicCreation
-from kraftsim.node.call import Answer, Deferred
+from kraftsim.node.call import Answer, Deferred, Failed
 from kraftsim.node.controller_channel import ActiveController, ControllerChannel
 from kraftsim.node.outbound import VersionRange
 from kraftsim.node.release_modes import protocol_version
@@ -184,7 +184,7 @@ class ZookeeperMode:
         return known if known is not None and known in alive else NO_CONTROLLER
 
     def with_configs(self, topics: Collection[str], answer: Callable[[], Answer]) -> Answer | Deferred:
-        """Read them first, if there are any to read; what is known holds where ZooKeeper refuses."""
+        """Read them first, if there are any to read; what is known holds where there is no session. Another refusal fails the request."""
         if not topics:
             return answer()
         later = Deferred()
@@ -194,7 +194,8 @@ class ZookeeperMode:
                 await self.configs.reread_topics(topics)
             except ZookeeperRefused as refused:
                 if refused.error != ZookeeperError.SESSION_EXPIRED:
-                    raise
+                    later.complete(Failed(f"the configs cannot be read: {refused}"))
+                    return
             later.complete_with(answer)
 
         self.shell.tasks.spawn(read_then_answer(), "configs-described")
