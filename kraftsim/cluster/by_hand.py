@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec import structs
 
 from kraftsim.cluster.cluster_state import read_state
 from kraftsim.cluster.directories import RunDirectory
@@ -31,6 +32,8 @@ class ByHand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     condition: Condition = Condition()
     resets: bool = False
     """Of 'cut': reset the connections that there are, and let new ones through."""
+    secret: str = ""
+    """That of `cluster.json`."""
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -48,7 +51,7 @@ def ask(data: Path, order: ByHand) -> Sequence[str]:
         raise NotPossible(f"no cluster runs on {data}; start one by: kraftsim up --detach --data {data}")
     try:
         with socket.create_connection((LOOPBACK, state.door), timeout=ANSWER_SECONDS) as door:
-            door.sendall(msgspec.json.encode(order) + b"\n")
+            door.sendall(msgspec.json.encode(structs.replace(order, secret=state.secret)) + b"\n")
             answer = door.makefile("rb").readline()
         done = msgspec.json.decode(answer, type=Done)
     except (OSError, msgspec.DecodeError) as gone:

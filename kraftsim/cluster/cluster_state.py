@@ -3,15 +3,19 @@
 import msgspec
 
 from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.private import write_private
 
 
 class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
-    """What `up` leaves for other verbs and for people: who supervises, the port of its door, and the process id of every node that is up."""
+    """What `up` leaves for other verbs and for people: who supervises, the process id of every node that is up, and where it takes faults."""
 
     supervisor: int
     bootstrap: str
     nodes: dict[str, int]
     door: int = 0
+    """Port of the socket that takes faults."""
+    secret: str = ""
+    """What a client of that socket must know; the file is readable by its owner only."""
 
 
 def read_state(directory: RunDirectory) -> ClusterState | None:
@@ -25,5 +29,5 @@ def read_state(directory: RunDirectory) -> ClusterState | None:
 def write_state(directory: RunDirectory, state: ClusterState) -> None:
     """Replace it; nobody ever reads half of one."""
     fresh = directory.state_file.with_suffix(".new")
-    fresh.write_bytes(msgspec.json.encode(state))
+    write_private(fresh, msgspec.json.encode(state))
     fresh.rename(directory.state_file)

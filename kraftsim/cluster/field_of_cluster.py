@@ -77,7 +77,7 @@ class FieldOfCluster:
             raise NoProxy("this cluster was started without a proxy")
         async with self._opening:
             if self._door is None:
-                self._door = await Door.at(self._cluster.proxy.door)
+                self._door = await Door.at(self._cluster.proxy.door, self._cluster.proxy.secret)
         return self._door
 
     async def close(self) -> None:

@@ -11,6 +11,7 @@ import msgspec
 
 from kraftsim.cluster.by_hand import LOOPBACK, ByHand, Done, NotPossible
 from kraftsim.cluster.field_of_cluster import FieldOfCluster
+from kraftsim.cluster.private import is_same_secret
 from kraftsim.cluster.probe import does_zookeeper_serve
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.faults.field import CLIENTS, Link, links_of
@@ -22,10 +23,11 @@ POLL_SECONDS: Final = 0.02
 
 
 class HandDoor:
-    """Serves orders for one cluster; `on_change` hears whenever a process came or went."""
+    """Serves orders for one cluster that name its secret; `on_change` is called whenever a process came or went."""
 
-    def __init__(self, cluster: ProcessCluster, on_change: Callable[[], None]) -> None:
+    def __init__(self, cluster: ProcessCluster, secret: str, on_change: Callable[[], None]) -> None:
         self._cluster = cluster
+        self._secret = secret
         self._on_change = on_change
         self._field = FieldOfCluster(cluster)
         self._server: asyncio.Server | None = None
@@ -55,6 +57,8 @@ class HandDoor:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             order = msgspec.json.decode(await reader.readline(), type=ByHand)
+            if not is_same_secret(order.secret, self._secret):
+                return
             async with self._turn:
                 done = await self._carried_out(order)
             writer.write(msgspec.json.encode(done) + b"\n")

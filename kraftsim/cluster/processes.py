@@ -15,6 +15,7 @@ from pathlib import Path
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.launch import require_valid
 from kraftsim.cluster.ports import require_free_ports
+from kraftsim.cluster.private import write_private
 from kraftsim.cluster.proxy.process import PROXY, ProxyFailed, ProxyProcess, proxy_plan
 from kraftsim.cluster.readiness import ClusterFailed, NotReady, Readiness, listeners_of
 from kraftsim.cluster.spec import ClusterSpec, NodeSpec, properties_text, retell
@@ -231,9 +232,7 @@ class ProcessCluster:
             "kraftsim.run.started.ns": str(self.started_ns),
         }
         path = self.directory.properties(node.name)
-        path.unlink(missing_ok=True)
-        path.touch(mode=0o600)  # they may hold passwords
-        path.write_text(properties_text(properties))
+        write_private(path, properties_text(properties).encode())  # they may hold passwords
         events = self.directory.events / file_name(node.name, next_incarnation(self.directory.events, node.name))
         with open(self.directory.human_log(node.name), "ab") as log:
             process = subprocess.Popen(

@@ -15,6 +15,7 @@ from kraftsim.cluster.cluster_state import ClusterState, read_state, write_state
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.directory_lock import is_locked, locked
 from kraftsim.cluster.hand_door import HandDoor
+from kraftsim.cluster.private import new_secret, write_private
 from kraftsim.cluster.processes import STOP_SECONDS, ProcessCluster
 from kraftsim.cluster.readiness import ClusterFailed
 from kraftsim.cluster.spec import ClusterSpec, Role
@@ -69,14 +70,15 @@ async def _foreground(spec: ClusterSpec, directory: RunDirectory, announce: Anno
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     cluster = ProcessCluster(spec, directory)
-    door = HandDoor(cluster, lambda: describe())
+    secret = new_secret()
+    door = HandDoor(cluster, secret, lambda: describe())
     starting = asyncio.ensure_future(cluster.start())
     stopping = asyncio.ensure_future(stop.wait())
     port = 0
 
     def describe() -> None:
         nodes = {name: cluster.pid(name) for name in spec.node_names if not cluster.is_down(name)}
-        write_state(directory, ClusterState(supervisor=os.getpid(), bootstrap=spec.bootstrap, nodes=nodes, door=port))
+        write_state(directory, ClusterState(supervisor=os.getpid(), bootstrap=spec.bootstrap, nodes=nodes, door=port, secret=secret))
 
     try:
         if not await _first_of(starting, stopping):
@@ -109,7 +111,7 @@ async def _first_of(starting: "asyncio.Future[None]", stopping: "asyncio.Future[
 def _detach(spec: ClusterSpec, directory: RunDirectory, announce: Announce) -> int:
     directory.create()
     plan = directory.root / "config" / "cluster.json"
-    plan.write_bytes(msgspec.json.encode(spec))
+    write_private(plan, msgspec.json.encode(spec))  # its settings may hold passwords
     log = directory.human_log("supervisor")
     with open(log, "wb") as output:
         supervisor = subprocess.Popen(

@@ -1,16 +1,20 @@
 """`kraftsim kill`, `restart`, `pause`, `resume`, `cut`, `slow` and `heal` on a cluster that runs detached, used as anybody would use them."""
 
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 
+from kraftsim.cluster.by_hand import ByHand
 from kraftsim.cluster.cluster_state import read_state
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.ports import free_port_range
+from kraftsim.cluster.proxy.orders import Envelope, LiftAll, ProxyState
 from protocol.errors import ErrorCode
 from tests.cluster.asking import asking
 from tests.cluster.running import noted
@@ -18,6 +22,7 @@ from tests.cluster.test_up import kraftsim, one_line_of
 
 SECONDS = 30.0
 BROKER, OTHER, CONTROLLER = "broker-1", "broker-2", "controller-101"
+PASSWORD = "correct-horse-battery"
 QUICK = ("--set", "broker.session.timeout.ms=1000", "--set", "broker.heartbeat.interval.ms=200")
 
 
@@ -68,7 +73,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Detached]:
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Detached]:
     data = tmp_path_factory.mktemp("plain") / "run"
     try:
-        yield Detached(data, brokers=1)
+        yield Detached(data, "--set", f"ssl.key.password={PASSWORD}", brokers=1)
     finally:
         kraftsim("down", "--data", str(data))
 
@@ -150,7 +155,7 @@ def test_the_leader_need_not_be_named(cluster: Detached):
     [
         (("kill", "broker-9"), "no node is called broker-9 (nodes: controller-101, broker-1, broker-2, and `leader`; clients are `clients`)"),
         (("cut", "broker-1>broker-9"), "no node is called broker-1>broker-9 (nodes: controller-101, broker-1, broker-2, and `leader`; clients are"),
-        (("slow", "broker-1"), "nothing would be slower: give --latency, --jitter or --bandwidth"),
+        (("slow", "broker-1"), "give --latency, --jitter or --bandwidth"),
         (("kill",), "Missing argument 'NODE...'."),
     ],
 )
@@ -183,3 +188,32 @@ def test_down_stops_a_cluster_of_which_some_are_dead_and_some_stand_still(tmp_pa
     wait_until(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in family))
     wanted = f"Error: no cluster runs on {cluster.data}; start one by: kraftsim up --detach --data {cluster.data}"
     assert one_line_of(cluster.run("kill", BROKER)) == wanted
+
+
+def test_files_that_hold_a_password_are_readable_by_their_owner_only(plain: Detached):
+    holders = [path for path in plain.data.rglob("*") if path.is_file() and PASSWORD.encode() in path.read_bytes()]
+    assert {path.name for path in holders} == {"cluster.json", f"{BROKER}.properties", f"{CONTROLLER}.properties"}
+    assert not [path for path in [*holders, plain.directory.state_file] if path.stat().st_mode & 0o077]
+
+
+def test_an_order_without_the_secret_is_not_carried_out(plain: Detached):
+    """A socket on loopback can be reached by every user of the machine."""
+    state = read_state(plain.directory)
+    assert state is not None
+    for secret in ("", "0" * len(state.secret)):
+        with socket.create_connection(("127.0.0.1", state.door), timeout=SECONDS) as door:
+            door.sendall(msgspec.json.encode(ByHand(verb="kill", targets=(BROKER,), secret=secret)) + b"\n")
+            assert door.makefile("rb").readline() == b""
+    assert psutil.pid_exists(state.nodes[BROKER]) and plain.pid(BROKER) == state.nodes[BROKER]
+
+
+def test_the_proxy_serves_only_clients_that_know_its_secret(cluster: Detached):
+    state = msgspec.json.decode((cluster.data / "proxy.json").read_bytes(), type=ProxyState)
+    assert (cluster.data / "proxy.json").stat().st_mode & 0o077 == 0
+    order = msgspec.json.encode(Envelope(id=1, order=LiftAll())) + b"\n"
+    answers = []
+    for first in (b"", b"0" * len(state.secret) + b"\n", state.secret.encode() + b"\n"):
+        with socket.create_connection(("127.0.0.1", state.door), timeout=SECONDS) as door:
+            door.sendall(first + order)
+            answers.append(bool(door.makefile("rb").readline()))
+    assert answers == [False, False, True]

@@ -128,7 +128,8 @@ async def test_a_produce_response_that_is_cut_anywhere_leads_to_a_retry_and_no_d
 async def test_clients_are_known_by_their_ids_and_nodes_by_their_addresses(tmp_path: Path):
     """A condition on one client leaves the others alone; one on all clients leaves nodes alone."""
     async with behind_proxy(tmp_path) as cluster:
-        door = await Door.at(cluster.proxy.door if cluster.proxy else 0)
+        assert cluster.proxy is not None
+        door = await Door.at(cluster.proxy.door, cluster.proxy.secret)
         nodes = cluster.spec.node_names
 
         async def answered(client_id: str) -> bool:

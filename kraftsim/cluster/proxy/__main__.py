@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import uvloop
 
+from kraftsim.cluster.private import new_secret, write_private
 from kraftsim.cluster.proxy.door import DoorKeeper
 from kraftsim.cluster.proxy.orders import Plan, ProxyState
 from kraftsim.cluster.proxy.proxy import Proxy
@@ -36,10 +37,11 @@ async def _run(plan: Plan, state_file: Path) -> int:
     except OSError as trouble:
         print(f"the proxy cannot listen: {trouble.strerror or trouble}", file=sys.stderr)
         return 3
-    door = DoorKeeper(proxy)
+    secret = new_secret()
+    door = DoorKeeper(proxy, secret)
     port = await door.open()
     fresh = state_file.with_suffix(".new")
-    fresh.write_bytes(msgspec.json.encode(ProxyState(pid=os.getpid(), door=port)))
+    write_private(fresh, msgspec.json.encode(ProxyState(pid=os.getpid(), door=port, secret=secret)))
     fresh.rename(state_file)
     await stop.wait()
     await door.close()

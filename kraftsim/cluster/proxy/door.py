@@ -1,4 +1,4 @@
-"""The proxy's door: a port on loopback, one JSON object a line. What is no order ends the connection, so that nothing else that knocks gets in."""
+"""The proxy's control socket on loopback: a line with the secret, then one JSON object a line. Anything else ends the connection."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from kraftsim.cluster.private import is_same_secret
 from kraftsim.cluster.proxy.orders import (
     ANSWERED,
     GIVEN_UP,
@@ -32,10 +33,11 @@ OnHeld = Callable[["Held"], None]
 
 
 class DoorKeeper:
-    """Opens the door on a free port, and carries what comes in to the proxy."""
+    """Opens the door on a free port, and carries what comes in to the proxy from clients that know the secret."""
 
-    def __init__(self, proxy: Proxy) -> None:
+    def __init__(self, proxy: Proxy, secret: str) -> None:
         self._proxy = proxy
+        self._secret = secret
         self._writers: dict[asyncio.StreamWriter, None] = {}
         self._server: asyncio.Server | None = None
 
@@ -60,6 +62,8 @@ class DoorKeeper:
 
         self._writers[writer] = None
         try:
+            if not is_same_secret((await reader.readline()).decode().strip(), self._secret):
+                return
             while line := await reader.readline():
                 envelope = msgspec.json.decode(line, type=Envelope)
                 try:
@@ -147,7 +151,7 @@ class Held:
 
 
 class Door:
-    """The proxy, from outside: `await Door.at(port)`, then its verbs, then `close`. It belongs to the event loop on which it was opened."""
+    """The proxy, from outside: `await Door.at(port, secret)`, then its verbs, then `close`. It belongs to the event loop on which it was opened."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -160,9 +164,11 @@ class Door:
         self._listening = asyncio.ensure_future(self._listen())
 
     @classmethod
-    async def at(cls, port: int) -> "Door":
-        """Knock at a door. Raises OSError if nobody is there."""
-        return cls(*await asyncio.open_connection(LOOPBACK, port))
+    async def at(cls, port: int, secret: str) -> "Door":
+        """Connect to a proxy. Raises OSError if none listens there."""
+        reader, writer = await asyncio.open_connection(LOOPBACK, port)
+        writer.write(secret.encode() + b"\n")
+        return cls(reader, writer)
 
     async def close(self) -> None:
         """Leave. Frames that are held pass, and watches are forgotten."""

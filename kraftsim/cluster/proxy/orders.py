@@ -35,10 +35,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProxyState(msgspec.Struct, frozen=True, kw_only=True):
-    """What a proxy says of itself once it listens: its process id, and the port of its door."""
+    """What a proxy says of itself once it listens: its process id, the port of its door, and the secret that a client must send first."""
 
     pid: int
     door: int
+    secret: str
 
 
 class Impose(msgspec.Struct, frozen=True, kw_only=True, tag="impose"):

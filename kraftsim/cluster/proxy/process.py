@@ -49,7 +49,7 @@ class ProxyProcess:
         self._plan = plan
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
-        self.door = 0
+        self.door, self.secret = 0, ""
         """Port of its door, on loopback."""
 
     @property
@@ -74,7 +74,8 @@ class ProxyProcess:
                 words = self._directory.human_log(PROXY).read_text(errors="replace").strip().splitlines()
                 raise ProxyFailed(words[-1] if words else "the proxy did not come up")
             await asyncio.sleep(POLL_SECONDS)
-        self.door = msgspec.json.decode(self._state_file.read_bytes(), type=ProxyState).door
+        state = msgspec.json.decode(self._state_file.read_bytes(), type=ProxyState)
+        self.door, self.secret = state.door, state.secret
 
     def stop(self) -> None:
         """End it."""
