@@ -21,7 +21,7 @@ from kraftsim.cluster.launch import build_node, parse_node, real_world_of, requi
 from kraftsim.cluster.ports import require_free_ports
 from kraftsim.cluster.proxy.process import ProxyProcess, proxy_plan
 from kraftsim.cluster.readiness import NotReady, Readiness, fetch_producer_ids, listeners_of
-from kraftsim.cluster.spec import ClusterSpec, retell
+from kraftsim.cluster.spec import ClusterSpec, Role, retell
 from kraftsim.node.mistakes import hear_of_mistakes
 from kraftsim.node.node import Node
 from kraftsim.world.real.clock import RealClock
@@ -30,6 +30,8 @@ from kraftsim.world.real.world import RealWorld
 T = TypeVar("T")
 READY_SECONDS = 30.0
 STOP_SECONDS = 20.0
+"""For the nodes of one role; then they are aborted."""
+MARGIN_SECONDS = 5.0
 
 
 @dataclass(slots=True)
@@ -86,9 +88,13 @@ class EmbeddedCluster:
 
         Raises SpecError if a port is taken, ConfigError or KeyError for what cannot be started, NotReady (a TimeoutError) that says why.
         """
-        require_valid(self.spec)
-        require_free_ports(self.spec)
-        self.directory.create()
+        try:
+            require_valid(self.spec)
+            require_free_ports(self.spec)
+            self.directory.create()
+        except BaseException:
+            self._release()
+            raise
         self._thread.start()
         try:
             self._wait(self._start_all(), READY_SECONDS + STOP_SECONDS)
@@ -101,18 +107,24 @@ class EmbeddedCluster:
         if not self._thread.is_alive():
             return
         try:
-            self._wait(self._stop_all(), STOP_SECONDS)
+            self._wait(self._stop_all(), len(Role) * STOP_SECONDS + MARGIN_SECONDS)
         finally:
-            self._wait(_cancel_the_rest(), STOP_SECONDS)
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(STOP_SECONDS)
-            self._loop.close()
-            if self.proxy is not None:
-                self.proxy.stop()
-            if self._temporary is not None:
-                self._temporary.cleanup()
+            try:
+                self._wait(_cancel_the_rest(), STOP_SECONDS)
+            finally:
+                self._loop.call_soon_threadsafe(self._loop.stop)
+                self._thread.join(STOP_SECONDS)
+                self._release()
         if self._mistakes:
             raise self._mistakes[0]
+
+    def _release(self) -> None:
+        """Give back what was taken when this was made: the loop, the proxy and the temporary directory."""
+        self._loop.close()
+        if self.proxy is not None:
+            self.proxy.stop()
+        if self._temporary is not None:
+            self._temporary.cleanup()
 
     def kill(self, name: str) -> None:
         """Abort a node as SIGKILL would end its process."""
@@ -127,9 +139,11 @@ class EmbeddedCluster:
         self._wait(self._answering(READY_SECONDS), READY_SECONDS + STOP_SECONDS)
 
     def fetch_producer_ids(self) -> None:
-        """Return when every broker has a block of producer ids, so that no client of a test waits for one; it takes an id of each."""
-        brokers = [self.spec.node(name) for name in self.spec.broker_names]
-        self._wait(fetch_producer_ids(listeners_of(brokers, self._told)), READY_SECONDS)
+        """Return when every broker has a block of producer ids, so that no client of a test waits for one; it takes an id of each.
+
+        Raises NotReady, a TimeoutError.
+        """
+        self._wait(self._fetch_producer_ids(), READY_SECONDS + STOP_SECONDS)
 
     async def kill_node(self, name: str) -> None:
         """`kill` without blocking the caller's loop."""
@@ -201,6 +215,14 @@ class EmbeddedCluster:
             trouble = f"{name} is not unfenced by the controller" if name else readiness.trouble
             raise NotReady(f"the brokers did not answer within {seconds:g} s: {trouble}") from late
 
+    async def _fetch_producer_ids(self) -> None:
+        brokers = [self.spec.node(name) for name in self.spec.broker_names]
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                await fetch_producer_ids(listeners_of(brokers, self._told))
+        except TimeoutError as late:
+            raise NotReady(f"a broker did not get producer ids from the controller within {READY_SECONDS:g} s") from late
+
     async def _launch(self, name: str) -> None:
         assert name not in self._nodes, f"{name} is running"
         properties = {"log.dirs": str(self.directory.data(name)), **self.spec.node(name).properties, **self._told.get(name, {})}
@@ -224,8 +246,13 @@ class EmbeddedCluster:
         running.world.close()
 
     async def _stop_all(self) -> None:
+        """Stop brokers, then controllers, then ZooKeeper. Raises the first error once all of them were stopped."""
+        ended: list[BaseException | None] = []
         for names in (self.spec.broker_names, self.spec.controller_names, self.spec.zookeeper_names):
-            await asyncio.gather(*(self._stop(name) for name in names if name in self._nodes))
+            ended += await asyncio.gather(*(self._stop(name, STOP_SECONDS) for name in names if name in self._nodes), return_exceptions=True)
+        for error in ended:
+            if error is not None:
+                raise error
 
     async def _stop(self, name: str, kill_after_seconds: float = STOP_SECONDS) -> None:
         running = self._forget(name)
@@ -235,7 +262,8 @@ class EmbeddedCluster:
                 await running.node.stop()
         except TimeoutError:
             running.node.abort()
-        running.world.close()
+        finally:
+            running.world.close()
 
     def _forget(self, name: str) -> RunningNode:
         running = self._nodes.pop(name)

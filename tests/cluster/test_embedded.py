@@ -2,7 +2,8 @@
 
 import asyncio
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.fixture import ClusterFactory
 from kraftsim.cluster.launch import real_world_of
 from kraftsim.cluster.ports import free_port_range
+from kraftsim.cluster.readiness import NotReady
 from kraftsim.cluster.spec import ClusterSpec, SpecError
 from kraftsim.cluster.topics import create_topic
 from kraftsim.node.clients import ProducerClient, ReaderClient
@@ -196,3 +198,42 @@ def test_a_cluster_that_stops_ends_what_still_runs_on_its_loop(kraftsim_cluster:
     left = kraftsim_cluster._submit(asyncio.Event().wait())
     kraftsim_cluster.stop()
     assert left.cancelled()
+
+
+def test_a_cluster_that_cannot_start_keeps_neither_loop_nor_directory(kraftsim_cluster: EmbeddedCluster):
+    refused = EmbeddedCluster(ClusterSpec(brokers=1, port=kraftsim_cluster.spec.port))
+    with pytest.raises(SpecError):
+        refused.start()
+    assert refused._loop.is_closed() and not refused.directory.root.exists()
+
+
+def test_all_nodes_are_stopped_when_one_fails_to_stop(monkeypatch: pytest.MonkeyPatch):
+    cluster = EmbeddedCluster(ClusterSpec(brokers=1, port=free_port_range(1)))
+    cluster.start()
+    worlds = [running.world for running in cluster._nodes.values()]
+    closed: list[str] = []
+
+    def close_and_note(world: RealWorld, close: Callable[[], None]) -> None:
+        closed.append(world.node)
+        close()
+
+    for world in worlds:
+        monkeypatch.setattr(world, "close", partial(close_and_note, world, world.close))
+
+    async def fails() -> None:
+        raise OSError("disk full")
+
+    node = cluster._nodes["broker-1"].node
+    monkeypatch.setattr(node, "stop", fails)
+    with pytest.raises(OSError, match="disk full"):
+        cluster.stop()
+    node.abort()
+    assert sorted(closed) == ["broker-1", "controller-101"]
+    assert not cluster._thread.is_alive() and not cluster.directory.root.exists()
+
+
+def test_a_controller_that_gives_no_producer_ids_is_named(kraftsim_cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("kraftsim.cluster.embedded.READY_SECONDS", 0.1)
+    monkeypatch.setattr("kraftsim.cluster.embedded.fetch_producer_ids", lambda listeners: asyncio.sleep(60))
+    with pytest.raises(NotReady, match=r"did not get producer ids from the controller within 0\.1 s"):
+        kraftsim_cluster.fetch_producer_ids()
