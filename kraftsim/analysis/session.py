@@ -89,3 +89,5 @@ def start_session(scratch: Path, master: str = f"local[{THREADS}]") -> "SparkSes
     except PySparkRuntimeError as trouble:
         words = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-LAST_LINES:] if log.exists() else []
         raise JavaMissing(f"Spark did not start with Java {java.version} at {java.home}: {' / '.join(words) or trouble}") from trouble
+    finally:
+        del os.environ[LOG_VARIABLE]  # the file goes with `scratch`, and JAVA_HOME stays

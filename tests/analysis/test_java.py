@@ -101,3 +101,14 @@ def test_what_java_writes_to_standard_error_goes_into_the_file_that_the_environm
     kept = subprocess.run([shim], capture_output=True, text=True, check=True, env={LOG_VARIABLE: str(log)})
     assert (kept.stdout, kept.stderr, log.read_text()) == ("answer\n", "", "VM warning: CodeCache is full\n")
     assert subprocess.run([shim], capture_output=True, text=True, check=True, env={}).stderr == "VM warning: CodeCache is full\n"
+
+
+def test_a_java_whose_log_cannot_be_written_starts_and_has_a_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """JAVA_HOME stays Spark's after a session, whose directory and log are gone."""
+    java = Java(home=fake_java(tmp_path / "java", "17.0.15"), version=17, origin="PATH")
+    home = spark_java_home(java, tmp_path / "cache")
+    monkeypatch.setenv(LOG_VARIABLE, str(tmp_path / "gone" / "java.log"))
+    done = subprocess.run([home / "bin" / "java", "x"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "<x>\n", "")
+    monkeypatch.setenv(LOG_VARIABLE, str(tmp_path / "java.log"))
+    assert version_of(home) == 17
