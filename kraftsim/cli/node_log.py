@@ -4,10 +4,12 @@ The options travel in the environment, so that the processes that `up` and scena
 """
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
+from kraftsim.cli.failure import Failure
 from kraftsim.cli.options import Verb
 from kraftsim.world.human_log import AUTO, LEVELS, STYLES
 
@@ -49,7 +51,10 @@ def log_options(verb: Verb) -> Verb:
 
 
 def open_log(world: "RealWorld") -> "tuple[FilteringBoundLogger, OperatorLog]":
-    """Set up the log of a node on standard error, and write the lines of its events. Call it within the node's event loop."""
+    """Set up the log of a node on standard error, and write the lines of its events. Call it within the node's event loop.
+
+    Raises Failure for a level or format of the environment that does not exist: not every command that starts a node has the options.
+    """
     import asyncio
 
     from kraftsim.node.operator_log import OperatorLog
@@ -59,12 +64,19 @@ def open_log(world: "RealWorld") -> "tuple[FilteringBoundLogger, OperatorLog]":
         world.clock,
         node=world.node,
         incarnation=world.incarnation,
-        level=os.environ.get(LEVEL_VARIABLE, DEFAULT_LEVEL),
-        style=os.environ.get(FORMAT_VARIABLE, AUTO),
+        level=_chosen(LEVEL_VARIABLE, DEFAULT_LEVEL, LEVELS),
+        style=_chosen(FORMAT_VARIABLE, AUTO, STYLES),
     )
     lines = OperatorLog(logger, asyncio.get_running_loop())
     world.watch(lines.reports, lines.report_slow_disk)
     return logger, lines
+
+
+def _chosen(variable: str, default: str, choices: Sequence[str]) -> str:
+    value = os.environ.get(variable) or default
+    if value.lower() not in choices:
+        raise Failure(f"{variable}={value}: set it to one of {', '.join(choices)}")
+    return value.lower()
 
 
 def _export(variable: str, value: str) -> None:

@@ -30,3 +30,16 @@ def test_types_are_checked_in_every_package():
 def test_contributing_explains_every_kind_that_has_a_template():
     text = (HOUSE / "CONTRIBUTING.md").read_text()
     assert not [kind for kind in KINDS if f"kraftsim new {kind} " not in text]
+
+
+def test_targets_that_use_the_virtual_environment_install_it():
+    """On a fresh machine any target may be the first."""
+    makefile = (HOUSE / "Makefile").read_text()
+    rules = re.findall(r"^([a-z-]+):(?!=)([^#\n]*)[^\n]*\n((?:(?:\t|ifeq|else|endif)[^\n]*\n)*)", makefile, flags=re.M)
+    needs = {target: needed.split() for target, needed, _ in rules}
+
+    def installs(target: str) -> bool:
+        return target == "setup" or any(installs(needed) for needed in needs.get(target, ()))
+
+    users = [target for target, _, recipe in rules if re.search(r"\$\((BIN|PYTEST)\)|\$\(call asked", recipe)]
+    assert len(users) > 25 and not [target for target in users if not installs(target)]
