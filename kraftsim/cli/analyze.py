@@ -25,7 +25,7 @@ Exit codes: 0 ok, 1 violated, 2 unknown or vacuous, 3 failed."""
 def analyze(run: Path, invariants: tuple[str, ...], json_file: Path | None) -> int:
     """Check the invariants of a run with Spark.
 
-    An invariant that the scenario must exercise and that found nothing to examine is vacuous, and never green.
+    An invariant that the scenario must exercise and that found no events to examine is vacuous: it does not pass.
     """
     from kraftsim.analysis.analyze import analyze_run
 

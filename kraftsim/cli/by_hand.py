@@ -17,7 +17,7 @@ Verb = TypeVar("Verb", bound=Callable[..., object])
 
 def data_option(verb: Verb) -> Verb:
     """Add `--data`; the verb gets `data: Path`."""
-    option = click.option("--data", type=DIRECTORY, default=Path("runs/up"), show_default=True, help="The directory that `up` was given.")
+    option = click.option("--data", type=DIRECTORY, default=Path("runs/up"), show_default=True, help="The --data directory of `up`.")
     return option(verb)
 
 

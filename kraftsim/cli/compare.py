@@ -19,16 +19,16 @@ Examples:
   kraftsim compare --system lease-pid --system kafka-since-2.5 --seeds 200 --out runs/two
   kraftsim compare --seeds 50 --spark 'local[2]' --out runs/compared"""
 )
-@click.option("--seeds", default=20, show_default=True, help="How many seeds.")
-@click.option("--first-seed", default=1, show_default=True, help="The first of them.")
-@click.option("--system", "systems", multiple=True, metavar="NAME", help="One of the designs; all of them if not given. Repeatable.")
-@click.option("--jobs", default=1, show_default=True, help="How many at a time.")
-@click.option("--spark", "master", default=None, metavar="MASTER", help="Add the outcomes up with Spark, for example 'local[2]'.")
-@click.option("--out", type=DIRECTORY, required=True, help="Where the report and the outcomes are written.")
+@click.option("--seeds", default=20, show_default=True, help="Number of seeds.")
+@click.option("--first-seed", default=1, show_default=True, help="The first seed.")
+@click.option("--system", "systems", multiple=True, metavar="NAME", help="Run only this design. Repeatable.")
+@click.option("--jobs", default=1, show_default=True, help="Number of parallel runs.")
+@click.option("--spark", "master", default=None, metavar="MASTER", help="Aggregate the results with Spark, for example 'local[2]'.")
+@click.option("--out", type=DIRECTORY, required=True, help="Directory for the report and the results.")
 def compare(seeds: int, first_seed: int, systems: tuple[str, ...], jobs: int, master: str | None, out: Path) -> int:
     """Compare Kafka before and after 2.5, its transactions, KIP-758 and lease_pid under one workload with retries, failovers, zombies and pauses.
 
-    Each record says whose it is and which one: what is doubled and what is lost is counted from the logs. The same seeds give the same report.
+    Duplicates and lost records are counted in the logs: each record names its producer and its number. The same seeds give the same report.
     """
     from kraftsim.campaign.comparison import compare as play_all
     from kraftsim.campaign.comparison import rows_by_spark, rows_of, write_outcomes, write_report

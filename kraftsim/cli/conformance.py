@@ -27,18 +27,23 @@ Examples:
   kraftsim conformance --list --only wire/4
 
 \b
-Exit codes: 0 every requirement is met (or skipped, which is said), 1 some are not, 3 the node could not be judged."""
+Exit codes: 0 every requirement is met or skipped, 1 some are not met, 3 the node could not be checked."""
 )
-@click.option("--bootstrap", metavar="HOST:PORT,...", help="A broker of the cluster to judge; of a list, the first that answers.")
-@click.option("--controller", default="", metavar="HOST:PORT", help="Its active controller's own listener; without it that chapter is skipped.")
+@click.option("--bootstrap", metavar="HOST:PORT,...", help="Broker to check; of a list, the first that answers.")
 @click.option(
-    "--only", multiple=True, metavar="PATTERN", help="A number (wire/3.2), a section (wire/3), a chapter (wire), or words of a sentence. Repeatable."
+    "--controller", default="", metavar="HOST:PORT", help="Listener of the active controller; without it the chapter on controllers is skipped."
 )
-@click.option("--release", default="", metavar="LINE", help="Judge as this release line of Apache Kafka, like 3.5; guessed if not given.")
-@click.option("--timeout", "seconds", type=click.FloatRange(min=1), default=60.0, show_default=True, help="How long one check may take, in seconds.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="PATTERN",
+    help="Only these: a number (wire/3.2), a section (wire/3), a chapter (wire), or words of the text. Repeatable.",
+)
+@click.option("--release", default="", metavar="LINE", help="Check against this release line of Apache Kafka, like 3.5. Default: detected.")
+@click.option("--timeout", "seconds", type=click.FloatRange(min=1), default=60.0, show_default=True, help="Maximum seconds per requirement.")
 @click.option("--junit", "junit_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Also write JUnit XML, for CI.")
 @json_option
-@click.option("--list", "asks_list", is_flag=True, help="List the requirements and judge nothing.")
+@click.option("--list", "asks_list", is_flag=True, help="List the requirements and check nothing.")
 def conformance(
     bootstrap: str | None,
     controller: str,
@@ -49,9 +54,9 @@ def conformance(
     json_file: Path | None,
     asks_list: bool,
 ) -> int:
-    """Put numbered requirements to a running node, and say which it does not meet.
+    """Check a running node against numbered protocol requirements.
 
-    Each is a sentence with its source and a check over plain sockets; Apache Kafka meets them all. Use it on clusters that hold nothing of value.
+    Each requirement has a source and is checked over plain sockets; Apache Kafka meets all of them. They write to the cluster: use a test cluster.
     """
     from kraftsim.conformance.selection import all_requirements
 
@@ -63,7 +68,7 @@ def conformance(
     if asks_list:
         return _list(requirements, json_file)
     if bootstrap is None:
-        raise Failure("nothing says whom to judge: --bootstrap HOST:PORT (or --list for the requirements)")
+        raise Failure("--bootstrap HOST:PORT is required, or --list to list the requirements")
     return _judge(bootstrap, controller, requirements, release, seconds, junit_file, json_file)
 
 
@@ -111,9 +116,11 @@ def _judge(
     from kraftsim.conformance.target import Target
 
     try:
-        targets = [Target(address.strip(), controller) for address in bootstrap.split(",")]
+        targets = [Target(address.strip(), controller) for address in bootstrap.split(",") if address.strip()]
     except ValueError as trouble:
         fail(trouble)
+    if not targets:
+        raise Failure(f"--bootstrap {bootstrap}: write it as HOST:PORT,...")
     target = targets[0]
     screen = Screen(len(requirements), is_quiet=str(json_file) == "-")
     started_at = time.strftime("%Y-%m-%dT%H:%M:%S")

@@ -12,19 +12,20 @@ from kraftsim.cli.by_hand import carry_out, data_option
 Examples:
   kraftsim up --proxy --detach && kraftsim cut broker-1 && sleep 20 && kraftsim heal
   kraftsim cut leader
-  kraftsim cut 'broker-1<>controller-101'    nothing passes between the two
-  kraftsim cut 'broker-1>controller-*'       the controllers do not hear broker-1, and it hears them
-  kraftsim cut 'clients<>broker-2'           clients of any kind do not reach broker-2
-  kraftsim cut --reset broker-1              its connections break, and new ones are let through"""
+  kraftsim cut 'broker-1<>controller-101'    # both directions
+  kraftsim cut 'broker-1>controller-*'       # from broker-1 to the controllers only
+  kraftsim cut 'clients<>broker-2'           # all clients of broker-2
+  kraftsim cut --reset broker-1              # reset its connections; clients can reconnect"""
 )
 @click.argument("links", nargs=-1, required=True, metavar="NODE|LINK...")
-@click.option("--reset", is_flag=True, help="Reset the connections that there are, and let new ones through.")
+@click.option("--reset", is_flag=True, help="Reset the open connections; new ones work.")
 @data_option
 def cut(links: tuple[str, ...], reset: bool, data: Path) -> None:
-    """Cut nodes of a running cluster off from everybody, or some links between nodes, until `kraftsim heal`.
+    """Partition nodes of a running cluster from all others, or cut single links, until `kraftsim heal`.
 
-    What is sent is held and delivered when it is healed, as TCP does; whoever connects is heard by nobody. Needs a cluster of `kraftsim up --proxy`.
-    NODE is a name, a pattern ('controller-*') or `leader`; LINK is 'A>B' for one direction, 'A<>B' for both, and `clients` are all others.
+    Bytes are held and delivered after `heal`, as TCP does; new connections are accepted but transfer no data. Needs `kraftsim up --proxy`.
+    NODE is a name, a pattern ('controller-*') or `leader`; LINK is 'A>B' for one direction or 'A<>B' for both; `clients` matches all connections of
+    clients.
     """
     from kraftsim.faults.field import Condition
 

@@ -27,29 +27,29 @@ Examples:
   kraftsim decode --response ApiVersions 3 < answer.hex
   xxd frame.bin | kraftsim decode
   kraftsim decode --batch --topic __cluster_metadata batch.bin
-  tcpdump -i lo -s 0 -w talk.pcap port 9092       and then
+  tcpdump -i lo -s 0 -w talk.pcap port 9092
   kraftsim decode talk.pcap
   kraftsim decode talk.pcap --api Produce --api InitProducerId --no-records
   kraftsim decode talk.pcap --json | jq 'select(.body.error_code > 0)'
 
 \b
-Numbers in front of fields count bytes: of the frame, from its size on; with ~ of a batch's uncompressed records.
-Exit codes: 0 all was read, 1 something is malformed, 2 something could not be read for want of its request, of captured bytes, or of a declaration
-here, 3 failed."""
+Numbers before fields are byte offsets in the frame (its size field is 0), or with ~ in the uncompressed records of a batch.
+Exit codes: 0 everything was decoded, 1 something is malformed, 2 something could not be decoded (its request, captured bytes or the API is missing),
+3 the command failed."""
 )
 @click.argument("source", metavar="[HEX|FILE|-]...", nargs=-1)
 @click.option("--request", "is_request", is_flag=True, help="The bytes are a request.")
 @click.option("--response", nargs=2, type=str, metavar="API VERSION", help="The bytes are the response to a request of this API, by name or key.")
 @click.option("--batch", "is_batch", is_flag=True, help="The bytes are record batches.")
-@click.option("--topic", metavar="NAME", help="The topic of the batches: records of Kafka's own topics are opened.")
-@click.option("--port", "ports", type=click.IntRange(1, 65535), multiple=True, help="Of a capture: the port that nodes listen on. Repeatable.")
-@click.option("--api", "apis", multiple=True, metavar="API", help="Of a capture: only this API, by name or key. Repeatable.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="Stop after so many frames.")
-@click.option("--no-records", is_flag=True, help="Leave the records of batches shut.")
+@click.option("--topic", metavar="NAME", help="Topic of the batches: records of Kafka's internal topics are decoded.")
+@click.option("--port", "ports", type=click.IntRange(1, 65535), multiple=True, help="In a capture: port of a node. Repeatable.")
+@click.option("--api", "apis", multiple=True, metavar="API", help="In a capture: only this API, by name or key. Repeatable.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Stop after N frames.")
+@click.option("--no-records", is_flag=True, help="Do not decode the records of batches.")
 @click.option("--brief", is_flag=True, help="One line for each frame.")
 @click.option("--full", is_flag=True, help="Do not shorten long values, and show every field of batches.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line; values are never shortened.")
-@click.option("--offsets/--no-offsets", "with_offsets", default=True, help="In JSON: where each field stands.  [default: offsets]")
+@click.option("--offsets/--no-offsets", "with_offsets", default=True, help="In JSON: the byte offset of each field.  [default: offsets]")
 @click.option("--colour/--no-colour", default=None, help="Colours; by default on a terminal, unless NO_COLOR is set.")
 def decode(
     source: tuple[str, ...],
@@ -67,16 +67,16 @@ def decode(
     with_offsets: bool,
     colour: bool | None,
 ) -> int:
-    """Print what frames or record batches say: from hex, from a binary file, or from a packet capture (pcap, pcapng).
+    """Decode Kafka frames or record batches from hex, a binary file, or a packet capture (pcap, pcapng).
 
-    In a capture the conversations are followed, so that each response is read with the version of its request. Bytes that come alone are guessed at,
-    and the guess is said; --request, --response and --batch tell what they are.
+    In a capture each response is decoded with the version of its request. For other input the command guesses what the bytes are and prints its
+    guess; --request, --response and --batch set it.
     """
     from kraftsim.inspect.show import Show
     from kraftsim.inspect.text import Look
 
     if sum((is_request, response is not None, is_batch)) > 1:
-        raise Failure("only one of --request, --response and --batch can be true")
+        raise Failure("give only one of --request, --response and --batch")
     told = _told(is_request, response, is_batch)
     in_colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ if colour is None else colour
     show = Show(
@@ -184,7 +184,7 @@ class _Source:
         from kraftsim.inspect.packets import is_capture
 
         if sys.stdin.isatty():
-            raise Failure("say what to decode: hex, a file, or - with something on standard input; see kraftsim decode --help")
+            raise Failure("give hex, a FILE, or - for standard input; see kraftsim decode --help")
         file = sys.stdin.buffer
         start = file.peek(4) if hasattr(file, "peek") else b""
         yield from self._capture(file, 0, "standard input") if is_capture(start) else self._content(file.read())

@@ -22,12 +22,14 @@ Examples:
   kraftsim doctor --require java && echo "Spark can run"
   kraftsim doctor --node 127.0.0.1:9092"""
 )
-@click.option("--require", "wanted", multiple=True, metavar="NAME", help="Look only for this; exit 3 if it is missing. Repeatable.")
-@click.option("--node", "address", metavar="HOST:PORT", help="Ask one node for its ApiVersions and release instead; exit 3 if it does not answer.")
-@click.option("--disk", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path(), help="The directory whose disk is tried.")
+@click.option("--require", "wanted", multiple=True, metavar="NAME", help="Check only this, and exit 3 if it is missing. Repeatable.")
+@click.option(
+    "--node", "address", metavar="HOST:PORT", help="Check instead whether this node answers, and print its role and release; exit 3 if it does not."
+)
+@click.option("--disk", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path(), help="Directory whose disk is checked.")
 @json_option
 def doctor(wanted: tuple[str, ...], address: str | None, disk: Path, json_file: Path | None) -> int:
-    """Say what is found on this machine and what is missing."""
+    """Check this machine for Java, Spark and other requirements, and print what is missing."""
     if address is not None:
         return _ask_node(address, json_file)
     from kraftsim.cli.machine import look_around

@@ -9,9 +9,9 @@ from kraftsim.cli.options import DIRECTORY
 
 
 @click.command(epilog="\b\nExample:\n  kraftsim down --data runs/first")
-@click.option("--data", type=DIRECTORY, default=Path("runs/up"), show_default=True, help="The directory that `up` was given.")
+@click.option("--data", type=DIRECTORY, default=Path("runs/up"), show_default=True, help="The --data directory of `up`.")
 def down(data: Path) -> None:
-    """Stop a cluster that was started with `up --detach`: brokers first, then controllers, each cleanly."""
+    """Stop a cluster that `up --detach` started: brokers first, then controllers, each cleanly."""
     from kraftsim.cluster.readiness import ClusterFailed
     from kraftsim.cluster.supervise import down as bring_down
 

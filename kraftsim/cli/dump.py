@@ -34,21 +34,23 @@ Examples:
 
 \b
 It reads segments (.log), offset, time and transaction indexes, producer snapshots (.snapshot), metadata snapshots (.checkpoint),
-leader-epoch-checkpoint, the offset checkpoints, partition.metadata, meta.properties and quorum-state. Lines are those of kafka-dump-log (3.9).
-Exit codes: 0 all is well, 1 something is torn, corrupt or contradicts the log (said on standard error), 3 failed."""
+leader-epoch-checkpoint, the offset checkpoints, partition.metadata, meta.properties and quorum-state. The format is that of kafka-dump-log (3.9).
+Exit codes: 0 ok, 1 something is torn, corrupt or contradicts the log (see standard error), 3 the command failed."""
 )
 @click.argument("places", metavar="FILE|DIRECTORY...", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
-@click.option("--deep-iteration", "--deep", "deep", is_flag=True, help="Also one line for each record.")
-@click.option("--print-data-log", is_flag=True, help="Also keys and values; implies --deep-iteration. Records of Kafka's own topics are opened.")
-@_decoder_flag("cluster-metadata", "Take records for those of __cluster_metadata; implies --print-data-log, as the next ones do.")
-@_decoder_flag("offsets", "Take records for those of __consumer_offsets.")
-@_decoder_flag("transaction-log", "Take records for those of __transaction_state.")
-@_decoder_flag("remote-log-metadata", "Take records for those of __remote_log_metadata.")
-@_decoder_flag("share-group-state", "Take records for those of __share_group_state.")
-@_decoder_flag("text", "Take keys and values for text, wherever the file lies.")
-@click.option("--skip-record-metadata", is_flag=True, help="Of records only keys and values.")
-@click.option("--max-bytes", type=click.IntRange(0), metavar="SIZE", help="Read only so many bytes of a segment.")
-@click.option("--verify-index-only", is_flag=True, help="Only hold indexes against the log.")
+@click.option("--deep-iteration", "--deep", "deep", is_flag=True, help="Also print one line for each record.")
+@click.option(
+    "--print-data-log", is_flag=True, help="Also print keys and values; implies --deep-iteration. Records of Kafka's internal topics are decoded."
+)
+@_decoder_flag("cluster-metadata", "Decode records as those of __cluster_metadata; implies --print-data-log, as the next options do.")
+@_decoder_flag("offsets", "Decode records as those of __consumer_offsets.")
+@_decoder_flag("transaction-log", "Decode records as those of __transaction_state.")
+@_decoder_flag("remote-log-metadata", "Decode records as those of __remote_log_metadata.")
+@_decoder_flag("share-group-state", "Decode records as those of __share_group_state.")
+@_decoder_flag("text", "Print keys and values as text, for any topic.")
+@click.option("--skip-record-metadata", is_flag=True, help="Print only keys and values of records.")
+@click.option("--max-bytes", type=click.IntRange(0), metavar="SIZE", help="Read at most SIZE bytes of a segment.")
+@click.option("--verify-index-only", is_flag=True, help="Only check indexes against the log.")
 @click.option("--index-sanity-check", is_flag=True, help="Only check indexes as a broker does when it starts.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 def dump(
@@ -64,7 +66,7 @@ def dump(
 ) -> int:
     """Print the files of a log directory: segments, indexes, snapshots, checkpoints.
 
-    Torn tails, corrupt batches and indexes that contradict their log are said, and the rest goes on. Of a directory, every file in it that is known.
+    Reports torn tails, corrupt batches and indexes that contradict their log, and continues. For a directory it prints every known file in it.
     """
     from kraftsim.inspect.dump.files import DumpSettings
     from kraftsim.inspect.dump.indexes import Scrutiny
@@ -109,7 +111,7 @@ def _rows(places: tuple[Path, ...], settings: "DumpSettings") -> "Iterator[tuple
     for place in places:
         files = files_below(place)
         if not files:
-            raise Failure(f"{place}: there is nothing of a log directory in it")
+            raise Failure(f"{place}: this directory has no files of a Kafka log directory")
         for file in files:
             yield file, None
             try:

@@ -16,8 +16,8 @@ Examples:
 @nodes_argument(required=False)
 @data_option
 def heal(nodes: tuple[str, ...], data: Path) -> None:
-    """End what `kraftsim cut` and `slow` did: to all links of the nodes that are named, or to all.
+    """Undo `kraftsim cut` and `slow`: for all links of the named nodes, or for all links.
 
-    What was held is delivered. Paused nodes and dead ones stay so: see `kraftsim resume` and `restart`.
+    Held bytes are delivered. Paused and killed nodes stay so: see `kraftsim resume` and `restart`.
     """
     carry_out(data, "heal", nodes)

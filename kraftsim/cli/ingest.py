@@ -12,9 +12,9 @@ from kraftsim.cli.options import json_option, print_lines, run_argument, write_j
 @run_argument
 @json_option
 def ingest(run: Path, json_file: Path | None) -> None:
-    """Turn the event logs of a run into one Parquet file, RUN/events.parquet.
+    """Convert the event logs of a run into one Parquet file, RUN/events.parquet.
 
-    A torn last line of a log is tolerated and counted; a gap in the numbering of a node's events is reported.
+    Skips and counts an incomplete last line of a log, and reports gaps in the numbers of a node's events.
     """
     from kraftsim.analysis.ingest import ingest_run
 

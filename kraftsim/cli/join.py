@@ -16,15 +16,15 @@ Examples:
   kafka-storage.sh format --config server.properties --cluster-id a3JhZnRzaW0tY2x1c3RlcQ
   kafka-server-start.sh server.properties"""
 )
-@click.option("--data", type=DIRECTORY, default=Path("runs/up"), show_default=True, help="The directory that `up` was given.")
-@click.option("--node-id", default=7, show_default=True, help="The broker's id; no node of the cluster may have it.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address that the broker listens on.")
-@click.option("--port", default=9292, show_default=True, help="The port that the broker listens on.")
-@click.option("--log-dir", type=DIRECTORY, default=None, help="Where the broker keeps its data.  [default: DATA/data/apache-broker-ID]")
+@click.option("--data", type=DIRECTORY, default=Path("runs/up"), show_default=True, help="The --data directory of `up`.")
+@click.option("--node-id", default=7, show_default=True, help="The broker's node.id; it must be unused in the cluster.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address that the broker listens on.")
+@click.option("--port", default=9292, show_default=True, help="Port that the broker listens on.")
+@click.option("--log-dir", type=DIRECTORY, default=None, help="Log directory of the broker.  [default: DATA/data/apache-broker-ID]")
 def join(data: Path, node_id: int, host: str, port: int, log_dir: Path | None) -> None:
-    """Print the server.properties with which a broker of Apache Kafka joins the cluster of `up`.
+    """Print the server.properties for a broker of Apache Kafka that joins a cluster of `up`.
 
-    The file's first lines are the two commands that use it; any release from 3.9 on will do.
+    Its first lines are comments with the two commands that start the broker. Needs Apache Kafka 3.9 or newer.
     """
     from kraftsim.cli.properties import read_properties
     from kraftsim.cluster.directories import RunDirectory

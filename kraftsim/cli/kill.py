@@ -17,9 +17,9 @@ Examples:
 @nodes_argument(required=True)
 @data_option
 def kill(nodes: tuple[str, ...], data: Path) -> None:
-    """Kill nodes of a cluster that `kraftsim up` started, as kill -9 does.
+    """Kill nodes of a cluster that `kraftsim up` started with SIGKILL.
 
-    A node keeps what the operating system was given, and says goodbye to nobody. It stays down until `kraftsim restart`. NODE is a name, a pattern
-    ('controller-*'), or `leader`: the controller that leads.
+    Data in the page cache survives; connections are reset. A node stays down until `kraftsim restart`. NODE is a name, a pattern
+    ('controller-*'), or `leader`: the active controller.
     """
     carry_out(data, "kill", nodes)

@@ -27,17 +27,17 @@ Examples:
   kraftsim lease write --data runs/writer --bootstrap 127.0.0.1:9301 --topic orders --messages 1000"""
 )
 @click.argument("role", type=click.Choice(["server", "write"]))
-@click.option("--data", type=DIRECTORY, required=True, help="Where files and events are.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of a server. Repeatable.")
-@click.option("--bootstrap", default="", metavar="HOST:PORT,...", help="Servers that a producer asks first.")
-@click.option("--topic", default="orders", show_default=True, help="What a producer writes to: its first partition.")
-@click.option("--messages", default=100, show_default=True, help="How many messages.")
-@click.option("--known-id", type=int, default=None, help="An id that an earlier producer held: take it over.")
-@click.option("--patience", default=60.0, show_default=True, metavar="SECONDS", help="How long a producer waits for its last answers.")
+@click.option("--data", type=DIRECTORY, required=True, help="Directory for files and events.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the server. Repeatable.")
+@click.option("--bootstrap", default="", metavar="HOST:PORT,...", help="Servers that the producer connects to first.")
+@click.option("--topic", default="orders", show_default=True, help="Topic that the producer writes to; it uses partition 0.")
+@click.option("--messages", default=100, show_default=True, help="Number of messages to write.")
+@click.option("--known-id", type=int, default=None, help="Producer id of an earlier producer to take over.")
+@click.option("--patience", default=60.0, show_default=True, metavar="SECONDS", help="How long the producer waits for the last responses.")
 def lease(role: str, data: Path, settings: tuple[str, ...], bootstrap: str, topic: str, messages: int, known_id: int | None, patience: float) -> int:
-    """Run lease_pid, the idempotent producer that was drawn before Kafka's own: a server until SIGTERM or Ctrl-C, or a producer until it is done.
+    """Run lease_pid, the idempotent producer that was designed before Kafka's: a server until SIGTERM or Ctrl-C, or a producer.
 
-    A producer prints its id, its generation and how many messages the log has of it; it exits 1 if some were not acknowledged.
+    The producer prints its id, its generation and the number of its messages in the log. It exits 1 if some were not acknowledged.
     """
     from kraftsim.node.config_keys import ConfigError
     from kraftsim.node.lease_pid.settings import LeaseSettings, parse_address

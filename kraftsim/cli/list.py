@@ -15,14 +15,14 @@ Examples:
   kraftsim list scenarios
   kraftsim list scenarios --long    # releases, node counts and workload parameters
   kraftsim list releases
-  kraftsim list bugs       # then: kraftsim sweep STORY --bug NAME
+  kraftsim list bugs       # then: kraftsim sweep SCENARIO --bug NAME
   kraftsim list invariants --json invariants.json"""
 )
 @click.argument("kind", type=click.Choice(ALL_KINDS))
 @click.option("--long", "is_long", is_flag=True, help="Show more columns; for scenarios only.")
 @json_option
 def list(kind: str, is_long: bool, json_file: Path | None) -> None:
-    """List the entries of a KIND: name first, then one sentence about it.
+    """List all entries of a KIND with their names and a one-line description.
 
     With --long each scenario is shown with the releases that a cluster may start with, its number of
     controllers + brokers, the smallest numbers that it supports, and its workload parameters.

@@ -11,35 +11,35 @@ from kraftsim.cli.failure import FAILED, INTERRUPTED, missing_extra
 
 VERBS = {
     "up": "Start a cluster of processes on this machine.",
-    "join": "Print what a broker of Apache Kafka must be told to join a cluster of `up`.",
-    "down": "Stop a cluster that was started with `up --detach`.",
-    "kill": "Kill nodes of a running cluster, as kill -9 does.",
-    "restart": "Start nodes of a running cluster again.",
-    "pause": "Let nodes of a running cluster stand still.",
-    "resume": "Let paused nodes go on.",
-    "cut": "Cut nodes of a running cluster off, or reset their connections.",
-    "slow": "Slow what nodes of a running cluster send and hear.",
-    "heal": "End what `cut` and `slow` did.",
+    "join": "Print the server.properties for a broker of Apache Kafka that joins a cluster of `up`.",
+    "down": "Stop a cluster that `up --detach` started.",
+    "kill": "Kill nodes of a running cluster with SIGKILL.",
+    "restart": "Restart nodes of a running cluster.",
+    "pause": "Pause nodes of a running cluster with SIGSTOP.",
+    "resume": "Resume paused nodes.",
+    "cut": "Partition nodes of a running cluster from the network, or reset their connections.",
+    "slow": "Add latency or limit the bandwidth of nodes of a running cluster.",
+    "heal": "Undo `cut` and `slow`.",
     "node": "Run one node from a Kafka properties file.",
-    "zookeeper": "Run a ZooKeeper server, for releases that keep their metadata there.",
-    "lease": "Run a server or a producer of lease_pid, the design before Kafka's own.",
-    "scenario": "Play a scenario: in virtual time, as processes, or embedded.",
-    "sweep": "Play a scenario over many seeds and look for violated invariants.",
-    "compare": "Play one workload over several designs of the idempotent producer, and report.",
-    "replay": "Play a run again, exactly, from the replay.json that it left.",
-    "shrink": "Leave out of a failing run whatever it does not need to fail.",
-    "diff": "Name the first event at which two runs part.",
-    "trace": "Print what each node did, side by side, in order of time.",
-    "ingest": "Turn the event logs of a run into one Parquet file.",
+    "zookeeper": "Run a ZooKeeper server, for brokers in ZooKeeper mode.",
+    "lease": "Run a server or a producer of lease_pid, an earlier design of the idempotent producer.",
+    "scenario": "Run a scenario: in virtual time, as processes, or embedded.",
+    "sweep": "Run scenarios with many seeds and look for violated invariants.",
+    "compare": "Run one workload on several designs of the idempotent producer and write a report.",
+    "replay": "Repeat a run exactly, from its replay.json.",
+    "shrink": "Reduce a failing run to the smallest one that still fails.",
+    "diff": "Find the first event that differs between two runs.",
+    "trace": "Print the events of all nodes in order of time.",
+    "ingest": "Convert the event logs of a run into one Parquet file.",
     "analyze": "Check the invariants of a run with Spark.",
-    "trail": "Say who was given which producer ids, from the bytes of the metadata log.",
+    "trail": "Show which broker owns which producer ids, from the metadata log.",
     "report": "Write the HTML report of a run.",
-    "decode": "Print what frames say: from hex, a file, or a packet capture.",
+    "decode": "Decode Kafka frames from hex, a file, or a packet capture.",
     "dump": "Print the files of a log directory: segments, indexes, snapshots, checkpoints.",
-    "conformance": "Put numbered requirements to any running node, and say which it does not meet.",
-    "list": "List scenarios, bugs, invariants, releases, and other things.",
+    "conformance": "Check a running node against numbered protocol requirements.",
+    "list": "List scenarios, bugs, faults, invariants, releases, requirements, events or messages.",
     "new": "Write a template for a new API, scenario, invariant, fault or bug.",
-    "doctor": "Say what is found on this machine and what is missing.",
+    "doctor": "Check this machine for Java, Spark and other requirements, or check one node.",
 }
 EPILOG = """\b
 Examples:
@@ -49,7 +49,7 @@ Examples:
   kraftsim sweep producer_ids_survive_failover --bug KAFKA-10533 --seeds 200
 
 \b
-Exit codes: 0 ok, 1 an invariant was violated, 2 unknown or vacuous, 3 failed."""
+Exit codes: 0 ok, 1 an invariant is violated, 2 a result is unknown or vacuous, 3 the command failed."""
 
 
 class VerbsOnDemand(click.Group):
@@ -68,15 +68,15 @@ class VerbsOnDemand(click.Group):
         return verb
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table of verbs without importing any."""
-        with formatter.section("Verbs"):
+        """Write the table of commands without importing any."""
+        with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
 
 
 @click.group(cls=VerbsOnDemand, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="kraftsim")
 def kraftsim() -> None:
-    """Re-enact Kafka's producer identity and exactly-once machinery with small processes that speak the real wire protocol."""
+    """A small Apache Kafka for tests of exactly-once: run clusters, inject faults, and check the result."""
 
 
 def main() -> NoReturn:

@@ -38,16 +38,16 @@ Examples:
     "--environment",
     "asks_environment",
     is_flag=True,
-    help="Take properties from KAFKA_... variables, as Apache Kafka's image does.",
+    help="Read properties from KAFKA_... variables, as Apache Kafka's container image does.",
 )
 @ignore_unknown_option
 @settings_option
 @log_options
 def node(file: Path | None, asks_environment: bool, ignore_unknown: bool, settings: tuple[str, ...]) -> None:
-    """Run one node from a Kafka properties FILE, from the environment, or both; --set wins over either.
+    """Run one node from a Kafka properties FILE, from the environment, or both. --set overrides both.
 
-    A controller or a broker, as `process.roles` says; a broker of ZooKeeper's time, where zookeeper.connect stands instead; a ZooKeeper server, where
-    it is a file of ZooKeeper's (clientPort). Stays until SIGTERM or Ctrl-C, then stops cleanly.
+    `process.roles` makes it a broker or a controller, `zookeeper.connect` a broker in ZooKeeper mode, and `clientPort` a ZooKeeper server.
+    Runs until SIGTERM or Ctrl-C, then stops cleanly.
     """
     started_ns = time.monotonic_ns()
     from kraftsim.cluster.zookeeper_node import ZookeeperNodeConfig, is_zookeeper
@@ -73,7 +73,7 @@ def _properties(file: Path | None, asks_environment: bool, settings: tuple[str, 
     from kraftsim.cli.properties import read_properties
 
     if file is None and not asks_environment and not settings:
-        raise Failure("nothing says what the node is: name a properties file, or use --environment or --set")
+        raise Failure("no properties are given: name a FILE, or use --environment or --set")
     from_file = read_properties(file.read_text(encoding="utf-8")) if file is not None else {}
     from_environment = properties_of_environment(os.environ) if asks_environment else {}
     return {**from_file, **from_environment, **parse_settings(settings)}

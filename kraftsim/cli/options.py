@@ -43,7 +43,7 @@ def ignore_unknown_option(verb: Verb) -> Verb:
     option = click.option(
         "--ignore-unknown",
         is_flag=True,
-        help="Start in spite of properties that nothing knows; their names are printed.",
+        help="Ignore unknown properties, and print their names, instead of refusing to start.",
     )
     return option(verb)
 
@@ -61,7 +61,7 @@ def known_settings(properties: dict[str, str]) -> dict[str, str]:
 def release_option(verb: Verb) -> Verb:
     """Add `--release`; the verb gets `release: str`."""
     option = click.option(
-        "--release", default="3.9", show_default=True, help="The release of Apache Kafka that the nodes re-enact; `kraftsim list releases`."
+        "--release", default="3.9", show_default=True, help="Release of Apache Kafka that the nodes emulate; see `kraftsim list releases`."
     )
     return option(verb)
 
@@ -71,7 +71,7 @@ def story_release_option(verb: Verb) -> Verb:
     option = click.option(
         "--release",
         default="",
-        help="The release of Apache Kafka that the nodes begin with; `kraftsim list releases`. If not given it is the story's own, or 3.9.",
+        help="Release of Apache Kafka that the nodes start with; see `kraftsim list releases`. Default: that of the scenario, or 3.9.",
     )
     return option(verb)
 
@@ -79,17 +79,15 @@ def story_release_option(verb: Verb) -> Verb:
 def story_size_options(verb: Verb) -> Verb:
     """Add `--controllers` and `--brokers` to a verb that plays stories; the verb gets both as `int | None`."""
     least_one = click.IntRange(min=1)
-    controllers = click.option(
-        "--controllers", type=least_one, default=None, help="How many controllers there are; the story's own number if not given."
-    )
-    brokers = click.option("--brokers", type=least_one, default=None, help="How many brokers there are; the story's own number if not given.")
+    controllers = click.option("--controllers", type=least_one, default=None, help="Number of controllers. Default: that of the scenario.")
+    brokers = click.option("--brokers", type=least_one, default=None, help="Number of brokers. Default: that of the scenario.")
     return controllers(brokers(verb))
 
 
 def bugs_option(verb: Verb) -> Verb:
     """Add `--bug`, repeatable; the verb gets `bugs: tuple[str, ...]`."""
     option = click.option(
-        "--bug", "bugs", multiple=True, metavar="NAME", help="Put a historical bug back, for example KAFKA-10533; `kraftsim list bugs`. Repeatable."
+        "--bug", "bugs", multiple=True, metavar="NAME", help="Inject a historical bug, for example KAFKA-10533; see `kraftsim list bugs`. Repeatable."
     )
     return option(verb)
 

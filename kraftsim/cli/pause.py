@@ -16,8 +16,8 @@ Examples:
 @nodes_argument(required=True)
 @data_option
 def pause(nodes: tuple[str, ...], data: Path) -> None:
-    """Let nodes of a running cluster stand still (SIGSTOP), as in a long garbage collection.
+    """Pause nodes of a running cluster (SIGSTOP), as in a long garbage collection.
 
-    Their connections stay open and nobody answers on them. `kraftsim resume` lets them go on.
+    Their connections stay open and get no response until `kraftsim resume`.
     """
     carry_out(data, "pause", nodes)

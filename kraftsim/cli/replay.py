@@ -18,14 +18,14 @@ Examples:
   kraftsim replay runs/seven --without-bugs --out runs/seven-sound && kraftsim diff runs/seven runs/seven-sound"""
 )
 @click.argument("file", type=click.Path(exists=True, path_type=Path), metavar="FILE|RUN")
-@click.option("--check", is_flag=True, help="Compare the event log with the one of the first time, and name the first event that differs.")
-@click.option("--without-bugs", is_flag=True, help="Play it with the bugs taken out that --bug had put in: what is different then?")
-@click.option("--out", type=DIRECTORY, default=None, help="Where run.json, event logs and disks of this time go.")
+@click.option("--check", is_flag=True, help="Compare the event logs with those of the first run, and print the first event that differs.")
+@click.option("--without-bugs", is_flag=True, help="Run it without the bugs that --bug injected.")
+@click.option("--out", type=DIRECTORY, default=None, help="Directory for run.json, event logs and disks of this run.")
 @json_option
 def replay(file: Path, check: bool, without_bugs: bool, out: Path | None, json_file: Path | None) -> int:
-    """Play a run again from the replay.json that it left.
+    """Repeat a run from its replay.json.
 
-    Exits 1 if an invariant was violated, as the first time. With --check the question is whether the runs are the same: 0 if they are, 1 if not.
+    Exits 1 if an invariant was violated. With --check it exits 0 if both runs are the same, and 1 if they differ.
     """
     from msgspec import structs
 
@@ -48,5 +48,5 @@ def replay(file: Path, check: bool, without_bugs: bool, out: Path | None, json_f
     print_lines(checked)
     write_json(json_file, checked)
     if checked.events_sha256 is None:
-        raise Failure("only simulated runs repeat themselves exactly")
+        raise Failure("--check needs a run in virtual time (--mode sim): other runs are not deterministic")
     return 0 if checked.is_same else VIOLATED

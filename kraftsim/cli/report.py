@@ -10,10 +10,10 @@ from kraftsim.cli.options import json_option, run_argument, write_json
 
 @click.command(epilog="\b\nExamples:\n  kraftsim report runs/seven\n  kraftsim report runs/seven --to seven.html")
 @run_argument
-@click.option("--to", type=click.Path(dir_okay=False, path_type=Path), default=None, help="The file to write; RUN/report.html if not given.")
+@click.option("--to", type=click.Path(dir_okay=False, path_type=Path), default=None, help="File to write. Default: RUN/report.html.")
 @json_option
 def report(run: Path, to: Path | None, json_file: Path | None) -> None:
-    """Write the HTML report of a run: swimlanes, faults as bands, witnesses, and the table of invariants, in a single file."""
+    """Write the HTML report of a run: swimlanes, faults, violations with their events, and the table of invariants, in one file."""
     from kraftsim.analysis.report import write_report
 
     try:

@@ -16,8 +16,8 @@ Examples:
 @nodes_argument(required=True)
 @data_option
 def restart(nodes: tuple[str, ...], data: Path) -> None:
-    """Start nodes of a running cluster again, on the disks that they left; a node that is up is stopped in good order first.
+    """Restart nodes of a running cluster on their disks. A node that is up is stopped cleanly first.
 
-    Returns when they serve, or says that they do not yet: a broker waits for its controller.
+    Returns when they are ready, or reports those that are not ready yet: a broker waits for its controller.
     """
     carry_out(data, "restart", nodes)

@@ -16,5 +16,5 @@ Examples:
 @nodes_argument(required=False)
 @data_option
 def resume(nodes: tuple[str, ...], data: Path) -> None:
-    """Let paused nodes of a running cluster go on (SIGCONT): those named, or all."""
+    """Resume paused nodes of a running cluster (SIGCONT): the named ones, or all."""
     carry_out(data, "resume", nodes)

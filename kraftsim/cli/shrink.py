@@ -36,12 +36,12 @@ Examples:
   kraftsim shrink --scenario quorum_under_faults --seed 18 --bug KAFKA-10527"""
 )
 @click.argument("run", type=click.Path(exists=True, path_type=Path), metavar="[FILE|RUN]", required=False)
-@click.option("--scenario", "name", default=None, help="Instead of a file: the scenario, with --seed and what else it was played with.")
-@click.option("--seed", default=0, show_default=True, help="The seed that fails.")
-@click.option("--invariant", default=None, help="Keep the violation of this one, if the run violates several.")
-@click.option("--jobs", default=1, show_default=True, help="How many processes play runs at the same time. The result does not depend on it.")
-@click.option("--budget", default=120.0, show_default=True, help="CPU seconds after which the smallest run found so far must do.")
-@click.option("--out", type=DIRECTORY, default=None, help="Where the small run goes; beside the run if not given.")
+@click.option("--scenario", "name", default=None, help="Scenario of the failing run, instead of a file; with --seed and its other options.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the failing run.")
+@click.option("--invariant", default=None, help="Invariant to preserve the violation of, if the run violates several.")
+@click.option("--jobs", default=1, show_default=True, help="Number of parallel runs. The result does not depend on it.")
+@click.option("--budget", default=120.0, show_default=True, help="CPU seconds after which the smallest run so far is the result.")
+@click.option("--out", type=DIRECTORY, default=None, help="Directory for the small run. Default: next to the run.")
 @story_release_option
 @story_size_options
 @bugs_option
@@ -64,16 +64,16 @@ def shrink(
     work: tuple[str, ...],
     json_file: Path | None,
 ) -> int:
-    """Make a failing run smaller: faults, what is left of each, workload, nodes, length. It still fails in the same way.
+    """Reduce a failing run: fewer faults, smaller workload, fewer nodes, shorter; it still fails in the same way.
 
-    Leaves the small run in --out: with replay.json, and story.md, which tells it in words. Exits 0 if it found one, 3 if the run does not fail.
+    Writes the small run to --out, with replay.json and a description, story.md. Exits 0 if it found one, 3 if the run does not fail.
     """
     from kraftsim.campaign.errand import Terms
     from kraftsim.explore.shrink import shrink as shrink_run
     from kraftsim.explore.smallest import keep
 
     if (run is None) == (name is None):
-        raise Failure("say which run: a file or directory, or --scenario and --seed")
+        raise Failure("give a run: a FILE or directory, or --scenario and --seed")
     try:
         terms = Terms(
             release=release,
@@ -106,10 +106,10 @@ def _request(run: Path | None, name: str | None, seed: int, terms: "Terms") -> "
         assert name is not None, "one of the two is given"
         return Errand(name=name, seed=seed, terms=terms).request()
     if seed or terms != USUAL:
-        raise Failure(f"{run} says itself how it was played: leave out what goes with --scenario")
+        raise Failure(f"{run} contains the options of its run: do not give those of --scenario")
     request = read_replay(run).request()
     if request.mode is not Mode.SIM:
-        raise Failure("only simulated runs can be shrunk: others do not repeat themselves")
+        raise Failure("only a run in virtual time (--mode sim) can be shrunk: other runs are not deterministic")
     return request
 
 
@@ -131,7 +131,7 @@ def _screen() -> "Iterator[Callable[[Progress], None] | None]":
     from rich.status import Status
     from rich.text import Text
 
-    with Status(Text("playing the run"), console=Console(stderr=True, markup=False)) as status:
+    with Status(Text("running"), console=Console(stderr=True, markup=False)) as status:
         yield lambda progress: status.update(
             Text(
                 f"{progress.step}: {progress.faults} faults left, {progress.runs} runs, {progress.cpu_seconds:.0f} CPU seconds, "

@@ -16,17 +16,17 @@ Examples:
   kraftsim slow 'clients>broker-*' --bandwidth 50000 && sleep 20 && kraftsim heal"""
 )
 @click.argument("links", nargs=-1, required=True, metavar="NODE|LINK...")
-@click.option("--latency", type=click.IntRange(min=0), default=0, metavar="MS", help="So many milliseconds more, in each direction.")
-@click.option("--jitter", type=click.IntRange(min=0), default=0, metavar="MS", help="Up to so many milliseconds more than that, drawn each time.")
-@click.option("--bandwidth", type=click.IntRange(min=0), default=0, metavar="BYTES", help="At most so many bytes a second over each link.")
+@click.option("--latency", type=click.IntRange(min=0), default=0, metavar="MS", help="Added latency in each direction.")
+@click.option("--jitter", type=click.IntRange(min=0), default=0, metavar="MS", help="Random latency added to that, up to this much.")
+@click.option("--bandwidth", type=click.IntRange(min=0), default=0, metavar="BYTES", help="Maximum bytes per second of each link.")
 @data_option
 def slow(links: tuple[str, ...], latency: int, jitter: int, bandwidth: int, data: Path) -> None:
-    """Slow all links of nodes of a running cluster, or some links, until `kraftsim heal`.
+    """Slow down all links of nodes of a running cluster, or single links, until `kraftsim heal`.
 
-    Needs a cluster of `kraftsim up --proxy`. NODE and LINK are written as for `kraftsim cut`.
+    Needs `kraftsim up --proxy`. NODE and LINK are those of `kraftsim cut`.
     """
     from kraftsim.faults.field import Condition
 
     if not latency and not jitter and not bandwidth:
-        raise Failure("nothing would be slower: give --latency, --jitter or --bandwidth")
+        raise Failure("give --latency, --jitter or --bandwidth")
     carry_out(data, "slow", links, Condition(latency_ms=latency, jitter_ms=jitter, bytes_per_second=bandwidth))

@@ -41,14 +41,14 @@ Examples:
   kraftsim sweep quorum_under_faults --seeds 100 --spark 'local[2]' --out runs/events"""
 )
 @click.argument("names", nargs=-1, required=True, metavar="SCENARIO...")
-@click.option("--seeds", default=100, show_default=True, help="How many seeds.")
-@click.option("--first-seed", default=1, show_default=True, help="The first of them.")
-@click.option("--jobs", "--workers", type=int, default=None, help="How many at a time; as many as there are processors if not given.")
-@click.option("--time", "seconds", type=float, default=None, metavar="SECONDS", help="Begin no other seed after so long.")
-@click.option("--keep-going", is_flag=True, help="Play all seeds even after a violation.")
-@click.option("--out", type=DIRECTORY, default=None, help="Keep the runs of violating seeds here; with --spark, the events of all of them.")
-@click.option("--resume", type=FILE, default=None, metavar="FILE", help="Write each seed that is done into this file; go on where it ends.")
-@click.option("--check-identity", is_flag=True, help="Play each seed in two processes under two hash seeds, and compare the event logs byte by byte.")
+@click.option("--seeds", default=100, show_default=True, help="Number of seeds.")
+@click.option("--first-seed", default=1, show_default=True, help="The first seed.")
+@click.option("--jobs", "--workers", type=int, default=None, help="Number of parallel runs. Default: the number of processors.")
+@click.option("--time", "seconds", type=float, default=None, metavar="SECONDS", help="Start no more seeds after this time.")
+@click.option("--keep-going", is_flag=True, help="Run all seeds even after a violation.")
+@click.option("--out", type=DIRECTORY, default=None, help="Keep failing runs in this directory; with --spark, the events of all runs.")
+@click.option("--resume", type=FILE, default=None, metavar="FILE", help="Record finished seeds in this file, and skip those that it records.")
+@click.option("--check-identity", is_flag=True, help="Run each seed in two processes with different hash seeds, and compare the event logs.")
 @click.option("--spark", "master", default=None, metavar="MASTER", help="Distribute the seeds over a Spark cluster, for example 'local[2]'.")
 @story_release_option
 @story_size_options
@@ -75,11 +75,11 @@ def sweep(
     settings: tuple[str, ...],
     json_file: Path | None,
 ) -> int:
-    """Play scenarios ('all' for each there is) over many seeds and look for violated invariants.
+    """Run scenarios ('all': every scenario) with many seeds and look for violated invariants.
 
-    Exits 0 when every seed is clean, 1 when an invariant was violated or a run broke off: then it prints the seed, the invariant, and the line that
-    replays it. Exits 2 when it proves nothing: a kind of fault fired 20 times or more (or was armed 60 times) and never changed an outcome, or an
-    invariant that a scenario must exercise never was. With --check-identity it exits 1, too, when the event logs of a seed differ.
+    Exits 0 when every seed is clean, and 1 when an invariant was violated, a run was aborted, or (--check-identity) event logs differ: then it
+    prints the seed, the invariant and the command that replays the run. Exits 2 when the result is inconclusive: a kind of fault fired 20 times or
+    more (or was armed 60 times) without an effect, or no run exercised an invariant that the scenario must exercise.
     """
     from kraftsim.campaign.errand import Terms
 
@@ -92,9 +92,9 @@ def sweep(
         brokers=brokers,
     )
     if check_identity and master is not None:
-        raise Failure("--check-identity compares processes of this machine: leave --spark out")
+        raise Failure("--check-identity runs on this machine only: omit --spark")
     if check_identity and (jobs is not None or out is not None or resume is not None):
-        raise Failure("--check-identity plays each seed in four processes of its own and keeps nothing: leave --jobs, --out and --resume out")
+        raise Failure("--check-identity starts its own processes and keeps no run: omit --jobs, --out and --resume")
     try:
         search = Search(_every_story(terms) if names == (ALL,) else names, range(first_seed, first_seed + seeds), terms)
         if check_identity:

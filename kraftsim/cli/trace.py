@@ -35,14 +35,14 @@ Examples:
   kraftsim trace runs/seven --node broker-1 --kind 'Frame*' --from 1500 | less"""
 )
 @click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--compact", is_flag=True, help="One column per node and short words, instead of a line per event with all its fields.")
-@click.option("--node", "nodes", multiple=True, metavar="NAME", help="This node only, or those that fit a pattern with *. Repeatable.")
-@click.option("--kind", "kinds", multiple=True, metavar="KIND", help="This kind of event only, or those that fit a pattern with *. Repeatable.")
-@click.option("--from", "from_ms", type=float, default=None, metavar="MS", help="Begin at this millisecond of the run.")
+@click.option("--compact", is_flag=True, help="One column per node with short texts, instead of one line per event with all fields.")
+@click.option("--node", "nodes", multiple=True, metavar="NAME", help="Only this node, or nodes that match a pattern with *. Repeatable.")
+@click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only this kind of event, or kinds that match a pattern with *. Repeatable.")
+@click.option("--from", "from_ms", type=float, default=None, metavar="MS", help="Start at this millisecond of the run.")
 @click.option("--to", "to_ms", type=float, default=None, metavar="MS", help="End at this millisecond.")
-@click.option("--step", "step_ms", type=float, default=10.0, show_default=True, metavar="MS", help="Events of so many milliseconds share a row.")
-@click.option("--all", "everything", is_flag=True, help="Show all kinds of events in columns, not only those that tell the story.")
-@click.option("--width", type=int, default=None, help="Columns of characters; the terminal's if not given, 160 in a pipe.")
+@click.option("--step", "step_ms", type=float, default=10.0, show_default=True, metavar="MS", help="Milliseconds per row of --compact.")
+@click.option("--all", "everything", is_flag=True, help="With --compact, show all kinds of events, not only the important ones.")
+@click.option("--width", type=int, default=None, help="Width in characters. Default: that of the terminal, or 160 in a pipe.")
 def trace(
     run: Path,
     compact: bool,
@@ -54,14 +54,14 @@ def trace(
     everything: bool,
     width: int | None,
 ) -> int:
-    """Print what each node did, in order of time.
+    """Print the events of all nodes in order of time.
 
-    Faults, phases and violations stand across the columns; a dot stands where a node is down. Colours are for terminals only.
+    With --compact, faults, phases and violations span all columns, and a dot marks a node that is down. Only terminals get colours.
     """
     from kraftsim.explore.trace import read_trace, select
 
     if step_ms <= 0:
-        raise Failure(f"--step {step_ms:g}: a row covers more than no time")
+        raise Failure(f"--step {step_ms:g}: give a number greater than 0")
     try:
         entries = select(read_trace(run), nodes=nodes, kinds=kinds, from_ms=from_ms, to_ms=to_ms, everything=everything or not compact)
         if compact:

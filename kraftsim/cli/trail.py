@@ -19,14 +19,14 @@ Examples:
 Exit codes: 0 ok, 1 the log and the events of the run contradict each other, 3 failed."""
 )
 @click.argument("place", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--id", "asked", multiple=True, type=int, metavar="NUMBER", help="Ask for the owner of this producer id. Repeatable.")
-@click.option("--node", metavar="NAME", help="Read the log of this node; else of the one that has most of it.")
+@click.option("--id", "asked", multiple=True, type=int, metavar="NUMBER", help="Show the owner of this producer id. Repeatable.")
+@click.option("--node", metavar="NAME", help="Node whose log is read. Default: the node with the longest log.")
 @json_option
 def trail(place: Path, asked: tuple[int, ...], node: str | None, json_file: Path | None) -> int:
-    """Say who was given which producer ids, from segments and snapshots of the metadata log.
+    """Show which broker owns which producer ids, from segments and snapshots of the metadata log.
 
-    PLACE is the directory of a run, or any directory of controllers or brokers of KRaft, Apache Kafka's as well. Spark reads the records as an audit
-    trail: blocks by broker, what is lost with the log that a snapshot replaced, what snapshots cost, holes, and how it fits the events of the run.
+    PLACE is the directory of a run, or a log directory of KRaft controllers or brokers, also of Apache Kafka. Reports blocks by broker, records that
+    a snapshot replaced, the size of snapshots, gaps between blocks, and contradictions to the events of the run. Needs Spark.
     """
     from kraftsim.analysis.id_audit import audit
 

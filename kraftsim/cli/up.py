@@ -12,30 +12,26 @@ from kraftsim.cli.options import DIRECTORY, bugs_option, ignore_unknown_option, 
 @click.command(
     epilog="""\b
 Examples:
-  kraftsim up                                        one controller, three brokers, clients at 127.0.0.1:9092
+  kraftsim up                                        # one controller, three brokers, clients at 127.0.0.1:9092
   kraftsim up --brokers 1 --port 19092 --data runs/small
-  kraftsim up --zookeeper --release 2.8              one ZooKeeper server, three brokers, no controllers
+  kraftsim up --zookeeper --release 2.8              # one ZooKeeper server, three brokers, no controllers
   kraftsim up --release 3.5 --set log.segment.bytes=65536
   kraftsim up --data runs/first --detach && kraftsim down --data runs/first
   kraftsim up --proxy --detach && kraftsim cut broker-1 && kraftsim heal
-  kraftsim up --log-format json --log-level debug    what the nodes log, in runs/up/logs
+  kraftsim up --log-format json --log-level debug    # log lines go to runs/up/logs
   kraftsim kill broker-1 && kraftsim restart broker-1"""
 )
-@click.option("--controllers", default=None, type=int, help="How many controllers.  [default: 1, with --zookeeper 0]")
-@click.option(
-    "--zookeeper", is_flag=True, help="Brokers as they were before KRaft, with a ZooKeeper server; controllers are those that take over from it."
-)
-@click.option("--brokers", default=3, show_default=True, help="How many brokers.")
+@click.option("--controllers", default=None, type=int, help="Number of controllers.  [default: 1, with --zookeeper 0]")
+@click.option("--zookeeper", is_flag=True, help="Start brokers in ZooKeeper mode and a ZooKeeper server; --controllers are for a migration to KRaft.")
+@click.option("--brokers", default=3, show_default=True, help="Number of brokers.")
 @click.option("--port", default=9092, show_default=True, help="Port of the first broker; the next ones follow, controllers listen 100 higher.")
 @click.option(
-    "--host", default="127.0.0.1", show_default=True, help="The address that nodes listen on. Anything but loopback opens the cluster to others."
+    "--host", default="127.0.0.1", show_default=True, help="Address that nodes listen on. Other machines can connect unless it is loopback."
 )
-@click.option("--data", type=DIRECTORY, default=Path("runs/up"), show_default=True, help="Where disks, logs and events go.")
-@click.option("--detach", is_flag=True, help="Return as soon as every broker answers.")
-@click.option(
-    "--proxy", is_flag=True, help="Put a proxy in front of every node, so that `kraftsim cut`, `slow` and `heal` can be used; it costs speed."
-)
-@click.option("--seed", default=0, show_default=True, help="Seed of what the nodes draw by chance.")
+@click.option("--data", type=DIRECTORY, default=Path("runs/up"), show_default=True, help="Directory for disks, logs and events.")
+@click.option("--detach", is_flag=True, help="Run in the background; return when every broker is ready.")
+@click.option("--proxy", is_flag=True, help="Put a proxy in front of every node: `kraftsim cut`, `slow` and `heal` need it. Reduces throughput.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the nodes' random choices; 0 takes the operating system's entropy.")
 @release_option
 @bugs_option
 @ignore_unknown_option
@@ -58,9 +54,9 @@ def up(
 ) -> int:
     """Start a cluster of processes on this machine.
 
-    Prints one line with the bootstrap address when every broker answers, then stays until SIGTERM or Ctrl-C and stops the nodes cleanly.
-    While it runs, `kraftsim kill|restart|pause|resume NODE...` does things to its nodes, and with --proxy `kraftsim cut|slow|heal` to what lies
-    between them.
+    Prints bootstrap.servers when every broker is ready, and runs until SIGTERM or Ctrl-C; then it stops the nodes cleanly.
+    Meanwhile, `kraftsim kill`, `restart`, `pause` and `resume` inject process faults, and with --proxy `kraftsim cut`, `slow` and `heal` inject
+    network faults.
     """
     from kraftsim.cluster.readiness import ClusterFailed
     from kraftsim.cluster.spec import ClusterSpec, SpecError

@@ -23,13 +23,13 @@ Examples:
   kraftsim zookeeper --data runs/zookeeper --set clientPort=2182 --set tickTime=500
   echo srvr | nc 127.0.0.1 2181"""
 )
-@click.option("--data", type=DIRECTORY, required=True, help="Where its files are, in ZooKeeper's own formats.")
+@click.option("--data", type=DIRECTORY, required=True, help="Directory of its transaction logs and snapshots, in ZooKeeper's formats.")
 @click.option(
     "--set",
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A setting of ZooKeeper's configuration file: clientPort, clientPortAddress, tickTime, snapCount, maxClientCnxns ... Repeatable.",
+    help="A setting of zoo.cfg: clientPort, clientPortAddress, tickTime, snapCount, maxClientCnxns ... Repeatable.",
 )
 def zookeeper(data: Path, settings: tuple[str, ...]) -> None:
     """Run a ZooKeeper server that speaks the real client protocol.

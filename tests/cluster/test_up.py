@@ -239,7 +239,7 @@ def test_a_node_takes_kafkas_own_environment_variables(tmp_path: Path):
     assert "cluster.id=b3RoZXItY2x1c3Rlci1pZA" in (tmp_path / "data" / "meta.properties").read_text()
     wrong = kraftsim(*words, environment={**environment, "KAFKA_BROKER_RACKS": "a"})
     assert one_line_of(wrong) == "Error: environment: broker.racks is not a known setting; did you mean broker.rack?"
-    assert one_line_of(kraftsim("node")).startswith("Error: nothing says what the node is")
+    assert one_line_of(kraftsim("node")).startswith("Error: no properties are given: name a FILE")
 
 
 def test_join_prints_what_a_broker_of_apache_kafka_must_be_told(cluster: Foreground):

@@ -238,6 +238,8 @@ def test_the_list_names_every_requirement_with_its_number_and_source(capsys):
         (("--bootstrap", "127.0.0.1:1", "--release", "new"), "write a release line like 3.9"),
         (("--bootstrap", "127.0.0.1:1", "--release", "9.9"), "--release 9.9: this is no known release line of Apache Kafka (2.3, "),
         (("--bootstrap", "127.0.0.1:1,nowhere"), "write an address as HOST:PORT"),
+        (("--bootstrap", ","), "--bootstrap ,: write it as HOST:PORT,..."),
+        (("--bootstrap", "127.0.0.1:1,"), "127.0.0.1:1, could not be judged: it does not answer"),
     ],
 )
 def test_what_cannot_be_understood_ends_with_3(arguments, complaint, capsys):

@@ -3,10 +3,12 @@
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -75,6 +77,19 @@ def test_every_verb_has_help_with_examples(verb):
     assert shown.exit_code == 0
     assert "Example" in shown.output and f"kraftsim {verb}" in shown.output
     assert ("--json" in shown.output) == (verb in REPORTING_VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_examples_can_be_pasted_into_a_shell(verb):
+    """What explains an example is a comment."""
+    epilog = kraftsim.get_command(click.Context(kraftsim), verb).epilog or ""
+    examples = re.findall(r"^  (\S.*)$", epilog, flags=re.MULTILINE)
+    assert examples and not [line for line in examples if re.search(r"\S {3,}(?!#)\S", line)]
+
+
+def test_the_list_of_commands_has_the_usual_heading():
+    shown = CliRunner().invoke(kraftsim, ["--help"]).output
+    assert "\nCommands:\n" in shown and all(f"\n  {verb} " in shown for verb in VERBS)
 
 
 @pytest.mark.parametrize(
@@ -179,3 +194,13 @@ def test_nothing_printed_by_rich_loses_what_is_in_brackets():
 def test_property_files_are_read_as_java_reads_them(text, expected):
     """java.util.Properties.load, as far as Kafka's files use it."""
     assert read_properties(text) == expected
+
+
+@pytest.mark.parametrize(("variable", "value"), [("KRAFTSIM_LOG_LEVEL", "loud"), ("KRAFTSIM_LOG_FORMAT", "yaml")])
+def test_a_log_level_or_format_that_does_not_exist_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable, value):
+    """`zookeeper` and `lease` have no option for it; the variable counts there, too."""
+    monkeypatch.setenv(variable, value)
+    done = run("zookeeper", "--data", str(tmp_path / "zookeeper"))
+    assert done.returncode == 3
+    assert [line for line in done.stderr.splitlines() if "Error" in line] == done.stderr.splitlines()
+    assert f"{variable}={value}: set it to one of" in done.stderr

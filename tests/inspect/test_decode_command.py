@@ -165,7 +165,7 @@ def test_a_version_that_is_not_known_is_said(tmp_path: Path):
     ("arguments", "complaint"),
     [
         (["zz"], "zz: no such file, and not hex: 'z' is no hex digit"),
-        (["--request", "--batch", "00"], "only one of --request, --response and --batch can be true"),
+        (["--request", "--batch", "00"], "give only one of --request, --response and --batch"),
         (["--response", "InitProducer", "4", "00"], "no API is called InitProducer; did you mean INIT_PRODUCER_ID?"),
         (["--response", "InitProducerId", "99", "00"], "of InitProducerId versions 0 to 6 can be read here, not 99"),
         (["--response", "InitProducerId", "new", "00"], "write the version as a number"),

@@ -125,7 +125,7 @@ def test_what_a_run_says_of_itself_is_not_said_beside_it(tmp_path: Path) -> None
     """A run that is shrunk knows how it was played."""
     play("quorum_under_faults", seed=3, work={"ids_per_asker": 20, "ids_after": 10}, out=tmp_path)
     refused = CliRunner().invoke(kraftsim, ["shrink", str(tmp_path), "--controllers", "5"])
-    assert refused.exit_code == 3 and "says itself how it was played" in refused.output, refused.output
+    assert refused.exit_code == 3 and "contains the options of its run" in refused.output, refused.output
 
 
 @pytest.mark.parametrize(("name", "seed"), [("administrators_work_while_leaders_fall", 90004), ("empty_snapshot_and_silence", 90003)])
