@@ -20,7 +20,7 @@ from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.launch import build_node, parse_node, real_world_of, require_valid
 from kraftsim.cluster.ports import require_free_ports
 from kraftsim.cluster.proxy.process import ProxyProcess, proxy_plan
-from kraftsim.cluster.readiness import NotReady, Readiness, fetch_producer_ids, listeners_of
+from kraftsim.cluster.readiness import ClusterFailed, NotReady, Readiness, fetch_producer_ids, listeners_of
 from kraftsim.cluster.spec import ClusterSpec, Role, retell
 from kraftsim.node.mistakes import hear_of_mistakes
 from kraftsim.node.node import Node
@@ -208,7 +208,7 @@ class EmbeddedCluster:
             async with asyncio.timeout(seconds):
                 for name in self.spec.broker_names:
                     if name in self._nodes:
-                        await self._nodes[name].node.ready()
+                        await _ready(self._nodes[name])
                 name = ""
                 await readiness.wait(self._nodes.__contains__)
         except TimeoutError as late:
@@ -270,6 +270,24 @@ class EmbeddedCluster:
         if running.failing is not None:
             running.failing.cancel()
         return running
+
+
+async def _ready(running: RunningNode) -> None:
+    """Return when a node serves. Raises ClusterFailed at once if it ends by itself."""
+    ready, failing = asyncio.ensure_future(running.node.ready()), running.failing
+
+    def on_failed(failed: "asyncio.Task[BaseException]") -> None:
+        if not failed.cancelled():  # else it was killed or stopped
+            ready.cancel()
+
+    if failing is not None:
+        failing.add_done_callback(on_failed)
+    try:
+        await ready
+    except asyncio.CancelledError:
+        if failing is None or not failing.done() or failing.cancelled():
+            raise
+        raise ClusterFailed(f"{running.world.node} failed: {failing.result()}") from failing.result()
 
 
 async def _cancel_the_rest() -> None:

@@ -14,7 +14,7 @@ from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.fixture import ClusterFactory
 from kraftsim.cluster.launch import real_world_of
 from kraftsim.cluster.ports import free_port_range
-from kraftsim.cluster.readiness import NotReady
+from kraftsim.cluster.readiness import ClusterFailed, NotReady
 from kraftsim.cluster.spec import ClusterSpec, SpecError
 from kraftsim.cluster.topics import create_topic
 from kraftsim.node.clients import ProducerClient, ReaderClient
@@ -237,3 +237,18 @@ def test_a_controller_that_gives_no_producer_ids_is_named(kraftsim_cluster: Embe
     monkeypatch.setattr("kraftsim.cluster.embedded.fetch_producer_ids", lambda listeners: asyncio.sleep(60))
     with pytest.raises(NotReady, match=r"did not get producer ids from the controller within 0\.1 s"):
         kraftsim_cluster.fetch_producer_ids()
+
+
+def test_a_node_that_ends_by_itself_is_named_at_once(kraftsim_cluster: EmbeddedCluster):
+    """And not 30 s later as one that the controller does not unfence."""
+    running = kraftsim_cluster._nodes["broker-1"]
+
+    async def fail() -> None:
+        assert running.failing is not None
+        running.failing.cancel()
+        running.failing = asyncio.ensure_future(asyncio.sleep(0, OSError("disk full")))
+        running.node.ready = lambda: asyncio.sleep(60)  # type: ignore[method-assign]
+
+    kraftsim_cluster._wait(fail(), 5)
+    with pytest.raises(ClusterFailed, match="broker-1 failed: disk full"):
+        kraftsim_cluster.wait_until_ready()
