@@ -14,6 +14,8 @@ FAILED: Final = 3
 """The verb itself could not do its work: a wrong option, a port in use, a file that is not there."""
 INTERRUPTED: Final = 130
 """Ctrl-C, as a shell counts it."""
+UNREAD: Final = 141
+"""The reader of standard output closed it, as a shell counts SIGPIPE: the result is not known."""
 
 
 class Failure(click.ClickException):

@@ -1,13 +1,14 @@
 """The group of verbs. Verbs are named here and imported when they are used, so that `kraftsim node` starts without Spark and rich."""
 
 import importlib
+import os
 import sys
 from typing import NoReturn
 
 import click
 
 from kraftsim import __version__
-from kraftsim.cli.failure import FAILED, INTERRUPTED, missing_extra
+from kraftsim.cli.failure import FAILED, INTERRUPTED, UNREAD, missing_extra
 
 VERBS = {
     "up": "Start a cluster of processes on this machine.",
@@ -52,6 +53,10 @@ Examples:
 Exit codes: 0 ok, 1 an invariant is violated, 2 a result is unknown or vacuous, 3 the command failed."""
 
 
+class ReaderGone(Exception):
+    """The reader of standard output closed it. click exits with 1 for BrokenPipeError, which says that an invariant was violated."""
+
+
 class VerbsOnDemand(click.Group):
     """A group that knows its verbs' names and first lines, and imports `kraftsim.cli.VERB` only for the verb in use."""
 
@@ -66,6 +71,22 @@ class VerbsOnDemand(click.Group):
         verb = getattr(importlib.import_module(f"kraftsim.cli.{cmd_name}"), cmd_name)
         assert isinstance(verb, click.Command), f"kraftsim.cli.{cmd_name} must define the command {cmd_name}"
         return verb
+
+    def make_context(self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object) -> click.Context:
+        """Parse the options of the group; `--help` prints."""
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except BrokenPipeError as gone:
+            raise ReaderGone from gone
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a command."""
+        try:
+            status = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError as gone:
+            raise ReaderGone from gone
+        return status
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table of commands without importing any."""
@@ -90,6 +111,11 @@ def main() -> NoReturn:
     except click.ClickException as trouble:
         trouble.show()
         sys.exit(FAILED)
+    except (ReaderGone, SystemExit) as ended:
+        if isinstance(ended, SystemExit) and not isinstance(ended.__context__, BrokenPipeError):  # that of rich
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes once more at its end
+        sys.exit(UNREAD)
     except Exception as trouble:
         # Python would exit with 1, which says that an invariant was violated.
         sys.exit(_unexpected(trouble))

@@ -121,7 +121,12 @@ def _detach(spec: ClusterSpec, directory: RunDirectory, announce: Announce) -> i
             stderr=output,
             start_new_session=True,
         )
-    state = asyncio.run(_wait_for_state(directory, supervisor))
+    try:
+        state = asyncio.run(_wait_for_state(directory, supervisor))
+    except BaseException:  # Ctrl-C: it has a session of its own, and would go on
+        supervisor.terminate()
+        supervisor.wait()
+        raise
     if state is None:
         supervisor.wait()
         words = log.read_text(errors="replace").strip().splitlines()

@@ -1,6 +1,7 @@
 """`run.json`: what ran, so that anyone can tell from the directory alone, and run it again."""
 
 import platform
+import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,7 +48,7 @@ def versions() -> dict[str, str]:
 def replay_command(request: RunRequest, directory: RunDirectory | None = None) -> str:
     """Return the command line that plays the same run again: by its seed, or from its file if it is not what the seed draws."""
     if not request.is_as_drawn:
-        return f"kraftsim replay {REPLAY_FILE if directory is None else directory.root / REPLAY_FILE}"
+        return shlex.join(["kraftsim", "replay", str(REPLAY_FILE if directory is None else directory.root / REPLAY_FILE)])
     words = ["kraftsim", "scenario", request.scenario.name, "--mode", request.mode.value, "--seed", str(request.seed)]
     for bug in request.bugs:
         words += ["--bug", bug]
@@ -59,7 +60,7 @@ def replay_command(request: RunRequest, directory: RunDirectory | None = None) -
         words += ["--set", f"{key}={value}"]
     for knob, count in sorted(request.workload.items()):
         words += ["--work", f"{knob}={count}"]
-    return " ".join([*words, "--out", f"runs/{request.scenario.name}-{request.seed}"])
+    return shlex.join([*words, "--out", f"runs/{request.scenario.name}-{request.seed}"])
 
 
 def wall_text(clock: Clock) -> str:

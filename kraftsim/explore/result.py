@@ -1,5 +1,7 @@
 """What came of one run: verdicts, what broke, and how to see it again."""
 
+import shlex
+
 import msgspec
 
 
@@ -30,7 +32,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     def replay_line(self) -> str:
         """The command that plays the run again; if the run was kept, its directory stands beside the one where this run lies."""
         words, option, _ = self.command.rpartition(" --out ")
-        return f"{words}{option}{self.out}-again" if option and self.out is not None else self.command
+        return f"{words}{option}{shlex.quote(f'{self.out}-again')}" if option and self.out is not None else self.command
 
     def lines(self) -> list[str]:
         """Return the result as text for people."""

@@ -16,6 +16,7 @@ import pytest
 from kraftsim.bugs.bug import BUGS
 from kraftsim.cli.main import main
 from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.directory_lock import is_locked
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.releases.catalogue import DEFAULT_RELEASE, releases
 from protocol.errors import ErrorCode
@@ -257,3 +258,19 @@ def test_join_prints_what_a_broker_of_apache_kafka_must_be_told(cluster: Foregro
 
 def test_join_without_a_cluster_is_one_clear_line(tmp_path: Path):
     assert one_line_of(kraftsim("join", "--data", str(tmp_path))) == "Error: there is no cluster: `kraftsim up` writes the properties of its nodes"
+
+
+def test_an_interrupted_start_in_the_background_leaves_nothing_running(tmp_path: Path):
+    data = tmp_path / "run"
+    directory = RunDirectory(data)
+    words = ["up", "--brokers", "1", "--port", str(free_port_range(1)), "--data", str(data), "--detach"]
+    starting = subprocess.Popen([*KRAFTSIM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + SECONDS
+    while not directory.human_log("broker-1").exists():
+        assert time.monotonic() < deadline and starting.poll() is None
+        time.sleep(0.01)
+    starting.send_signal(signal.SIGINT)
+    out, _ = starting.communicate(timeout=SECONDS)
+    assert (starting.returncode, out) == (130, "")
+    names = [directory.root, directory.data("broker-1"), directory.data("controller-101")]
+    assert not [name for name in names if is_locked(name)]

@@ -204,3 +204,13 @@ def test_a_log_level_or_format_that_does_not_exist_is_named(tmp_path: Path, monk
     assert done.returncode == 3
     assert [line for line in done.stderr.splitlines() if "Error" in line] == done.stderr.splitlines()
     assert f"{variable}={value}: set it to one of" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["list", "requirements"], ["list", "scenarios", "--long"], ["doctor"], ["--help"], ["up", "--help"]])
+def test_output_that_nobody_reads_does_not_look_like_a_violation(arguments):
+    """As in `kraftsim analyze RUN | head -1`."""
+    running = subprocess.Popen([sys.executable, "-m", "kraftsim", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert running.stdout is not None and running.stderr is not None
+    running.stdout.close()
+    assert (running.wait(), running.stderr.read()) == (141, b"")
+    running.stderr.close()

@@ -1,5 +1,6 @@
 """How many nodes a run has: as many as are asked for, else as the story wants; and whom a search strikes in a cluster of another size."""
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,12 @@ def test_a_replay_has_as_many_nodes(tmp_path: Path) -> None:
     errand = Errand(name="quorum_under_faults", seed=3, terms=Terms(controllers=5, brokers=2))
     assert "--controllers 5 --brokers 2" in replay_command(errand.request())
     assert "--controllers" not in replay_command(of_size("quorum_under_faults", None, None))
+
+
+def test_a_replay_command_can_be_pasted_into_a_shell() -> None:
+    settings = {"sasl.jaas.config": 'org.x.Login required username="a";'}
+    request = RunRequest(scenario=scenario("quorum_under_faults"), mode=Mode.SIM, seed=1, settings=settings)
+    assert f"sasl.jaas.config={settings['sasl.jaas.config']}" in shlex.split(replay_command(request))
 
 
 def test_a_sweep_over_all_leaves_out_what_needs_other_nodes() -> None:
