@@ -13,7 +13,7 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
     bootstrap: str
     nodes: dict[str, int]
     door: int = 0
-    """Port of the socket that takes faults."""
+    """Port of the socket that takes faults; 0 until the cluster is ready."""
     secret: str = ""
     """What a client of that socket must know; the file is readable by its owner only."""
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -50,15 +51,17 @@ def down(data: Path) -> int:
     state = read_state(directory)
     if state is None:
         return 0
-    running = [name for name in state.nodes if is_locked(directory.data(name))]
+    running = [path.name for path in directory.data("").glob("*") if is_locked(path)]
     if is_locked(directory.root):
-        os.kill(state.supervisor, signal.SIGTERM)
+        with suppress(ProcessLookupError):  # it ended just now
+            os.kill(state.supervisor, signal.SIGTERM)
         asyncio.run(_wait_until_free([directory.root], 2 * STOP_SECONDS + 1))
     for role in (Role.BROKER, Role.CONTROLLER, Role.ZOOKEEPER):  # a broker that stops tells its controller
         orphans = [name for name in state.nodes if name.startswith(role) and is_locked(directory.data(name))]
         for name in orphans:
-            os.kill(state.nodes[name], signal.SIGTERM)
-            os.kill(state.nodes[name], signal.SIGCONT)  # one that stands still would not hear it
+            with suppress(ProcessLookupError):
+                os.kill(state.nodes[name], signal.SIGTERM)
+                os.kill(state.nodes[name], signal.SIGCONT)  # one that stands still would not hear it
         asyncio.run(_wait_until_free([directory.data(name) for name in orphans], STOP_SECONDS))
     directory.state_file.unlink(missing_ok=True)
     return len(running)
@@ -80,6 +83,7 @@ async def _foreground(spec: ClusterSpec, directory: RunDirectory, announce: Anno
         nodes = {name: cluster.pid(name) for name in spec.node_names if not cluster.is_down(name)}
         write_state(directory, ClusterState(supervisor=os.getpid(), bootstrap=spec.bootstrap, nodes=nodes, door=port, secret=secret))
 
+    describe()  # in place of what a supervisor that was killed left: its process ids may be those of others now
     try:
         if not await _first_of(starting, stopping):
             starting.cancel()
@@ -128,7 +132,8 @@ def _detach(spec: ClusterSpec, directory: RunDirectory, announce: Announce) -> i
         supervisor.wait()
         raise
     if state is None:
-        supervisor.wait()
+        if supervisor.wait() == 0:
+            raise ClusterFailed("the cluster was stopped before it was ready")
         words = log.read_text(errors="replace").strip().splitlines()
         raise ClusterFailed(words[-1].removeprefix("Error: ") if words else f"the supervisor ended with status {supervisor.returncode}")
     announce(f"bootstrap.servers={state.bootstrap}")
@@ -138,7 +143,7 @@ def _detach(spec: ClusterSpec, directory: RunDirectory, announce: Announce) -> i
 async def _wait_for_state(directory: RunDirectory, supervisor: subprocess.Popen[bytes]) -> ClusterState | None:
     while supervisor.poll() is None:
         state = read_state(directory)
-        if state is not None and state.supervisor == supervisor.pid:
+        if state is not None and state.supervisor == supervisor.pid and state.door:
             return state
         await asyncio.sleep(0.02)
     return None

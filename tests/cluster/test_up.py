@@ -15,6 +15,7 @@ import pytest
 
 from kraftsim.bugs.bug import BUGS
 from kraftsim.cli.main import main
+from kraftsim.cluster.cluster_state import ClusterState, write_state
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.directory_lock import is_locked
 from kraftsim.cluster.ports import free_port_range
@@ -274,3 +275,25 @@ def test_an_interrupted_start_in_the_background_leaves_nothing_running(tmp_path:
     assert (starting.returncode, out) == (130, "")
     names = [directory.root, directory.data("broker-1"), directory.data("controller-101")]
     assert not [name for name in names if is_locked(name)]
+
+
+def test_down_while_a_cluster_starts_stops_it_and_no_process_of_an_old_state_file(tmp_path: Path):
+    """Process ids in the file of a supervisor that was killed may be those of other programs now."""
+    data = tmp_path / "run"
+    directory = RunDirectory(data)
+    directory.create()
+    with subprocess.Popen(["sleep", "60"]) as other:
+        write_state(directory, ClusterState(supervisor=other.pid, bootstrap="", nodes={"broker-1": other.pid}))
+        words = ["up", "--brokers", "1", "--port", str(free_port_range(1)), "--data", str(data), "--detach"]
+        starting = subprocess.Popen([*KRAFTSIM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        deadline = time.monotonic() + SECONDS
+        while not directory.human_log("controller-101").exists():
+            assert time.monotonic() < deadline and starting.poll() is None
+            time.sleep(0.01)
+        done = kraftsim("down", "--data", str(data))
+        was_alive = other.poll() is None
+        other.terminate()
+    _, said = starting.communicate(timeout=SECONDS)
+    assert was_alive and done.returncode == 0, done.stderr
+    assert (starting.returncode, said) == (FAILED, "Error: the cluster was stopped before it was ready\n")
+    assert not [name for name in (directory.root, directory.data("broker-1"), directory.data("controller-101")) if is_locked(name)]
