@@ -19,10 +19,10 @@ Examples:
   kraftsim compare --system lease-pid --system kafka-since-2.5 --seeds 200 --out runs/two
   kraftsim compare --seeds 50 --spark 'local[2]' --out runs/compared"""
 )
-@click.option("--seeds", default=20, show_default=True, help="Number of seeds.")
+@click.option("--seeds", type=click.IntRange(min=1), default=20, show_default=True, help="Number of seeds.")
 @click.option("--first-seed", default=1, show_default=True, help="The first seed.")
 @click.option("--system", "systems", multiple=True, metavar="NAME", help="Run only this design. Repeatable.")
-@click.option("--jobs", default=1, show_default=True, help="Number of parallel runs.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Number of parallel runs.")
 @click.option("--spark", "master", default=None, metavar="MASTER", help="Aggregate the results with Spark, for example 'local[2]'.")
 @click.option("--out", type=DIRECTORY, required=True, help="Directory for the report and the results.")
 def compare(seeds: int, first_seed: int, systems: tuple[str, ...], jobs: int, master: str | None, out: Path) -> int:

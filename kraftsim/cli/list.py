@@ -31,7 +31,7 @@ def list(kind: str, is_long: bool, json_file: Path | None) -> None:
 
     if is_long:
         if kind != "scenarios":
-            raise click.BadParameter(f"{kind} have no longer listing", param_hint="--long")
+            raise click.BadParameter(f"only scenarios have a long listing, not {kind}", param_hint="--long")
         _list_scenarios(json_file)
         return
     if kind in OWN_TABLES:

@@ -39,7 +39,7 @@ Examples:
 @click.option("--scenario", "name", default=None, help="Scenario of the failing run, instead of a file; with --seed and its other options.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the failing run.")
 @click.option("--invariant", default=None, help="Invariant to preserve the violation of, if the run violates several.")
-@click.option("--jobs", default=1, show_default=True, help="Number of parallel runs. The result does not depend on it.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Number of parallel runs. The result does not depend on it.")
 @click.option("--budget", default=120.0, show_default=True, help="CPU seconds after which the smallest run so far is the result.")
 @click.option("--out", type=DIRECTORY, default=None, help="Directory for the small run. Default: next to the run.")
 @story_release_option

@@ -41,9 +41,9 @@ Examples:
   kraftsim sweep quorum_under_faults --seeds 100 --spark 'local[2]' --out runs/events"""
 )
 @click.argument("names", nargs=-1, required=True, metavar="SCENARIO...")
-@click.option("--seeds", default=100, show_default=True, help="Number of seeds.")
+@click.option("--seeds", type=click.IntRange(min=1), default=100, show_default=True, help="Number of seeds.")
 @click.option("--first-seed", default=1, show_default=True, help="The first seed.")
-@click.option("--jobs", "--workers", type=int, default=None, help="Number of parallel runs. Default: the number of processors.")
+@click.option("--jobs", "--workers", type=click.IntRange(min=1), default=None, help="Number of parallel runs. Default: the number of processors.")
 @click.option("--time", "seconds", type=float, default=None, metavar="SECONDS", help="Start no more seeds after this time.")
 @click.option("--keep-going", is_flag=True, help="Run all seeds even after a violation.")
 @click.option("--out", type=DIRECTORY, default=None, help="Keep failing runs in this directory; with --spark, the events of all runs.")
@@ -119,9 +119,9 @@ def _every_story(terms: "Terms") -> tuple[str, ...]:
     line = release(asked).name if asked else ""
     untold = [each for each in scenarios() if line and not each.is_told_of(line)]
     unfit = [each for each in scenarios() if each not in untold and not each.fits(terms.controllers, terms.brokers)]
-    for why, left_out in ((f"not told of {line}", untold), ("not told of so many nodes", unfit)):
+    for why, left_out in ((f"release {line} is not supported by", untold), ("this number of nodes is not supported by", unfit)):
         if left_out:
-            click.echo(f"{why}, and left out: {', '.join(each.name for each in left_out)}", err=True)
+            click.echo(f"skipped: {why} {', '.join(each.name for each in left_out)}", err=True)
     return tuple(each.name for each in scenarios() if each not in untold and each not in unfit)
 
 

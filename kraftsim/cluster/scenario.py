@@ -237,7 +237,7 @@ class Scenario:
         """Raise ValueError if the story is not true of clusters that begin with a release, KeyError if there is no such release."""
         if not self.is_told_of(line):
             told = [known.name for known in releases() if self.is_told_of(known.name)]
-            raise ValueError(f"{self.name} is not told of {line}, but of {', '.join(told)}")
+            raise ValueError(f"{self.name} does not support release {line}; choose one of {', '.join(told)}")
 
     @property
     def least_controllers(self) -> int:

@@ -45,7 +45,7 @@ class RunRequest:
     def __post_init__(self) -> None:
         unknown = sorted(set(self.workload) - set(self.scenario.workload))
         if unknown:
-            raise ValueError(f"{self.scenario.name} has no knob {unknown[0]} (it has: {', '.join(self.scenario.workload) or 'none'})")
+            raise ValueError(f"{self.scenario.name} has no workload parameter {unknown[0]} (it has: {', '.join(self.scenario.workload) or 'none'})")
         if self.asked_release:
             self.scenario.require_told_of(self.asked_release)
         self.scenario.require_size(self.controllers, self.brokers)

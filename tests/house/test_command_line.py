@@ -102,6 +102,8 @@ def test_the_list_of_commands_has_the_usual_heading():
         (["doctor", "--require", "a-lever"], "the doctor looks for python"),
         (["doctor", "--node", "127.0.0.1"], "write an address as HOST:PORT"),
         (["doctor", "--node", "127.0.0.1:1"], "127.0.0.1:1 does not answer"),
+        (["sweep", "all", "--seeds", "0"], "0 is not in the range x>=1"),
+        (["sweep", "all", "--jobs", "0"], "0 is not in the range x>=1"),
         (["up", "--set", "broker"], "--set broker: write it as KEY=VALUE"),
         (["node", "no-such.properties"], "File 'no-such.properties' does not exist"),
     ],

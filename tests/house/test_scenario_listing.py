@@ -59,4 +59,4 @@ def test_help_with_an_unknown_name_says_which_names_are_near():
 
 def test_other_kinds_have_no_long_listing():
     shown = CliRunner().invoke(kraftsim, ["list", "bugs", "--long"])
-    assert shown.exit_code != 0 and "bugs have no longer listing" in shown.output
+    assert shown.exit_code != 0 and "only scenarios have a long listing, not bugs" in shown.output
