@@ -3,7 +3,7 @@
 import itertools
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kraftsim.conformance.expect import Inapplicable, Unmet, error_name
@@ -125,7 +125,7 @@ class Target:
         return common[-1]
 
     def topic(self, partitions: int = 1, configs: Mapping[str, str] | None = None, name: str = "") -> Topic:
-        """Make a topic with one replica, under a fresh name unless one is given; return when its partitions have leaders that answer."""
+        """Make a topic with one replica, under a fresh name unless one is given; return when its partitions have leaders that answer and that all brokers know."""
         name = name or self.fresh_name()
         rows = [CreatableTopicConfig(name=key, value=value) for key, value in sorted((configs or {}).items())]
         wanted = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=rows)
@@ -150,7 +150,7 @@ class Target:
                 time.sleep(PAUSE_SECONDS)
 
     def led_topic(self, name: str, partitions: int) -> Topic:
-        """Return a topic once all its partitions, so many of them, have leaders that answer. Raises Unmet if they get none."""
+        """Return a topic once all its partitions, so many of them, have leaders that answer and that all brokers know. Raises Unmet if they get none."""
         give_up_at = time.monotonic() + SETTLE_SECONDS
         version = self.newest(ApiKey.METADATA)
         asked = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
@@ -161,11 +161,24 @@ class Target:
             addresses = {broker.node_id: f"{broker.host}:{broker.port}" for broker in answer.brokers}
             leader_ids = [row.leader_id for row in sorted(topic.partitions, key=lambda row: row.partition_index)]
             led = [addresses[leader_id] for leader_id in leader_ids if leader_id in addresses]
-            if topic.error_code == ErrorCode.NONE and len(led) == partitions and self._all_lead(name, led):
+            is_led = topic.error_code == ErrorCode.NONE and len(led) == partitions and self._all_lead(name, led)
+            if is_led and self._all_know(asked, leader_ids, addresses.values()):
                 return Topic(name=name, topic_id=topic.topic_id, leader=led[0], leader_id=leader_ids[0])
             if time.monotonic() > give_up_at:
                 raise Unmet(f"{name} got no leader: {error_name(topic.error_code)}")
             time.sleep(PAUSE_SECONDS)
+
+    def _all_know(self, asked: MetadataRequest, leader_ids: list[int], brokers: Iterable[str]) -> bool:
+        """Tell whether every other broker knows the same leaders: the coordinator that a requirement asks next may be any of them."""
+        version = self.newest(ApiKey.METADATA)
+        for address in brokers:
+            if address == self.address:
+                continue
+            with self.peer(address) as peer:
+                found = peer.ask(asked, version, MetadataResponse).topics[0]
+            if [row.leader_id for row in sorted(found.partitions, key=lambda row: row.partition_index)] != leader_ids:
+                return False
+        return True
 
     def _all_lead(self, name: str, leaders: list[str]) -> bool:
         """Tell whether the leaders say so themselves: a broker may tell who leads before the leader has taken over."""
