@@ -4,8 +4,9 @@ A small block may hold very much. Each path that unpacks what a client wrote is 
 """
 
 import asyncio
+import gzip
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pytest
 
@@ -13,6 +14,8 @@ import protocol.compressed_blocks as blocks
 from kraftsim.core.partitions.record_work import BELIEVED_BYTES_MAX, LOOKED_THROUGH_BYTES_MAX, batch_work, produced_work, takes_long
 from kraftsim.events.nodes import CleaningFailed, LogCleaned
 from kraftsim.node.broker.examination import WALKED_BYTES_MAX
+from kraftsim.node.broker.log_cleaner import CleaningPace
+from kraftsim.node.log_gate import LogGate
 from kraftsim.world.simulated.world import SimulatedWorld
 from protocol.batches import HEADER_SIZE_BYTES, RecordBatch, TimestampType, build_batch
 from protocol.compression import Compression
@@ -46,11 +49,24 @@ class Watch:
         self.seconds = 0.2
         """How long a thread takes."""
         self.on_loop_bytes = 0
+        self.in_turn_bytes = 0
+        """The most that was unpacked in one turn of the loop."""
+        self._this_turn_bytes = 0
 
     def saw(self, size_bytes: int) -> None:
         """Note that so much was unpacked."""
         if not self.is_aside:
             self.on_loop_bytes = max(self.on_loop_bytes, size_bytes)
+            if not self._this_turn_bytes:
+                try:
+                    asyncio.get_running_loop().call_soon(self._end_turn)
+                except RuntimeError:
+                    return  # the test itself reads records
+            self._this_turn_bytes += size_bytes
+            self.in_turn_bytes = max(self.in_turn_bytes, self._this_turn_bytes)
+
+    def _end_turn(self) -> None:
+        self._this_turn_bytes = 0
 
 
 @pytest.fixture
@@ -303,6 +319,60 @@ def test_short_blocks_that_lie_about_their_size_are_unpacked_aside(watch: Watch)
         answer = cluster.run(lambda client: client.ask(request, 11))
         assert {row.error_code for row in answer.responses[0].partition_responses} == {int(ErrorCode.UNKNOWN_SERVER_ERROR)}
     assert watch.calls and watch.on_loop_bytes == 0
+
+
+def understating(max_timestamp: int = NOW) -> bytes:
+    """Return a sound batch of gzip that holds 3 MB and seems to hold nothing: its last member is empty, and only that one says its size."""
+    honest = RecordBatch(build_batch([Record(timestamp=NOW, key=b"key", value=bytes(PLAIN_BYTES))], compression=Compression.GZIP))
+    body = bytes(honest.view()[HEADER_SIZE_BYTES:]) + gzip.compress(b"")
+    padded = RecordBatch(bytes(doctored(honest, records=body).view()))
+    return b"".join(padded.with_max_timestamp(0, 0, TimestampType.CREATE_TIME, max_timestamp))
+
+
+def test_a_search_believes_only_so_many_short_blocks_in_a_turn(watch: Watch) -> None:
+    """Each of them claims a younger record than it has, so that all are looked through."""
+    records, count = understating(NOW + 10_000), 10
+    assert count * len(records) > 3 * BELIEVED_BYTES_MAX and produced_work(records)[0] < 200
+
+    async def fill(client: Client) -> None:
+        for _ in range(count):
+            assert not (await client.produce(records)).error_code
+
+    with running_cluster() as cluster:
+        cluster.run(lambda client: client.create_topic("t", **ROOM))
+        cluster.run(fill)
+        watch.in_turn_bytes = 0
+        assert cluster.run(searching([NOW + 5000])) == [(0, -1, -1)]
+    assert PLAIN_BYTES < watch.in_turn_bytes <= BELIEVED_BYTES_MAX * blocks.GZIP_RATIO_MAX
+
+
+def test_a_cleaner_lets_others_in_between_short_blocks() -> None:
+    """It looks through no more of them in a turn of the loop than are believed together."""
+    found = RecordBatch(understating())
+    turns = 0
+    looked_in_turn: dict[int, int] = {}
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    def look() -> None:
+        looked_in_turn[turns] = looked_in_turn.get(turns, 0) + found.size_bytes
+
+    async def clean() -> None:
+        counting = asyncio.ensure_future(count_turns())
+        await asyncio.sleep(0)
+        pace = CleaningPace(cast(SimulatedWorld, None), LogGate(), 1e300)
+        for _ in range(20):
+            await pace.through(found, look)
+            await pace.spend(found.size_bytes)
+        counting.cancel()
+
+    asyncio.run(clean())
+    assert sum(looked_in_turn.values()) == 20 * found.size_bytes
+    assert max(looked_in_turn.values()) <= BELIEVED_BYTES_MAX + found.size_bytes
 
 
 def test_work_is_estimated_by_the_number_of_records_too() -> None:
