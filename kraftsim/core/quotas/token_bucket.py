@@ -17,6 +17,11 @@ class TokenBucket:
         self._tokens = math.inf
         self._updated_ms = 0
 
+    @property
+    def last_ms(self) -> int:
+        """When tokens were looked at or taken last; 0 if they never were."""
+        return self._updated_ms
+
     def tokens(self, rate: float, now_ms: int) -> float:
         """Return how many tokens there are; below zero if it is overdrawn."""
         self._tokens = min(self._tokens + rate * (now_ms - self._updated_ms) / 1000, rate * self._seconds)

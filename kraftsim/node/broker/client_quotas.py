@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
 from kraftsim.core.quotas.client_limits import ClientLimits, Limit, Sharers
+from kraftsim.core.quotas.used_lately import UsedLately
 from kraftsim.core.quotas.windowed_rate import WindowedRate
 from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded, Handler
 from kraftsim.node.config import NodeConfig
@@ -30,11 +31,8 @@ PRODUCER_BYTES: Final = "producer_byte_rate"
 CONSUMER_BYTES: Final = "consumer_byte_rate"
 REQUEST_PERCENTAGE: Final = "request_percentage"
 THROTTLE_TIME: Final = "throttle_time_ms"
-IDLE_MS: Final = 3_600_000
-"""After so long without a request a client's rate is forgotten."""
 CORRELATION_ID_BYTES: Final = 4
 CHANGES_OF_TOPICS: Final = (ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS)
-RATES_TIDY: Final = 1000
 FIRST_FETCH_WITH_REPLICA_STATE: Final = 15
 
 
@@ -46,7 +44,7 @@ class ClientQuotas:
         self._window_ms = config.quota_window_size_seconds * 1000
         self._clock = clock
         self._limits = ClientLimits()
-        self._rates: dict[tuple[str, Sharers], WindowedRate] = {}
+        self._rates: UsedLately[tuple[str, Sharers], WindowedRate] = UsedLately(lambda: WindowedRate(self._window_count, self._window_ms))
         self.are_set = False
 
     def follow(self, records: Iterable[ClientQuotaRecord]) -> None:
@@ -60,7 +58,7 @@ class ClientQuotas:
         if limit is None:
             return 0
         now_ms = self._clock.monotonic_ms()
-        rate = self._rate(key, limit.sharers, now_ms)
+        rate = self._rates.of((key, limit.sharers), now_ms)
         rate.record(amount, now_ms)
         pause_ms = rate.pause_ms(limit.value, now_ms)
         return pause_ms if pause_max_ms is None else min(pause_ms, pause_max_ms)
@@ -70,7 +68,7 @@ class ClientQuotas:
         limit = self._limit(call, key)
         if limit is not None:
             now_ms = self._clock.monotonic_ms()
-            self._rate(key, limit.sharers, now_ms).record(-amount, now_ms)
+            self._rates.of((key, limit.sharers), now_ms).record(-amount, now_ms)
 
     def most_at_once(self, call: Call, key: str) -> int | None:
         """Return how much a client may have in one go: what it may have in all windows but one."""
@@ -83,14 +81,6 @@ class ClientQuotas:
 
     def _limit(self, call: Call, key: str) -> Limit | None:
         return self._limits.find(key, call.principal.name, call.client_id or "")
-
-    def _rate(self, key: str, sharers: Sharers, now_ms: int) -> WindowedRate:
-        rate = self._rates.get((key, sharers))
-        if rate is None:
-            if len(self._rates) >= RATES_TIDY:
-                self._rates = {known: each for known, each in self._rates.items() if now_ms - each.last_ms < IDLE_MS}
-            rate = self._rates[key, sharers] = WindowedRate(self._window_count, self._window_ms)
-        return rate
 
 
 def throttled(handler: "Handler[Broker]") -> "Handler[Broker]":

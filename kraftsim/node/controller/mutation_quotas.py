@@ -10,6 +10,7 @@ from collections.abc import Callable
 from kraftsim.core.metadata.registries import Registries
 from kraftsim.core.quotas.client_limits import ClientLimits, Limit, Sharers
 from kraftsim.core.quotas.token_bucket import TokenBucket
+from kraftsim.core.quotas.used_lately import UsedLately
 from kraftsim.node.call import Call
 from kraftsim.node.config import NodeConfig
 from kraftsim.world.interface import Clock
@@ -52,10 +53,10 @@ class MutationQuotas:
     """The buckets of all clients that have such quotas."""
 
     def __init__(self, config: NodeConfig, clock: Clock, registries: Callable[[], Registries]) -> None:
-        self._seconds = config.controller_quota_window_num * config.controller_quota_window_size_seconds
+        seconds = config.controller_quota_window_num * config.controller_quota_window_size_seconds
         self._clock = clock
         self._registries = registries
-        self._buckets: dict[Sharers, TokenBucket] = {}
+        self._buckets: UsedLately[Sharers, TokenBucket] = UsedLately(lambda: TokenBucket(seconds))
         self._limits = ClientLimits(())
         self._seen: tuple[Registries, int] | None = None
         """What the limits were read from, and how often it had changed."""
@@ -65,7 +66,7 @@ class MutationQuotas:
         limit = self._limit(call)
         if limit is None:
             return Allowance(None, 0.0, self._clock, is_strict=is_strict)
-        bucket = self._buckets.setdefault(limit.sharers, TokenBucket(self._seconds))
+        bucket = self._buckets.of(limit.sharers, self._clock.monotonic_ms())
         return Allowance(bucket, limit.value, self._clock, is_strict=is_strict)
 
     def _limit(self, call: Call) -> Limit | None:

@@ -9,6 +9,7 @@ from typing import Final
 
 from kraftsim.core.metadata.registries import Registries
 from kraftsim.core.quotas.client_limits import ClientLimits, Sharers
+from kraftsim.core.quotas.used_lately import UsedLately
 from kraftsim.core.quotas.windowed_rate import WindowedRate
 from kraftsim.node.call import Call
 from kraftsim.node.config import NodeConfig
@@ -24,12 +25,11 @@ class RequestQuotas:
     """The rates of all clients that have such a quota."""
 
     def __init__(self, config: NodeConfig, clock: Clock, registries: Callable[[], Registries]) -> None:
-        self._window_count = config.quota_window_num
         self._window_ms = config.quota_window_size_seconds * 1000
         self._clock = clock
         self._registries = registries
         self._limits = ClientLimits(())
-        self._rates: dict[Sharers, WindowedRate] = {}
+        self._rates: UsedLately[Sharers, WindowedRate] = UsedLately(lambda: WindowedRate(config.quota_window_num, self._window_ms))
         self._seen: tuple[Registries, int] | None = None
         """What the limits were read from, and how often it had changed."""
 
@@ -39,12 +39,12 @@ class RequestQuotas:
         if self._seen is None or self._seen[0] is not registries or self._seen[1] != registries.quota_changes:
             self._seen = registries, registries.quota_changes
             self._limits = ClientLimits(registries.quotas.records())
-            self._rates = {}
+            self._rates.clear()
         limit = self._limits.find(REQUEST_PERCENTAGE, call.principal.name, call.client_id or "") if self._limits else None
         if limit is None:
             return 0
         now_ms = self._clock.monotonic_ms()
-        rate = self._rates.setdefault(limit.sharers, WindowedRate(self._window_count, self._window_ms))
+        rate = self._rates.of(limit.sharers, now_ms)
         rate.record(took_ns / NS_PER_PERCENT, now_ms)
         pause_ms = min(rate.pause_ms(limit.value, now_ms), self._window_ms)
         if pause_ms > 0:
