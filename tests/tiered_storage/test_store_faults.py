@@ -9,7 +9,8 @@ from kraftsim.faults.fault import Fault, Value
 from kraftsim.faults.strike import Strike
 from kraftsim.faults.trigger import AtTime
 from protocol.errors import ErrorCode
-from tests.tiered_storage.lab import LOCATION, TieredLab
+from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic
+from tests.tiered_storage.lab import LOCATION, TOPIC, TieredLab
 
 KINDS: list[tuple[str, dict[str, Value]]] = [
     ("slow-store", {"delay_ms": 700}),
@@ -138,3 +139,39 @@ def test_a_copy_that_ends_after_the_log_was_cut_does_not_count_as_a_copy_of_it()
         lab.wait(4)
         assert hosted.replica.log_end_offset == started.first_offset <= started.last_offset
         assert hosted.replica.copied_offset < hosted.replica.log_end_offset
+
+
+def test_segments_that_were_cut_off_are_not_copied_after_those_before_them() -> None:
+    """A broker that followed, and leads again, within one copy goes on with what its log has now."""
+    with TieredLab(brokers=1, settings={"remote.log.manager.task.interval.ms": "10000"}) as lab:
+        lab.create_topic()
+        strike(lab, "slow-store", {"delay_ms": 3000})
+        for _ in range(8):
+            lab.produce(1)
+        assert not lab.of(RemoteCopyStarted), "all segments are due in one go"
+        while not lab.of(RemoteCopyStarted):
+            lab.wait(0.1)
+        hosted = lab.hosted(1)
+        (started,) = lab.of(RemoteCopyStarted)
+        assert isinstance(started, RemoteCopyStarted)
+        hosted.cut(CutTo(started.last_offset + 1))
+        lab.wait(25)
+        assert hosted.replica.copied_offset < hosted.replica.log_end_offset == started.last_offset + 1
+        assert [each.first_offset for each in lab.of(RemoteCopyStarted) if isinstance(each, RemoteCopyStarted)] == [started.first_offset]
+
+
+def test_a_damaged_index_costs_a_search_for_its_partition_only() -> None:
+    """Other partitions of the same ListOffsets are answered."""
+    with TieredLab(brokers=1) as lab:
+        lab.create_topic()
+        lab.create_topic(topic="whole")
+        for _ in range(9):
+            lab.produce(1)
+        lab.wait(8)
+        assert lab.hosted(1).replica.local_start_offset > 1
+        lab.store.contents.update({key: b"odd" for key in lab.store.contents if key.endswith(".timeindex")})
+        topics = [ListOffsetsTopic(name=name, partitions=[ListOffsetsPartition(partition_index=0, timestamp=0)]) for name in (TOPIC, "whole")]
+        answer = lab.ask(1, ListOffsetsRequest(replica_id=-1, topics=topics), 9)
+        assert isinstance(answer, ListOffsetsResponse)
+        errors = {topic.name: topic.partitions[0].error_code for topic in answer.topics}
+        assert errors == {TOPIC: ErrorCode.UNKNOWN_SERVER_ERROR, "whole": ErrorCode.NONE}

@@ -20,6 +20,7 @@ from kraftsim.node.slices import Slices
 from kraftsim.releases.traits import ISOLATION_OF_WHOLE_LISTINGS
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
+from protocol.malformed import MalformedMessage
 from protocol.malformed_batches import MalformedBatch
 from protocol.messages import k02_list_offsets
 from protocol.messages.k01_fetch import DEBUGGING_REPLICA_ID, READ_COMMITTED, READ_UNCOMMITTED
@@ -110,7 +111,7 @@ async def _look_remotely(
     assert broker.tiered is not None, "a tiered log is of a broker with a remote store"
     try:
         found = await broker.tiered.find_timestamp(hosted, asked.timestamp)
-    except (MalformedBatch, OSError):
+    except (MalformedMessage, OSError):  # of a segment, or of its indexes
         answer.error_code, answer.offset, answer.timestamp = ErrorCode.UNKNOWN_SERVER_ERROR, UNKNOWN, UNKNOWN
         return
     if found is not None:

@@ -73,9 +73,10 @@ class Archivist:
         )
         if self._remedy.at_archive is AtArchive.HOLD and any(each.next_offset not in hosted.snapshots.offsets for each in due):
             return 0
+        cut_count = hosted.log.cut_count
         for count, each in enumerate(due):
             await self._quota.wait()
-            if replica.reign is None or not hosted.log.is_open:
+            if replica.reign is None or not hosted.log.is_open or hosted.log.cut_count != cut_count:
                 return count
             self._quota.record(each.segment.size_bytes)
             try:

@@ -174,7 +174,7 @@ class TieredStorage:
         return found
 
     async def find_timestamp(self, hosted: HostedPartition, timestamp: int) -> FoundRecord | None:
-        """Return the first remote record that is not older than a timestamp. Raises OSError."""
+        """Return the first remote record that is not older than a timestamp. Raises OSError, and MalformedMessage for damaged objects."""
         return await self._reader.find_timestamp(hosted, timestamp)
 
     async def rebuild(self, hosted: HostedPartition, following: Following, connection: PeerConnection, log_start_offset: int) -> str | None:
