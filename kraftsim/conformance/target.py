@@ -125,7 +125,7 @@ class Target:
         return common[-1]
 
     def topic(self, partitions: int = 1, configs: Mapping[str, str] | None = None, name: str = "") -> Topic:
-        """Make a topic with one replica, under a fresh name unless one is given; return when its partitions have leaders that answer and that all brokers know."""
+        """Make a topic with one replica, under a fresh name unless one is given; return when all its leaders answer and all brokers know them."""
         name = name or self.fresh_name()
         rows = [CreatableTopicConfig(name=key, value=value) for key, value in sorted((configs or {}).items())]
         wanted = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=rows)
@@ -150,7 +150,7 @@ class Target:
                 time.sleep(PAUSE_SECONDS)
 
     def led_topic(self, name: str, partitions: int) -> Topic:
-        """Return a topic once all its partitions, so many of them, have leaders that answer and that all brokers know. Raises Unmet if they get none."""
+        """Return a topic once all its leaders, so many of them, answer and all brokers know them. Raises Unmet if they get none."""
         give_up_at = time.monotonic() + SETTLE_SECONDS
         version = self.newest(ApiKey.METADATA)
         asked = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
