@@ -157,7 +157,10 @@ class Deferred:
         self.complete(answer)
 
     def when_abandoned(self, callback: Callable[[], None]) -> None:
-        """Call back if the client goes away before there is an answer, so that nothing is kept for it."""
+        """Call back if the client goes away before there is an answer, so that nothing is kept for it; at once, if it is gone already."""
+        if self.is_abandoned and self.answer is None:
+            callback()
+            return
         self._on_abandoned = callback
 
     def attach(self, on_answer: Callable[[], None]) -> None:

@@ -182,10 +182,10 @@ def _wrapped(handler: "Handler[Controller]", call: EnvelopedCall, answer: Answer
         except Exception as failure:  # a value that the protocol cannot carry, as a string of more than 32,767 bytes
             answer = encoding_failed(failure)
     note_failed(answer, call, call.connection, ANSWERED)
-    refused = None if handler.refuse is None else handler.refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR)
     try:
+        refused = None if handler.refuse is None else handler.refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR)
         return _envelope_of(call, cast(Message, refused))
-    except Exception:  # the refusal quotes the same value: the broker refuses the request in its own words, or closes the client's connection
+    except Exception:  # the refusal fails, too, as on the same value: the broker refuses the request in its own words, or closes the connection
         return EnvelopeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
