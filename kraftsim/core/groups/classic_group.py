@@ -105,7 +105,7 @@ class ClassicGroup:
         """Tell whether somebody who knows these protocols can be a member beside those that are there."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type and protocols)
-        return protocol_type == self.protocol_type and any(name in self.candidates() for name, _ in protocols)
+        return protocol_type == self.protocol_type and not {name for name, _ in protocols}.isdisjoint(self.candidates())
 
     def candidates(self) -> list[str]:
         """Return the protocols that all members know, in the words of the first one."""
