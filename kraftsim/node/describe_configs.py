@@ -63,7 +63,7 @@ def describe_configs(known: KnownConfigs, call: Call, request: DescribeConfigsRe
     return DescribeConfigsResponse(results=[_result(known, resource, request, call.api_version) for resource in request.resources])
 
 
-def _weight(resource: DescribeConfigsResource) -> int:
+def _weight(_: object, resource: DescribeConfigsResource) -> int:
     return SETTINGS_OF_A_BROKER_WEIGH if resource.resource_type == ConfigResourceType.BROKER else CONFIGS_OF_A_TOPIC_WEIGH
 
 

@@ -31,14 +31,14 @@ FRAME_START = Struct(">iIi").unpack_from
 SIZE_BYTES = 4
 HEAD_BYTES_MIN = 10
 FRAME_BYTES_MIN = SIZE_BYTES + HEAD_BYTES_MIN
-FRAME_BYTES_MAX_OF: Final = {int(ApiKey.PRODUCE): sys.maxsize, int(ApiKey.DESCRIBE_CONFIGS): 128}
-"""How large a frame may be that is served at once, where its size says nothing about its entries, or where five bytes ask for 33,000."""
+FRAME_BYTES_MAX_OF: Final = {int(ApiKey.PRODUCE): sys.maxsize}
+"""How large a frame may be that is served at once, where its size says nothing about its entries."""
 
 
 class Route(Generic[N]):
     """The handler of one API and the versions in which it may be asked; both ends are inside."""
 
-    __slots__ = ("first_version", "handle", "last_version", "refuse", "slices")
+    __slots__ = ("first_version", "frame_bytes_max", "handle", "last_version", "refuse", "slices")
 
     def __init__(self, handler: Handler[N], first_version: int, last_version: int) -> None:
         self.first_version = first_version
@@ -46,6 +46,9 @@ class Route(Generic[N]):
         self.handle = handler.handle
         self.refuse = handler.refuse
         self.slices = handler.slices
+        least = LARGE_REQUEST_BYTES if self.slices is None else min(self.slices.request_bytes_max, LARGE_REQUEST_BYTES)
+        self.frame_bytes_max = FRAME_BYTES_MAX_OF.get(handler.key, least)
+        """How large a frame may be that is served at once, whatever it asks for."""
 
 
 class FrameRoute(Generic[N]):
@@ -68,7 +71,7 @@ class FrameRoute(Generic[N]):
         codecs = route_of(api_key, api_version)
         self._api_key = api_key
         self._api_version = api_version
-        self._frame_bytes_max = FRAME_BYTES_MAX_OF.get(api_key, LARGE_REQUEST_BYTES)
+        self._frame_bytes_max = route.frame_bytes_max
         self._handle = route.handle
         self._refuse = route.refuse
         self._decode = cast(Callable[[Buffer, int], tuple[Message, int]], codecs.request.decoder())
@@ -187,10 +190,13 @@ class Dispatcher(Generic[N]):
         route = self._routes.get(head.api_key)
         if route is None or not route.first_version <= head.api_version <= route.last_version:
             return self._not_offered(head, route)
-        if len(frame) > FRAME_BYTES_MAX_OF.get(head.api_key, LARGE_REQUEST_BYTES):
+        size = len(frame)
+        if size > FRAME_BYTES_MAX_OF.get(head.api_key, LARGE_REQUEST_BYTES):
             return self._serve_large(route, head, frame, connection)
         call = Call(head, decode_request(head, frame), connection)
         try:
+            if size > route.frame_bytes_max and route.slices is not None and not route.slices.is_small(call.body, self._node):
+                return self._serve_large(route, head, frame, connection)
             return route.handle(self._node, call)
         except (AssertionError, MalformedMessage):
             raise
@@ -203,6 +209,7 @@ class Dispatcher(Generic[N]):
             head,
             frame,
             connection,
+            self._node,
             lambda call: route.handle(self._node, call),
             route.slices,
             lambda call, unforeseen: _unforeseen(route.refuse, call, unforeseen),

@@ -39,12 +39,20 @@ class LargeRequest:
     """One request on its way. `later` gets its answer."""
 
     def __init__(
-        self, head: RequestHead, frame: bytes, connection: "ServerConnection", handle: Handle, slices: Slices | None, on_unforeseen: OnUnforeseen
+        self,
+        head: RequestHead,
+        frame: bytes,
+        connection: "ServerConnection",
+        node: object,
+        handle: Handle,
+        slices: Slices | None,
+        on_unforeseen: OnUnforeseen,
     ) -> None:
         self.later = Deferred()
         self._head = head
         self._frame = frame
         self._connection = connection
+        self._node = node
         self._handle = handle
         self._slices = slices
         self._on_unforeseen = on_unforeseen
@@ -70,12 +78,13 @@ class LargeRequest:
         """Return the parts of the request, and what the handler returned for each of them; for the whole, if it failed."""
         whole = LargeCall(self._head, body, self._connection, None)
         slices = self._slices
-        parts = [Part(body)] if slices is None else slices.split(body)
+        parts: list[Part] = []
         given: list[Answer | Deferred] = []
         try:
-            for part in parts:
+            for part in [Part(body)] if slices is None else slices.parts(body, self._node):
                 if given:
                     await turns.next()
+                parts.append(part)
                 given.append(self._handle(whole if part.body is body else LargeCall(self._head, part.body, self._connection, whole)))
         except (AssertionError, MalformedMessage):
             raise
@@ -126,8 +135,8 @@ async def encoded(world: World, api_key: int, api_version: int, answer: Answer) 
 def looked_at(
     shell: "NodeShell", call: Call, entries: Sequence[T], look: Callable[[T], R], go_on: Callable[[Sequence[R]], Answer | Deferred]
 ) -> Answer | Deferred:
-    """Return what `go_on` makes of what `look` returns for each entry; a large call is looked at slice by slice."""
-    if not call.is_large:
+    """Return what `go_on` makes of what `look` returns for each entry; a large call is looked at slice by slice, and so are many entries."""
+    if not call.is_large and len(entries) <= ENTRIES_PER_SLICE:
         return go_on([look(entry) for entry in entries])
     later = Deferred()
 

@@ -14,6 +14,8 @@ LARGE_REQUEST_BYTES: Final = 16 * 1024
 """A smaller request is served at once, as ever: it has room for at most 2,000 named entries, which take 10 to 20 ms."""
 ENTRIES_PER_SLICE: Final = 500
 """So many entries take 1 to 8 ms."""
+WEIGHED_REQUEST_BYTES: Final = 128
+"""A larger request is weighed, where its entries have weights: two bytes of it can ask for hundreds of rows, which take 0.1 to 2 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,8 @@ class Slices:
 
     `inner` and `inner_rows` are arrays in entries and in rows that count like entries, and are split if one is large by itself.
     `counting` returns the entries that count, where some are passed over or answered once however often they are named.
-    `weight` says as how many entries one counts, where it takes longer than others.
+    `weight` says as how many entries one counts at a node, such as 1 and how many rows of its answer are for it, where these are many;
+    `inner_weight` says it of one in `inner`. A request is weighed slice by slice, as it is served.
     """
 
     entries: str
@@ -38,32 +41,46 @@ class Slices:
     inner: str | None = None
     inner_rows: str | None = None
     counting: Callable[[Sequence[Any]], Sequence[Any]] | None = None
-    weight: Callable[[Any], int] | None = None
+    weight: Callable[[Any, Any], int] | None = None
+    inner_weight: Callable[[Any, Any, Any], int] | None = None
 
-    def split(self, body: Message) -> list[Part]:
+    @property
+    def request_bytes_max(self) -> int:
+        """How large a request may be that is served at once without a look at its entries."""
+        return LARGE_REQUEST_BYTES if self.weight is None and self.inner_weight is None else WEIGHED_REQUEST_BYTES
+
+    def is_small(self, body: Message, node: object) -> bool:
+        """Tell whether a request is served at once."""
+        return next(self.parts(body, node)).body is body
+
+    def split(self, body: Message, node: object = None) -> list[Part]:
         """Return the request in parts of at most ENTRIES_PER_SLICE entries; the request itself if it is not larger than that."""
+        return list(self.parts(body, node))
+
+    def parts(self, body: Message, node: object = None) -> Iterator[Part]:
+        """Yield the same parts, each made when it is asked for."""
         most = ENTRIES_PER_SLICE
         entries: Sequence[Any] = getattr(body, self.entries) or ()
         if self.counting is not None:
             entries = self.counting(entries)
-        parts: list[Part] = []
         held: list[Any] = []
-        weight = 0
+        weight, is_whole = 0, True
         for entry in entries:
-            added = 1 if self.weight is None else self.weight(entry)
-            if self.inner is not None:
-                added += len(getattr(entry, self.inner) or ())
+            added = self._weight_of(node, entry)
             if held and weight + added > most:
-                parts.append(Part(_with(body, self.entries, held)))
-                held, weight = [], 0
+                yield Part(_with(body, self.entries, held))
+                held, weight, is_whole = [], 0, False
             if self.inner is not None and added > most:
-                parts += self._split_entry(body, entry, self.inner, most)
+                for pieces, within in enumerate(self._split_inner(node, entry, self.inner)):
+                    yield Part(_with(body, self.entries, [_with(entry, self.inner, within)]), continues=pieces > 0)
+                is_whole = False
                 continue
             held.append(entry)
             weight += added
-        if held:
-            parts.append(Part(_with(body, self.entries, held)))
-        return parts if len(parts) > 1 else [Part(body)]
+        if is_whole:
+            yield Part(body)
+        elif held:
+            yield Part(_with(body, self.entries, held))
 
     def join(self, parts: Sequence[Part], answers: Sequence[Message]) -> Message:
         """Return the answer to the whole request: the first one, with the rows of all."""
@@ -79,11 +96,31 @@ class Slices:
             joined.throttle_time_ms = max(answer.throttle_time_ms for answer in answers)
         return joined
 
-    def _split_entry(self, body: Message, entry: Message, inner: str, most: int) -> Iterator[Part]:
-        within: Sequence[Any] = getattr(entry, inner)
-        for first in range(0, len(within), most):
-            piece = _with(entry, inner, list(within[first : first + most]))
-            yield Part(_with(body, self.entries, [piece]), continues=first > 0)
+    def _weight_of(self, node: object, entry: object) -> int:
+        """Return as how many an entry counts; of one that is large by itself, at least that it is."""
+        weight = 1 if self.weight is None else self.weight(node, entry)
+        if self.inner is None:
+            return weight
+        within: Sequence[Any] = getattr(entry, self.inner) or ()
+        if self.inner_weight is None:
+            return weight + len(within)
+        for each in within:
+            weight += self.inner_weight(node, entry, each)
+            if weight > ENTRIES_PER_SLICE:
+                break
+        return weight
+
+    def _split_inner(self, node: object, entry: object, inner: str) -> Iterator[list[object]]:
+        held: list[object] = []
+        weight = 0
+        for each in getattr(entry, inner):
+            added = 1 if self.inner_weight is None else self.inner_weight(node, entry, each)
+            if held and weight + added > ENTRIES_PER_SLICE:
+                yield held
+                held, weight = [], 0
+            held.append(each)
+            weight += added
+        yield held
 
 
 def _with(message: Message, name: str, value: object) -> Message:

@@ -154,5 +154,13 @@ def refuse(call: Call, error: ErrorCode) -> Answer:
     return OffsetFetchResponse(topics=_topics([FoundOffset(partition, None, error) for partition in _partitions(request) or ()]))
 
 
-SLICES = Slices(entries="groups", rows="groups")
+def _weight(broker: Broker, group: OffsetFetchRequestGroup) -> int:
+    if group.topics is not None:
+        return 1 + sum(1 + len(topic.partition_indexes) for topic in group.topics)
+    led = broker.groups.coordinated(group.group_id, may_be_empty=True)
+    known = None if isinstance(led, ErrorCode) else led.shard.find(group.group_id)
+    return 1 if known is None else 1 + len(known.offsets.committed)
+
+
+SLICES = Slices(entries="groups", rows="groups", weight=_weight)
 HANDLER = Handler(key=ApiKey.OFFSET_FETCH, handle=handle, refuse=refuse, slices=SLICES)

@@ -99,5 +99,11 @@ def refuse(call: Call, error: ErrorCode) -> Answer:
     return DescribeGroupsResponse(groups=[_refused(group_id, error) for group_id in request.groups])
 
 
-SLICES = Slices(entries="groups", rows="groups")
+def _weight(broker: Broker, group_id: str) -> int:
+    led = broker.groups.coordinated(group_id, may_be_empty=True)
+    group = None if isinstance(led, ErrorCode) else led.shard.groups.get(group_id)
+    return 1 if group is None else 1 + len(group.members)
+
+
+SLICES = Slices(entries="groups", rows="groups", weight=_weight)
 HANDLER = Handler(key=ApiKey.DESCRIBE_GROUPS, handle=handle, refuse=refuse, slices=SLICES)

@@ -133,12 +133,17 @@ def _markers(request: WriteTxnMarkersRequest) -> Iterator[tuple[EndMarker, Parti
             yield marker, key
 
 
+def _names_many(request: WriteTxnMarkersRequest) -> bool:
+    """Tell whether there is more to write than in one turn: four bytes of a request name a partition."""
+    return sum(len(topic.partition_indexes) for marker in request.markers for topic in marker.topics) > MARKERS_PER_SLICE
+
+
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
     """Answer each partition with NONE once its marker is replicated, or with an error."""
     request = call.body
     assert isinstance(request, WriteTxnMarkersRequest), "dispatch decodes by API key"
     work = MarkerWork(broker)
-    if call.is_large:
+    if call.is_large or _names_many(request):
         broker.shell.tasks.spawn(or_refused(work.run_in_slices(call, request), work.deferred, call, refuse), "write-markers-in-slices")
         return work.deferred
     return work.deferred if work.run(request) else refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -15,6 +15,7 @@ from protocol.messages.k61_describe_producers import (
     DescribeProducersPartitionResult,
     DescribeProducersRequest,
     DescribeProducersResponse,
+    DescribeProducersTopic,
     DescribeProducersTopicResult,
     ProducerState,
 )
@@ -73,5 +74,10 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     )
 
 
-SLICES = Slices(entries="topics", rows="topics", inner="partition_indexes", inner_rows="partitions")
+def _weight(broker: Broker, topic: DescribeProducersTopic, number: int) -> int:
+    hosted = broker.partitions.find(topic.name, number)
+    return 1 if hosted is None else 1 + len(hosted.replica.producer_state.entries)
+
+
+SLICES = Slices(entries="topics", rows="topics", inner="partition_indexes", inner_rows="partitions", inner_weight=_weight)
 HANDLER = Handler(key=ApiKey.DESCRIBE_PRODUCERS, handle=handle, refuse=_refuse, slices=SLICES)

@@ -56,5 +56,11 @@ def refuse(call: Call, error: ErrorCode) -> Answer:
     return DescribeTransactionsResponse(transaction_states=[refused(each, error) for each in request.transactional_ids])
 
 
-SLICES = Slices(entries="transactional_ids", rows="transaction_states")
+def _weight(broker: Broker, transactional_id: str) -> int:
+    led = broker.transactions.partitions.coordinated(transactional_id)
+    entry = None if isinstance(led, ErrorCode) else led.shard.entries.get(transactional_id)
+    return 1 if entry is None else 1 + len(entry.facts.partitions)
+
+
+SLICES = Slices(entries="transactional_ids", rows="transaction_states", weight=_weight)
 HANDLER = Handler(key=ApiKey.DESCRIBE_TRANSACTIONS, handle=handle, refuse=refuse, slices=SLICES)

@@ -94,5 +94,12 @@ def refuse(call: Call, error: ErrorCode) -> Answer:
     return ConsumerGroupDescribeResponse(groups=[_refused(group_id, error) for group_id in request.group_ids])
 
 
-SLICES = Slices(entries="group_ids", rows="groups")
+def _weight(broker: Broker, group_id: str) -> int:
+    """Count the topics of members, too: each is a row in what they have and in what they are to have."""
+    led = broker.groups.coordinated(group_id)
+    group = None if isinstance(led, ErrorCode) else led.shard.consumer_groups.get(group_id)
+    return 1 if group is None else 1 + sum(1 + len(member.assigned) for member in group.members.values())
+
+
+SLICES = Slices(entries="group_ids", rows="groups", weight=_weight)
 HANDLER = Handler(key=ApiKey.CONSUMER_GROUP_DESCRIBE, handle=handle, refuse=refuse, slices=SLICES)
