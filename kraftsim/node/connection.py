@@ -1,13 +1,12 @@
 """One client of a listener: bytes in, whole frames to the handlers, answers out in the order of the requests.
 
 As in Kafka a connection has one request in process at a time: while an answer is deferred, further requests wait and, once some do, the socket is
-no longer read. Frames that arrived together are served in one go and their answers leave in one write; the event log is flushed before that write,
-so that nothing is acknowledged that the log does not know of.
+no longer read. Frames that arrived together are served in one go and their answers leave in one write, behind the event log: it knows all that is
+acknowledged.
 
 Four things hold the next frame back, and each ends with a call of `_serve`: an answer that is deferred (`_settle`), a pause of the transport or of a
 quota (`resume_writing`), a file that is being sent (`_on_sent`), and ten milliseconds in which only this client was served (`_next_turn`). What was
 answered by then is written first. A new reason to hold frames back must call `_serve` when it ends: nothing else serves what has arrived already.
-
 Source: kafka.network.SocketServer (Processor, mute states), org.apache.kafka.common.network.NetworkReceive.
 """
 
@@ -50,7 +49,6 @@ TURN_NS = 10_000_000
 """For so long frames of one client are served that arrived together; a frame that was begun is served to its end."""
 NO_MESSAGES = (Encoded, NoAnswer, Closing, Failed)
 Asked = RequestHead | Call
-"""What was asked, as far as an answer or a refusal needs to know."""
 Told = Callable[["ServerConnection"], None]
 
 

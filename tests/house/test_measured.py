@@ -10,6 +10,7 @@ import pytest
 
 from claims.history import foreign_commits, measured_commit
 from claims.play import PLAYS
+from claims.record import read_record
 from claims.rows import ROWS
 from kraftsim.cli.main import kraftsim
 
@@ -104,6 +105,13 @@ def test_commits_that_were_measured_are_in_the_history():
     named = {file.name: re.findall(r"^Measured: .*, ([0-9a-f]{7,40})$", file.read_text(), flags=re.M) for file in sorted(DOCS.glob("*.md"))}
     foreign = foreign_commits(commit for commits in named.values() for commit in commits)
     assert not [(page, commit) for page, commits in named.items() for commit in commits if commit in foreign]
+
+
+def test_commits_that_claims_name_are_in_the_history():
+    """`make claims ARGS=--stale` measures again what names another one."""
+    commits = {check: measured["commit"] for check, measured in read_record()["checks"].items()}
+    foreign = foreign_commits(commits.values())
+    assert not [check for check, commit in commits.items() if commit in foreign]
 
 
 def test_a_commit_that_is_not_there_is_found():
