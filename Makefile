@@ -47,8 +47,8 @@ else
 	$(PYTEST) -m "not interop" $(ARGS)
 endif
 
-# Every directory of tests/ is in one lane. The first two wait for sockets and time-outs more than they compute, so others go beside them on two processors.
-LANES := test-sockets test-requirements test-simulated test-rules test-others test-house lint types doors
+# Every directory of tests/ is in one lane, the longest first. Those of sockets wait more than they compute, so three go at a time on two processors.
+LANES := test-requirements test-simulated test-others test-rules test-sockets test-house lint types doors
 SOCKETS := tests/apache_kafka tests/clients tests/cluster tests/compose
 REQUIREMENTS := tests/conformance
 SIMULATED := tests/simulate
