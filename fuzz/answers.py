@@ -16,7 +16,7 @@ import math
 import sys
 import tempfile
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,7 +52,7 @@ GROWTH_BYTES_MAX = 20 << 20
 RIGHTS_SECONDS = 1.0
 START_AGAIN_SECONDS = 30.0
 TRACEBACK = "Traceback (most recent call last)"
-KEPT_FRAMES = 200
+KEPT_FRAMES = 100
 LOST = Path(__file__).parents[1] / "build" / "fuzz" / "answers"
 PRODUCE_VERSION = 9
 WARM_UP_SECONDS = 3.0
@@ -71,7 +71,8 @@ class Outcome:
     frames: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
     broken: list[str] = field(default_factory=list)
-    last: deque[tuple[str, Asked]] = field(default_factory=lambda: deque(maxlen=KEPT_FRAMES))
+    last: dict[str, deque[Asked]] = field(default_factory=lambda: defaultdict(lambda: deque(maxlen=KEPT_FRAMES)))
+    """By listener: one that hangs gets no more frames while the others get thousands."""
     healthy_seconds: list[float] = field(default_factory=list)
 
     @property
@@ -108,7 +109,7 @@ async def attack(listener: Listener, maker: FrameMaker, outcome: Outcome, has_mo
 async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: Asked, listener: Listener, outcome: Outcome) -> bool:
     """Send one request and judge its answer; return whether the connection can be used further."""
     outcome.frames += 1
-    outcome.last.append((listener.name, asked))
+    outcome.last[listener.name].append(asked)
     writer.write(asked.frame)
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
@@ -278,7 +279,7 @@ async def _measured(
     warm_up_end = time.monotonic() + WARM_UP_SECONDS
     await campaign(targets, warm_up, dice, lambda: time.monotonic() < warm_up_end, obedient)
     outcome.broken += warm_up.broken
-    outcome.last += warm_up.last
+    outcome.last |= warm_up.last
     before = _resident_bytes(running)
     started = time.monotonic()
     line = asyncio.ensure_future(_progress(outcome, started, running))
@@ -306,8 +307,9 @@ async def _measured(
     ]
     if dead or outcome.broken:
         LOST.mkdir(parents=True, exist_ok=True)
-        (LOST / "last-frames").write_text("".join(f"{listener} {again(asked)}\n" for listener, asked in outcome.last))
-        print(*outcome.broken, f"the last {len(outcome.last)} frames are in {LOST / 'last-frames'}", sep="\n")
+        lines = [f"{listener} {again(asked)}\n" for listener, frames in outcome.last.items() for asked in frames]
+        (LOST / "last-frames").write_text("".join(lines))
+        print(*outcome.broken, f"the last frames of each listener, {len(lines)} in all, are in {LOST / 'last-frames'}", sep="\n")
     print(f"\n| {'measure':34} | value |\n|{'-' * 36}|---|")
     for what, value in _rows(outcome, seconds, dead, before, after, failures):
         print(f"| {what:34} | {value} |")

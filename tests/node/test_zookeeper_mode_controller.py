@@ -293,6 +293,19 @@ def test_a_topic_gets_more_partitions_by_request_and_by_hand(lab: Lab) -> None:
     assert [state.leader for state, _ in states(lab)] == [1, 2, 3]
 
 
+def test_a_request_makes_no_more_partitions_than_a_quorum_would(lab: Lab) -> None:
+    """A few bytes ask for 2,147,483,647 of them: an int of the placement of each would fill the memory."""
+    make(lab, [1, 2])
+    refused = ErrorCode.POLICY_VIOLATION
+    topics = [CreatableTopic(name=f"t{count}", num_partitions=count, replication_factor=1) for count in (2**31 - 1, 6000, 6001, 10_001)]
+    answer = asked(lab, CreateTopicsRequest(topics=topics, timeout_ms=10_000, validate_only=True))
+    assert [row.error_code for row in answer.topics] == [refused, ErrorCode.NONE, refused, refused]
+    for count, error in ((2**31 - 1, refused), (10_003, refused), (10_001, ErrorCode.NONE)):
+        more = CreatePartitionsTopic(name=TOPIC, count=count, assignments=None)
+        answer = asked(lab, CreatePartitionsRequest(topics=[more], timeout_ms=10_000, validate_only=True))
+        assert answer.results[0].error_code == error, count
+
+
 def test_a_topic_that_somebody_made_by_hand_is_led(lab: Lab) -> None:
     """As kafka-topics --zookeeper did."""
 

@@ -28,15 +28,15 @@ Placement = Mapping[int, Sequence[int]]
 
 
 def decide_topic(
-    state: ControllerState, asked: CreatableTopic, chance: Chance, *, default_partitions: int, default_factor: int
+    state: ControllerState, asked: CreatableTopic, chance: Chance, *, default_partitions: int, default_factor: int, partitions_max: int
 ) -> tuple[NewTopic, list[Message]] | RefusedTopic:
-    """Propose a topic."""
-    proposed = _proposed(state, asked, chance, default_partitions, default_factor)
+    """Propose a topic. `partitions_max` are left to the request, of which a few bytes may ask for 2,147,483,647."""
+    proposed = _proposed(state, asked, chance, default_partitions, default_factor, partitions_max)
     return RefusedTopic(name=asked.name, refusal=proposed) if isinstance(proposed, Refusal) else proposed
 
 
-def decide_more_partitions(state: ControllerState, asked: CreatePartitionsTopic, chance: Chance) -> list[Message] | Refusal:
-    """Propose more partitions for a topic."""
+def decide_more_partitions(state: ControllerState, asked: CreatePartitionsTopic, chance: Chance, partitions_max: int) -> list[Message] | Refusal:
+    """Propose more partitions for a topic, so many at most."""
     topic = state.replication.topics.topic_named(asked.name)
     if topic is None:
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{asked.name}' does not exist.")
@@ -56,12 +56,12 @@ def decide_more_partitions(state: ControllerState, asked: CreatePartitionsTopic,
             return refusal
         placement: Placement | Refusal = dict(enumerate(by_hand, start=present))
     else:
-        placement = _placed(state, added, len(topic.partitions[0].replicas), chance, first=present)
+        placement = _placed(state, added, len(topic.partitions[0].replicas), chance, partitions_max, first=present)
     return placement if isinstance(placement, Refusal) else list(_partitions(state, topic.topic_id, placement))
 
 
 def _proposed(
-    state: ControllerState, asked: CreatableTopic, chance: Chance, default_partitions: int, default_factor: int
+    state: ControllerState, asked: CreatableTopic, chance: Chance, default_partitions: int, default_factor: int, partitions_max: int
 ) -> tuple[NewTopic, list[Message]] | Refusal:
     topics = state.replication.topics
     if topics.topic_named(asked.name) is not None:
@@ -69,7 +69,7 @@ def _proposed(
     without_value = [config.name for config in asked.configs if config.value is None]
     if without_value:
         return Refusal(ErrorCode.INVALID_REQUEST, f"Null value not supported for topic configs: {','.join(without_value)}")
-    placement = _placement(state, asked, chance, default_partitions, default_factor)
+    placement = _placement(state, asked, chance, default_partitions, default_factor, partitions_max)
     if isinstance(placement, Refusal):
         return placement
     why = why_name_is_invalid(asked.name)
@@ -95,14 +95,17 @@ def _proposed(
     return new_topic, [TopicRecord(name=asked.name, topic_id=topic_id), *configs, *_partitions(state, topic_id, placement)]
 
 
-def _placement(state: ControllerState, asked: CreatableTopic, chance: Chance, default_partitions: int, default_factor: int) -> Placement | Refusal:
+def _placement(
+    state: ControllerState, asked: CreatableTopic, chance: Chance, default_partitions: int, default_factor: int, partitions_max: int
+) -> Placement | Refusal:
     if asked.assignments:
         if asked.num_partitions != BROKER_DEFAULT or asked.replication_factor != BROKER_DEFAULT:
             why = "Both numPartitions or replicationFactor and replicasAssignments were set. Both cannot be used at the same time."
             return Refusal(ErrorCode.INVALID_REQUEST, why)
         return {row.partition_index: row.broker_ids for row in asked.assignments}
     count = default_partitions if asked.num_partitions == BROKER_DEFAULT else asked.num_partitions
-    return _placed(state, count, default_factor if asked.replication_factor == BROKER_DEFAULT else asked.replication_factor, chance)
+    factor = default_factor if asked.replication_factor == BROKER_DEFAULT else asked.replication_factor
+    return _placed(state, count, factor, chance, partitions_max)
 
 
 def _refuse_placement(placement: Placement) -> Refusal | None:
@@ -137,7 +140,7 @@ def _refuse_rows(state: ControllerState, topic: Topic, rows: Sequence[Sequence[i
     return None
 
 
-def _placed(state: ControllerState, count: int, factor: int, chance: Chance, *, first: int = 0) -> Placement | Refusal:
+def _placed(state: ControllerState, count: int, factor: int, chance: Chance, count_max: int, *, first: int = 0) -> Placement | Refusal:
     """Return where partitions go: each begins one broker further, and its followers stand at a distance that grows with each round.
 
     Where brokers have racks, they are striped over these as KRaft does it.
@@ -149,6 +152,8 @@ def _placed(state: ControllerState, count: int, factor: int, chance: Chance, *, 
     brokers = list(state.cluster.brokers())
     if factor > len(brokers):
         return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, f"Replication factor: {factor} larger than available brokers: {len(brokers)}.")
+    if count > count_max:
+        return Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
     if all(broker.rack is not None for broker in brokers):
         striped = place_replicas(count, factor, brokers, chance)
         return striped if isinstance(striped, Refusal) else dict(enumerate(striped, start=first))

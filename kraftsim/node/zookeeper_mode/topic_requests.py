@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kraftsim.core.decision import Decision, Refusal
-from kraftsim.core.metadata.create_topics import TWICE, NewTopic, RefusedTopic
+from kraftsim.core.metadata.create_topics import PARTITIONS_PER_REQUEST_MAX, TWICE, NewTopic, RefusedTopic
 from kraftsim.core.metadata.delete_topics import DeletedTopic, TopicToDelete
 from kraftsim.core.metadata.elect_leaders import ELECTIONS
 from kraftsim.core.metadata.partition_change import Election
@@ -67,12 +67,13 @@ def create_topics(reign: "Reign", call: Call) -> Answer | Deferred:
     rows: list[CreatableTopicResult] = []
     records: list[Message] = []
     facts: list[Event] = []
+    made_count = 0
     for name in [name for name, count in counts.items() if count > 1]:
         rows.append(k19_create_topics.row_of(RefusedTopic(name=name, refusal=TWICE)))
     for topic in request.topics:
         if counts[topic.name] > 1:
             continue
-        outcome = _decide_topic(reign, topic, allowance)
+        outcome = _decide_topic(reign, topic, allowance, PARTITIONS_PER_REQUEST_MAX - made_count)
         if isinstance(outcome, RefusedTopic):
             reign.world.note(TopicRefused(topic=topic.name, error_code=outcome.refusal.error, reason=outcome.refusal.why))
             rows.append(k19_create_topics.row_of(outcome))
@@ -80,6 +81,7 @@ def create_topics(reign: "Reign", call: Call) -> Answer | Deferred:
         new_topic, made = outcome
         rows.append(k19_create_topics.row_of(new_topic))
         records += made
+        made_count += new_topic.partition_count
         facts.append(TopicCreated(topic=topic.name, topic_id=uuid_text(new_topic.topic_id), partition_count=new_topic.partition_count))
     if request.validate_only:
         records, facts = [], []
@@ -91,7 +93,7 @@ def create_topics(reign: "Reign", call: Call) -> Answer | Deferred:
     return _when_led(reign, answer, [(row.name, row) for row in waited], request.timeout_ms)
 
 
-def _decide_topic(reign: "Reign", topic: CreatableTopic, allowance: Allowance) -> tuple[NewTopic, list[Message]] | RefusedTopic:
+def _decide_topic(reign: "Reign", topic: CreatableTopic, allowance: Allowance, partitions_max: int) -> tuple[NewTopic, list[Message]] | RefusedTopic:
     if not allowance.admits(len(topic.assignments) or max(topic.num_partitions, 1)):
         return RefusedTopic(name=topic.name, refusal=Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, QUOTA_EXCEEDED))
     config = reign.config
@@ -101,6 +103,7 @@ def _decide_topic(reign: "Reign", topic: CreatableTopic, allowance: Allowance) -
         reign.world.random("topics"),
         default_partitions=config.num_partitions,
         default_factor=config.default_replication_factor,
+        partitions_max=partitions_max,
     )
 
 
@@ -116,7 +119,8 @@ def create_partitions(reign: "Reign", call: Call) -> Answer | Deferred:
         if counts[topic.name] > 1:
             continue
         going = Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.") if topic.name in reign.deletions.queued else None
-        made = going or decide_more_partitions(reign.ledger.state, topic, reign.world.random("topics"))
+        left = PARTITIONS_PER_REQUEST_MAX - len(records)
+        made = going or decide_more_partitions(reign.ledger.state, topic, reign.world.random("topics"), left)
         rows.append(_widened(topic.name, made if isinstance(made, Refusal) else None))
         records += [] if isinstance(made, Refusal) else made
     if request.validate_only:
