@@ -41,12 +41,10 @@ PRODUCE = int(ApiKey.PRODUCE)
 _SIZE_AND_CORRELATION_ID = Struct(">ii").pack
 _SIZE_BYTES = _CORRELATION_ID_BYTES = 4
 JOINED_BYTES_MAX = 65536
-PIECE_BYTES_MIN = 2048
-"""So many bytes, in pieces that are smaller than this on average: one copy is cheaper than telling the kernel of each piece."""
+PIECE_BYTES_MIN = 2048  # so many bytes, in pieces that are smaller than this on average: one copy is cheaper than telling the kernel of each piece
 UNWRITTEN_BYTES_MAX = 262144
 """So much is written before further frames of the same read are served: thousands of small requests can ask for megabytes each."""
-TURN_NS = 10_000_000
-"""For so long frames of one client are served that arrived together; a frame that was begun is served to its end."""
+TURN_NS = 10_000_000  # for so long frames of one client are served that arrived together; a frame that was begun is served to its end
 NO_MESSAGES = (Encoded, NoAnswer, Closing, Failed)
 Asked = RequestHead | Call
 Told = Callable[["ServerConnection"], None]
@@ -117,7 +115,7 @@ class ServerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Serve every frame that is now complete, or let it wait behind the one in process."""
-        self.last_heard = self._loop.time()
+        self._on_heard()
         if self.close_reason is None:
             self._inbox.take(data)
             self._serve()
@@ -168,7 +166,9 @@ class ServerConnection(asyncio.Protocol):
             self.close_reason = reason
             self._inbox.clear()
             self._flush()
-            if self._transport is not None and not self._is_sending:
+            if self._is_sending:
+                self._adjust_reading()  # the rest of an answer is still on its way
+            elif self._transport is not None:
                 self._transport.close()
 
     def abort(self) -> None:
@@ -405,8 +405,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _send(self, out: Sequence[Chunk | FileSlice]) -> None:
         """Write answers that hold slices of files: past the transport, unless it has something to write first, or ciphers what it writes."""
-        transport = self._transport
-        assert transport is not None, "there is somebody to send to"
+        transport = cast(asyncio.Transport, self._transport)
         try:
             if transport.get_write_buffer_size() or transport.get_extra_info("sslcontext") is not None:
                 transport.writelines(read_slices(out))
@@ -444,7 +443,7 @@ class ServerConnection(asyncio.Protocol):
             self._serve()
 
     def _on_heard(self) -> None:
-        self.last_heard = self._loop.time()
+        self.last_heard, self._is_read_paused = self._loop.time(), False  # uvloop forgets a pause that began in `connection_made`
 
     def _change_receiver(self) -> None:
         """Receive large frames into memory of their own, and small ones as ever."""
@@ -458,6 +457,7 @@ class ServerConnection(asyncio.Protocol):
                     self,
                     on_heard=self._on_heard,
                     on_frames=self._on_large_frames,
+                    on_surplus=self.abort,
                     frame_bytes_max=self.frame_bytes_max,
                     begun=inbox.take_pieces(),
                     frame_bytes=frame_bytes,
@@ -474,7 +474,7 @@ class ServerConnection(asyncio.Protocol):
     def _adjust_reading(self) -> None:
         """Read from the socket only while nothing waits: the peer's TCP window is the bound on what a client can make us hold."""
         should_pause = self.pauses > 0 or self._is_sending or bool(self._inbox.waiting)
-        if should_pause == self._is_read_paused or self._transport is None or self.close_reason is not None:
+        if should_pause == self._is_read_paused or self._transport is None or (self.close_reason is not None and not should_pause):
             return
         self._is_read_paused = should_pause
         if should_pause:

@@ -19,13 +19,16 @@ KEPT_BYTES_MAX = 4 * 1024 * 1024
 """A mapping up to this size is used again: faulting in fresh pages costs about as much as the copy that is saved."""
 SIZE_BYTES = 4
 _SIZE = Struct(">i").unpack_from
+_SURPLUS = memoryview(bytearray(65536))
+"""Where bytes go for which there is no room: a transport that gets none raises RuntimeError, which ended the node."""
 
 
 class LargeFrames(asyncio.BufferedProtocol):
     """Stands in for the protocol of a connection, `owner`.
 
     `on_heard` is told of every arrival; `on_frames(buffer, position, end)` gets stretches that begin with a whole frame or an impossible size, and
-    answers with `keep`, now or later.
+    answers with `keep`, now or later. The owner does not read in between: bytes that arrive all the same are lost, so `on_surplus` must end the
+    connection.
     """
 
     def __init__(
@@ -34,6 +37,7 @@ class LargeFrames(asyncio.BufferedProtocol):
         *,
         on_heard: Callable[[], None],
         on_frames: Callable[[mmap, int, int], None],
+        on_surplus: Callable[[], None],
         frame_bytes_max: int,
         begun: bytes,
         frame_bytes: int,
@@ -46,6 +50,7 @@ class LargeFrames(asyncio.BufferedProtocol):
         self.resume_writing = owner.resume_writing  # type: ignore[method-assign]
         self._on_heard = on_heard
         self._on_frames = on_frames
+        self._on_surplus = on_surplus
         self._frame_bytes_max = frame_bytes_max
         self._large_frame_bytes = large_frame_bytes
         self._expected_bytes = frame_bytes
@@ -63,11 +68,16 @@ class LargeFrames(asyncio.BufferedProtocol):
         """Return room for the rest of the frame that has begun, or for as much as the next one will probably have."""
         if self._needs_room:
             self._make_room()
+        if self._end >= self._stop:
+            return _SURPLUS
         return self._view[self._end : self._stop]
 
     def buffer_updated(self, nbytes: int) -> None:
         """Hand on what begins with a whole frame."""
         self._on_heard()
+        if self._end >= self._stop and not self._needs_room:
+            self._on_surplus()
+            return
         self._end += nbytes
         received_bytes = self._end - self._first
         if received_bytes < SIZE_BYTES:

@@ -235,7 +235,10 @@ def test_each_partition_has_its_answer(asked: LeaderAndIsrRequest, present: Held
     assert list(told.roles) == ([("t", 0)] if takes_role else [])
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "../escaped", "a/b", "a\0b", "n" * 250, "n" * 32_767])
+ILLEGAL_NAMES = ("", ".", "..", "../escaped", "a/b", "a\0b", "n" * 250, "n" * 32_767)
+
+
+@pytest.mark.parametrize("name", ILLEGAL_NAMES)
 def test_a_name_that_no_topic_may_have_gets_no_log(name: str) -> None:
     """Its log would lie in another directory, or in none, and a log directory that cannot be made ends a broker with a single one."""
     image = image_after(update(state()))
@@ -282,6 +285,16 @@ def test_a_replica_is_stopped_by_whoever_knows_its_latest_leader(
     told = received().stop(request, lambda *_: present)
     assert isinstance(told, Told)
     assert (told.answers, told.stopped) == ({("t", 0): answer}, stopped)
+
+
+@pytest.mark.parametrize("name", ILLEGAL_NAMES)
+def test_nothing_is_deleted_under_a_name_that_no_topic_may_have(name: str) -> None:
+    """It would be the directory of another program."""
+    row = StopReplicaPartitionState(partition_index=0, leader_epoch=5, delete_partition=True)
+    request = StopReplicaRequest(controller_epoch=CONTROLLER_EPOCH, topic_states=[StopReplicaTopicState(topic_name=name, partition_states=[row])])
+    told = received().stop(request, lambda *_: None)
+    assert isinstance(told, Told)
+    assert (told.answers, told.stopped) == ({(name, 0): ErrorCode.NONE}, {})
 
 
 @pytest.mark.parametrize(

@@ -189,6 +189,47 @@ def resident_bytes() -> int:
         return int(file.read().split()[1]) * resource.getpagesize()
 
 
+@pytest.mark.parametrize("loop", LOOPS)
+def test_who_must_wait_for_a_place_may_send_large_frames(make_world: MakeWorld, loop: str) -> None:
+    """uvloop forgets a pause that began as the connection was made, and ends the loop's work on a buffer without room."""
+    frame = produce(1, bytes(300 * KIBIBYTE))
+
+    async def work(server: Server) -> None:
+        first = await server.connect()
+        first.send(init(1))
+        await first.answer()
+        held = await server.connect()
+        for number in range(2, 40):
+            held.send(produce(number, bytes(300 * KIBIBYTE)))
+        await asyncio.sleep(0.1)
+        assert held.writer.transport.get_write_buffer_size() > 20 * len(frame), "nothing is read of a client that waits, but for what came at once"
+        first.writer.close()
+        for number in range(2, 40):
+            assert (await held.answer()).startswith(number.to_bytes(4))
+
+    play(loop, make_world(), work, **{"max.connections": "1"})
+
+
+def test_bytes_for_which_there_is_no_room_end_the_connection() -> None:
+    """The owner does not read then; if it did, a buffer without room would end the node."""
+    surplus: list[None] = []
+    frame = (200 * KIBIBYTE).to_bytes(4) + bytes(200 * KIBIBYTE)
+    large = LargeFrames(
+        Owner(),
+        on_heard=lambda: None,
+        on_frames=lambda buffer, position, end: None,
+        on_surplus=lambda: surplus.append(None),
+        frame_bytes_max=1 << 30,
+        begun=b"",
+        frame_bytes=len(frame),
+    )
+    large.get_buffer(-1)[:] = frame
+    large.buffer_updated(len(frame))
+    assert len(large.get_buffer(-1)) > 0 and not surplus
+    large.buffer_updated(10)
+    assert len(surplus) == 1
+
+
 class Owner(asyncio.Protocol):
     """A connection that serves everything at once and has been sent nothing else."""
 
@@ -203,7 +244,9 @@ def test_what_a_very_large_frame_took_is_given_back_at_once() -> None:
 
     frame = (32 * MEBIBYTE).to_bytes(4) + b"x" * 32 * MEBIBYTE
     before = resident_bytes()
-    large = LargeFrames(Owner(), on_heard=lambda: None, on_frames=serve, frame_bytes_max=1 << 30, begun=frame[:100], frame_bytes=len(frame))
+    large = LargeFrames(
+        Owner(), on_heard=lambda: None, on_frames=serve, on_surplus=lambda: None, frame_bytes_max=1 << 30, begun=frame[:100], frame_bytes=len(frame)
+    )
     room = large.get_buffer(-1)
     room[:] = frame[100:]
     size = len(room)
@@ -222,7 +265,9 @@ def test_frames_of_one_size_use_one_piece_of_memory() -> None:
         large.keep(end, end)
 
     frame = (MEBIBYTE).to_bytes(4) + bytes(MEBIBYTE)
-    large = LargeFrames(Owner(), on_heard=lambda: None, on_frames=serve, frame_bytes_max=1 << 30, begun=b"", frame_bytes=len(frame))
+    large = LargeFrames(
+        Owner(), on_heard=lambda: None, on_frames=serve, on_surplus=lambda: None, frame_bytes_max=1 << 30, begun=b"", frame_bytes=len(frame)
+    )
     tracemalloc.start()
     for _ in range(20):
         sent = 0

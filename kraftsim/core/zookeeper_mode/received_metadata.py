@@ -254,7 +254,8 @@ class ReceivedMetadata:
                 told.answers[key] = ErrorCode.FENCED_LEADER_EPOCH
             else:
                 told.answers[key] = ErrorCode.NONE
-                told.stopped[key] = is_deleted
+                if why_name_is_invalid(key[0]) is None:  # else nothing is held, and the directory of that name is not a log's (`../x`)
+                    told.stopped[key] = is_deleted
         return told
 
     def _listen(self, controller_epoch: int) -> Refusal | None:
