@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 SECONDS ?= 60
 
-.PHONY: help setup demo test test-sockets test-requirements test-simulated test-rules test-house test-others interop interop-clients interop-kafka exactly-once oracle migration upgrades probes streams tools lint types doors bench identity raft-properties more-seeds every-order clients client-upgrades fuzz mutants claims up down fmt docs lock clean
+.PHONY: help setup demo test test-sockets test-requirements test-simulated test-rules test-house test-others interop interop-clients interop-requirements interop-kafka exactly-once oracle migration upgrades probes streams tools lint types doors bench identity raft-properties more-seeds every-order clients client-upgrades fuzz mutants claims up down fmt docs lock clean
 
 help: ## List the targets
 	@echo "kraftsim: a small Apache Kafka for tests of exactly-once"
@@ -75,7 +75,7 @@ test-others: setup # everything else; Spark is there
 
 interop: setup ## Test with real clients, and with Apache Kafka if Java and Maven are installed
 ifeq ($(ARGS),)
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target interop-clients interop-kafka
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target interop-kafka interop-requirements interop-clients
 else
 	$(PYTEST) -m interop $(ARGS)
 endif
@@ -89,8 +89,11 @@ endef
 interop-clients: setup # clients of others on our brokers
 	$(call asked,tests/clients)
 
+interop-requirements: setup # the conformance suite on Apache Kafka
+	$(call asked,$(REQUIREMENTS))
+
 interop-kafka: setup # everything else that needs others
-	$(call asked,$(filter-out tests/clients tests/__pycache__,$(patsubst %/,%,$(filter %/,$(wildcard tests/*/)))))
+	$(call asked,$(filter-out tests/clients $(REQUIREMENTS) tests/__pycache__,$(patsubst %/,%,$(filter %/,$(wildcard tests/*/)))))
 
 exactly-once: setup ## Run the exactly-once tests of real clients on Apache Kafka as well, with crashes of members and brokers
 	KRAFTSIM_EXACTLY_ONCE=1 $(PYTEST) -m interop tests/clients/test_exactly_once_*.py tests/clients/test_idempotent_under_faults.py $(ARGS)
