@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from zipfile import ZipFile
 
 from kraftsim.cli.machine import java_program
 
@@ -93,6 +94,17 @@ def shell_class_path(release: str = DEFAULT_RELEASE) -> list[Path]:
 def has_tools(release: str) -> bool:
     """Tell whether the jars of a release hold the command-line tools: of some releases the registry has the server and not the tools."""
     return any(jar.name == f"kafka-tools-{release}.jar" for jar in class_path(release))
+
+
+def has_class(release: str, name: str) -> bool:
+    """Tell whether a jar of a release itself, not of a library of others, holds a class."""
+    path = f"{name.replace('.', '/')}.class"
+    for jar in class_path(release):
+        if jar.name.startswith("kafka"):
+            with ZipFile(jar) as opened:
+                if path in opened.namelist():
+                    return True
+    return False
 
 
 def _jars(remembered: Path) -> list[Path]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from tests.apache_kafka.class_path import CACHE, DEFAULT_RELEASE, class_path, has_tools, java, shell_class_path
+from tests.apache_kafka.class_path import CACHE, DEFAULT_RELEASE, class_path, has_class, has_tools, java, shell_class_path
 
 QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
 """For tests: up early, slow later."""
@@ -46,7 +46,12 @@ TOOLS = {
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
 }
-MOVED_IN_4 = {"console-producer": "org.apache.kafka.tools.ConsoleProducer"}
+MOVED = {
+    "console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "dump-log": "org.apache.kafka.tools.DumpLogSegments",
+}
+"""Main classes of later releases: each moved in another one."""
 TOOLS_OF_4 = "4.1.2"
 """Whose tools stand in for a 4.x release that comes without."""
 OF_THE_SERVER = ("storage",)
@@ -61,8 +66,9 @@ def run_java(release: str, main_class: str, *arguments: str, stdin: str | None =
 
 def run_tool(release: str, tool: str, *arguments: str, stdin: str | None = None) -> str:
     """Run one of Kafka's command-line tools and return what it printed. A tool that fails is a failed assertion with its words."""
-    main_class = MOVED_IN_4.get(tool, TOOLS[tool]) if release.startswith("4.") else TOOLS[tool]
     lender = release if tool in OF_THE_SERVER or has_tools(release) else TOOLS_OF_4
+    moved = MOVED.get(tool)
+    main_class = moved if moved is not None and has_class(lender, moved) else TOOLS[tool]
     done = run_java(lender, main_class, *arguments, stdin=stdin)
     assert done.returncode == 0, f"{tool} {' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
     return done.stdout
