@@ -292,7 +292,11 @@ def test_nothing_is_deleted_under_a_name_that_no_topic_may_have(name: str) -> No
     """It would be the directory of another program."""
     row = StopReplicaPartitionState(partition_index=0, leader_epoch=5, delete_partition=True)
     request = StopReplicaRequest(controller_epoch=CONTROLLER_EPOCH, topic_states=[StopReplicaTopicState(topic_name=name, partition_states=[row])])
-    told = received().stop(request, lambda *_: None)
+
+    def held(topic: str, partition: int) -> HeldPartition | None:
+        raise AssertionError("nobody looks for a directory of that name")
+
+    told = received().stop(request, held)
     assert isinstance(told, Told)
     assert (told.answers, told.stopped) == ({(name, 0): ErrorCode.NONE}, {})
 

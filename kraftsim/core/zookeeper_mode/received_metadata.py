@@ -246,6 +246,9 @@ class ReceivedMetadata:
             return refusal
         told = Told()
         for key, leader_epoch, is_deleted in _stopped(request):
+            if why_name_is_invalid(key[0]) is not None:
+                told.answers[key] = ErrorCode.NONE  # nothing is held, and a directory of that name is not a log's (`../x`)
+                continue
             present = held(*key)
             unchecked = leader_epoch in (NO_LEADER_EPOCH, LEADER_EPOCH_DURING_DELETE)
             if present is not None and present.is_offline:
@@ -254,8 +257,7 @@ class ReceivedMetadata:
                 told.answers[key] = ErrorCode.FENCED_LEADER_EPOCH
             else:
                 told.answers[key] = ErrorCode.NONE
-                if why_name_is_invalid(key[0]) is None:  # else nothing is held, and the directory of that name is not a log's (`../x`)
-                    told.stopped[key] = is_deleted
+                told.stopped[key] = is_deleted
         return told
 
     def _listen(self, controller_epoch: int) -> Refusal | None:
