@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 SECONDS ?= 60
 
-.PHONY: help setup demo test test-sockets test-requirements test-simulated test-rules test-house test-others interop interop-clients interop-requirements interop-kafka exactly-once oracle migration upgrades probes streams tools lint types doors bench identity raft-properties more-seeds every-order clients client-upgrades fuzz mutants claims up down fmt docs lock clean
+.PHONY: help setup demo test test-sockets test-requirements test-simulated test-rules test-house test-others interop interop-clients interop-requirements interop-kafka exactly-once oracle migration upgrades probes streams tools check lint types doors bench identity raft-properties more-seeds every-order clients client-upgrades fuzz mutants claims up down fmt docs lock clean
 
 help: ## List the targets
 	@echo "kraftsim: a small Apache Kafka for tests of exactly-once"
@@ -121,6 +121,9 @@ streams: setup ## Build the Kafka Streams application of the interop tests, with
 
 tools: ## Install tshark for some of the interop tests, if it is missing and the user is root
 	bash .ci/tools
+
+check: setup ## Lint, types, contracts, and the tests nearest to what changed, in a minute; ARGS="--since main~3"
+	$(BIN)/python -m tools.check $(ARGS)
 
 lint: setup ## Run ruff: rules and format
 	$(BIN)/ruff check .

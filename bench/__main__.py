@@ -2,7 +2,7 @@
 
 python -m bench [NAME ...] [OPTIONS OF A BENCH]
 names: codec import records frames copies start quorum_start ids failover writes partitions produce
-       traffic latency producers leader_failover variants id_variants migration shrink idle bugs large_requests leases
+       traffic latency producers leader_failover variants id_variants migration shrink idle bugs operator_log large_requests leases
 """
 
 import subprocess
@@ -41,6 +41,7 @@ BENCHES = {
     "shrink": "from 40 faults to what a failure needs: faults left, and CPU seconds",
     "proxy": "what the proxy in front of the nodes costs: requests, and records by librdkafka, with and without it",
     "idle": "virtual seconds per CPU second, idle and under faults",
+    "operator_log": "what the log lines for operators cost per event",
     "large_requests": "requests of 10,000 and 20,000 entries, each array of each API: CPU seconds, and how long others wait",
     "bugs": "seeds and CPU seconds until each historical bug is found, 20 times over",
 }

@@ -1,6 +1,6 @@
 """kill -9 of random nodes under idempotent and transactional load by librdkafka: is each acknowledged record there once, and each transaction whole?
 
-    python -m bench.bench_kills [--kills 300] [--seed 1] [--settings KEY=VALUE ...]
+    python -m bench.bench_kills [--kills 300] [--seed 1] [--out DIRECTORY] [--settings KEY=VALUE ...]
 
 Three controllers and three brokers run as processes; topics have three replicas, and two must be in sync. One node after the other is killed and
 started again a moment later, while writers never pause. Each record has a key of its own. Afterwards the topics are read from their beginnings:
@@ -113,7 +113,8 @@ class TransactionalWriter(threading.Thread):
         super().__init__(daemon=True)
         self.name = name
         self.outcomes: dict[int, str] = {}
-        self.restarts = 0
+        self.fatal: list[str] = []
+        """Why a producer could not go on: the call, its transaction and the error."""
         self.failure: Exception | None = None
         self.is_over = threading.Event()
         self._servers = bootstrap
@@ -129,8 +130,9 @@ class TransactionalWriter(threading.Thread):
                 self.outcomes[number] = UNKNOWN
                 try:
                     self.outcomes[number] = self._write(number)
-                except confluent_kafka.KafkaException:
-                    self.restarts += 1
+                except confluent_kafka.KafkaException as trouble:
+                    before = self.outcomes.get(number - 1, "nothing")
+                    self.fatal.append(f"{self.name}.{number}, after one that was {before}: {trouble.args[0]}")
                     self._producer = self._new_producer()
         except Exception as failure:
             self.failure = failure
@@ -306,8 +308,11 @@ def say(
     console.print(f"records acknowledged: {sum(len(writer.acknowledged) for writer in plain)}, failed: {sum(writer.failed for writer in plain)}")
     counts = ", ".join(f"{outcome} {outcomes[outcome]}" for outcome in (COMMITTED, ABORTED, UNKNOWN))
     console.print(
-        f"transactions of {RECORDS_PER_TRANSACTION} records: {counts}; producers started again: {sum(writer.restarts for writer in atomic)}"
+        f"transactions of {RECORDS_PER_TRANSACTION} records: {counts}; producers started again: {sum(len(writer.fatal) for writer in atomic)}"
     )
+    for writer in atomic:
+        for each in writer.fatal:
+            console.print(f"started again: {each}", markup=False)
     for name, found in findings.rows():
         console.print(f"{name}: {len(found)}{''.join(f' | {each}' for each in found[:5])}", markup=False)
     return int(any(found for _, found in findings.rows()))
@@ -318,8 +323,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=30, help="how many nodes are killed, one after the other (30)")
     parser.add_argument("--seed", type=int, default=1, help="of which node is killed when (1)")
+    parser.add_argument("--out", type=Path, help="keep logs, events and data of all nodes here")
     parser.add_argument("--settings", nargs="*", default=[], metavar="KEY=VALUE", help="for every node")
     options = parser.parse_args()
+    if options.out is not None:
+        return asyncio.run(run(options, options.out, Console()))
     with tempfile.TemporaryDirectory(prefix="kraftsim-kills-") as root:
         return asyncio.run(run(options, Path(root), Console()))
 

@@ -12,7 +12,7 @@ from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.node import inbox, log_reading
 from kraftsim.node.connection import ServerConnection
 from kraftsim.node.dispatch import Dispatcher
-from kraftsim.world.real.runner import keep_freed_memory
+from kraftsim.world.real.runner import manage_freed_memory
 
 NEVER = 1 << 62
 
@@ -31,7 +31,7 @@ def main() -> int:
         Dispatcher.serve_run = cut_out_every_frame  # type: ignore[method-assign,assignment]
         settings["kraftsim.large.frame.bytes"] = str(2**31 - 1)  # frames are joined from their pieces
         log_reading.SLICE_BYTES_MIN = NEVER  # what is fetched is read, and written by the transport
-    keep_freed_memory()
+    manage_freed_memory()
     with EmbeddedCluster(ClusterSpec(brokers=1, port=free_port_range(1), settings=settings)) as cluster:
         print(cluster.bootstrap, flush=True)
         sys.stdin.read()

@@ -80,6 +80,14 @@ class FrameMaker:
             if not newest_only or version == self.offered[key][1]:
                 yield self._constructed(key, version, is_longest=True)
 
+    def each_cut_off(self) -> Iterator[Asked]:
+        """Yield a valid request of each API and version that ends one byte early, where it has a byte to lose."""
+        for key, version in self._pairs:
+            number = self._number()
+            content = self._examples(key, version)[0]
+            if len(content) > HEAD_BYTES:
+                yield Asked(key, version, number, _framed(pack(">hhi", key, version, number) + content[HEAD_BYTES:-1]))
+
     def next(self) -> Asked:
         """Return the next frame: by turns constructed and changed."""
         pair = self.dice.choice(self._pairs)
@@ -92,13 +100,18 @@ class FrameMaker:
     def _changed(self, key: int, version: int) -> Asked:
         """Return a valid request with some bytes changed behind its correlation id."""
         number = self._number()
+        valid = self._examples(key, version)
+        data = self.dice.choice(valid)
+        body = mutated(self.dice, data[HEAD_BYTES:], [each[HEAD_BYTES:] for each in valid])[:CHANGED_BODY_BYTES_MAX]
+        return Asked(key, version, number, _framed(pack(">hhi", key, version, number) + body))
+
+    def _examples(self, key: int, version: int) -> list[bytes]:
+        """Return valid requests, without their sizes in front."""
         valid = self._valid.get((key, version))
         if valid is None:
             bodies = examples(registry.request_class(key), version)
             valid = self._valid[key, version] = [b"".join(request_chunks(key, version, 0, CLIENT_ID, body))[SIZE_BYTES:] for body in bodies]
-        data = self.dice.choice(valid)
-        body = mutated(self.dice, data[HEAD_BYTES:], [each[HEAD_BYTES:] for each in valid])[:CHANGED_BODY_BYTES_MAX]
-        return Asked(key, version, number, _framed(pack(">hhi", key, version, number) + body))
+        return valid
 
     def _constructed(self, key: int, version: int, *, is_longest: bool = False) -> Asked:
         number = self._number()

@@ -55,7 +55,8 @@ TRACEBACK = "Traceback (most recent call last)"
 KEPT_FRAMES = 100
 LOST = Path(__file__).parents[1] / "build" / "fuzz" / "answers"
 PRODUCE_VERSION = 9
-WARM_UP_SECONDS = 3.0
+WARM_UP_SECONDS = 30.0
+"""A node keeps freed memory for the next request (`kraftsim.world.real.runner`), so its size settles once it has seen requests of every size."""
 AT_REST_SECONDS = 1.0
 USUAL_SECONDS = 60.0
 NOT_ENCODED = "an answer cannot be encoded"
@@ -212,6 +213,13 @@ async def ask_each_once(target: Prepared, dice: Random, outcome: Outcome, *, new
         await asyncio.gather(*(_ask_all(listener, todo, outcome) for _ in range(listener.connections)))
 
 
+async def refuse_each_once(target: Prepared, dice: Random, outcome: Outcome) -> None:
+    """Send each listener one request of every API and version that cannot be read."""
+    for listener in target.listeners:
+        todo = _maker(target, listener, dice).each_cut_off()
+        await asyncio.gather(*(_ask_all(listener, todo, outcome) for _ in range(listener.connections)))
+
+
 async def _ask_all(listener: Listener, todo: Iterator[Asked], outcome: Outcome) -> None:
     for asked in todo:
         reader, writer = await asyncio.open_connection(listener.host, listener.port)
@@ -275,7 +283,10 @@ async def _measured(
     dice = Random(chosen.seed)
     warm_up = Outcome()
     for target in targets:
-        await ask_each_once(target, dice, warm_up)  # a node compiles a codec when it is first asked for
+        # A node compiles a codec when it is first asked for, and the form that names the broken field when it first refuses.
+        await ask_each_once(target, dice, warm_up)
+        await refuse_each_once(target, dice, warm_up)
+    fresh = _resident_bytes(running)
     warm_up_end = time.monotonic() + WARM_UP_SECONDS
     await campaign(targets, warm_up, dice, lambda: time.monotonic() < warm_up_end, obedient)
     outcome.broken += warm_up.broken
@@ -311,7 +322,7 @@ async def _measured(
         (LOST / "last-frames").write_text("".join(lines))
         print(*outcome.broken, f"the last frames of each listener, {len(lines)} in all, are in {LOST / 'last-frames'}", sep="\n")
     print(f"\n| {'measure':34} | value |\n|{'-' * 36}|---|")
-    for what, value in _rows(outcome, seconds, dead, before, after, failures):
+    for what, value in _rows(outcome, seconds, dead, (fresh, before, after), failures):
         print(f"| {what:34} | {value} |")
     for each in obedient:
         for why, count in each.renewals.most_common():
@@ -338,15 +349,16 @@ async def _why_not_started_again(running: list[ProcessCluster]) -> list[str]:
 
 
 def _rows(
-    outcome: Outcome, seconds: float, dead: list[str], before: dict[str, int], after: dict[str, int], failures: Counter[str]
+    outcome: Outcome, seconds: float, dead: list[str], resident_bytes: Sequence[dict[str, int]], failures: Counter[str]
 ) -> Iterator[tuple[str, str]]:
+    fresh, before, after = resident_bytes
     yield "frames", f"{outcome.frames} in {seconds:.0f} s ({outcome.frames / max(seconds, 0.001):.0f} a second)"
     for verdict, count in sorted(outcome.verdicts.items()):
         yield verdict, str(count)
     yield "nodes that ended", ", ".join(dead) or "0"
     for name in before:
         grown = f"{(after[name] - before[name]) / MEGABYTE:+.1f} MB" if name in after else "ended"
-        yield f"memory of {name}", f"{before[name] / MEGABYTE:.0f} MB {grown}"
+        yield f"memory of {name}", f"{fresh[name] / MEGABYTE:.0f} MB fresh, {before[name] / MEGABYTE:.0f} MB warm, {grown} since"
     for failure, count in failures.most_common():
         yield "failed within a node", f"{count} x {failure}"
     yield "healthy producers, p99", f"{outcome.p99_ms:.1f} ms of {len(outcome.healthy_seconds)} records"

@@ -8,10 +8,11 @@ import pytest
 
 from fuzz.answer_frames import FrameMaker
 from fuzz.answer_targets import GUARDED, OPEN, ZOOKEEPER, clusters, prepared
-from fuzz.answers import Outcome, ask_each_once, campaign, why_wrong
+from fuzz.answers import Outcome, ask_each_once, campaign, refuse_each_once, why_wrong
 from kraftsim.cluster.embedded import EmbeddedCluster
+from protocol.malformed import MalformedMessage
 from protocol.messages.k22_init_producer_id import InitProducerIdResponse
-from protocol.requests import response_chunks
+from protocol.requests import decode_request, read_request_head, response_chunks
 
 FRAMES = 300
 VERSIONS = (0, 5)
@@ -20,8 +21,8 @@ HEAD = Struct(">ihhi").unpack_from
 
 @pytest.mark.parametrize("name", [OPEN, GUARDED, ZOOKEEPER])
 def test_no_answer_ends_a_node_and_every_answer_can_be_read(name: str) -> None:
-    """Each API is asked in each version once. Then half of the frames ask for answers of maximal length, half are valid requests with a few bytes
-    changed; a healthy producer is served.
+    """Each API gets in each version a request, and one that ends too early. Then half of the frames ask for answers of maximal length, half are valid
+    requests with a few bytes changed; a healthy producer is served.
     """
     spec = clusters()[name]
     outcome = Outcome()
@@ -29,6 +30,7 @@ def test_no_answer_ends_a_node_and_every_answer_can_be_read(name: str) -> None:
     async def play() -> None:
         target = await prepared(name, spec)
         await ask_each_once(target, Random(1), outcome)
+        await refuse_each_once(target, Random(1), outcome)
         enough = outcome.frames + FRAMES
         await campaign([target], outcome, Random(2), lambda: outcome.frames < enough)
 
@@ -44,7 +46,12 @@ def test_frames_are_those_of_their_api_and_an_answer_to_another_request_is_notic
     maker = FrameMaker(Random(3), {22: VERSIONS}, ["orders"], [bytes(16)])
     frames = [*maker.each_once(), *(maker.next() for _ in range(100))]
     assert {each.version for each in maker.each_once()} == set(range(VERSIONS[0], VERSIONS[1] + 1))
-    for each in frames:
+    cut_off = list(maker.each_cut_off())
+    assert {each.version for each in cut_off} == set(range(VERSIONS[0], VERSIONS[1] + 1))
+    for each in cut_off:
+        with pytest.raises(MalformedMessage):
+            decode_request(read_request_head(each.frame[4:]), each.frame[4:])
+    for each in [*frames, *cut_off]:
         size, key, version, correlation_id = HEAD(each.frame)
         assert (size + 4, key, version, correlation_id) == (len(each.frame), 22, each.version, each.correlation_id)
     assert max(len(each.frame) for each in frames) > 32_767, "names of maximal length are among them"

@@ -6,7 +6,7 @@ Source: kafka.server.{KafkaApis, ReplicaManager.becomeLeaderOrFollower, ReplicaM
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kraftsim.core.decision import Refusal
@@ -74,6 +74,22 @@ class Told:
     stopped: dict[PartitionKey, bool] = field(default_factory=dict)
     keeps: frozenset[PartitionKey] | None = None
     answers: dict[PartitionKey, ErrorCode] = field(default_factory=dict)
+    named: dict[bytes, str] = field(default_factory=dict)
+    """The topics that this request names by an id."""
+
+    def id_for(self, name: str, received_id: bytes, image: MetadataImage) -> bytes:
+        """Return the id that a request has for a topic, or zeros if another topic has the same one.
+
+        No controller reuses an id, but any client with CLUSTER_ACTION can send this request. The image keeps topics by id, where Kafka's metadata
+        cache keeps them by name: a second name under one id would overwrite the first.
+        """
+        if received_id == ZERO_UUID:
+            return received_id
+        present = image.topic_by_id(received_id)
+        is_free = (present is None or present.name == name) and self.named.get(received_id, name) == name
+        if is_free:
+            self.named[received_id] = name
+        return received_id if is_free else ZERO_UUID
 
 
 class ReceivedMetadata:
@@ -106,7 +122,7 @@ class ReceivedMetadata:
         if request.is_kraft_controller and request.type == FULL and self._deletes_what_is_missing:
             told.records.extend(RemoveTopicRecord(topic_id=topic.topic_id) for topic in image.topics() if topic.name not in topics)
         for name, (told_id, states) in topics.items():
-            self._update_topic(name, told_id, states, image, told)
+            self._update_topic(name, told.id_for(name, told_id, image), states, image, told)
         return told
 
     def _brokers(self, live: list[UpdateMetadataBroker], image: MetadataImage) -> Iterator[MetadataRecord]:
@@ -149,6 +165,9 @@ class ReceivedMetadata:
         if known is not None and told_id not in (ZERO_UUID, known.topic_id) and not is_derived(known.topic_id):
             told.records.append(RemoveTopicRecord(topic_id=known.topic_id))  # another one of the same name
             known = None
+        if known is not None and told_id not in (ZERO_UUID, known.topic_id):
+            told.adopted[name] = told_id
+            known = replace(known, topic_id=told_id)  # adopted before the records below are applied
         if known is not None and gone:
             told.records.extend(_without(known, gone, image))
             if gone.issuperset(known.partitions):
@@ -195,10 +214,11 @@ class ReceivedMetadata:
             if why_name_is_invalid(name) is None:
                 error = self._judge(told_id, state, held(name, state.partition_index), is_kraft=request.is_kraft_controller)
             told.answers[name, state.partition_index] = error or ErrorCode.NONE
+            topic_id = told.id_for(name, told_id, image) if error in (None, ErrorCode.NONE) else ZERO_UUID
             if error is None:
-                self._appoint_one(name, told_id, state, image, told, new)
-            elif error is ErrorCode.NONE:
-                told.adopted[name] = told_id
+                self._appoint_one(name, topic_id, state, image, told, new)
+            elif error is ErrorCode.NONE and topic_id != ZERO_UUID:
+                told.adopted[name] = topic_id
         return told
 
     def _judge(self, told_id: bytes, state: LeaderAndIsrPartitionState, held: HeldPartition | None, *, is_kraft: bool) -> ErrorCode | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 
 import uvloop
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
 """Parameters of glibc's mallopt."""
 SECOND_SIGNAL = "a second signal ended it before it had stopped in good order"
 KEPT_BYTES_MAX = 64 * 1024 * 1024
@@ -21,7 +21,7 @@ def run_node(main: Callable[[asyncio.Event], Coroutine[object, object, int | Non
     `stopping` is set by the first SIGTERM or SIGINT: main must then stop its node and return. A second signal cancels main; then
     InterruptedError is raised.
     """
-    keep_freed_memory()
+    manage_freed_memory()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_supervised(main))
 
@@ -50,13 +50,15 @@ async def _supervised(main: Callable[[asyncio.Event], Coroutine[object, object, 
             loop.remove_signal_handler(number)
 
 
-def keep_freed_memory() -> None:
-    """Keep what was freed for what is needed next, where the C library is glibc.
+def manage_freed_memory() -> None:
+    """Keep what was freed for what is needed next, in one heap for all threads, where the C library is glibc.
 
     Otherwise, depending on how the heap happens to lie, each batch of a megabyte is given back to the kernel and faulted in again for the next one,
-    which costs a broker up to half as much again as all else that it does with it.
+    which costs a broker up to half as much again as all else that it does with it. A heap per thread, glibc's default, would keep freed memory
+    once for the event loop and once for the thread that looks through records; the two seldom allocate at a time, as only one holds the GIL.
     """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
         libc.mallopt(M_TRIM_THRESHOLD, KEPT_BYTES_MAX)
         libc.mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK_BYTES_MAX)
+        libc.mallopt(M_ARENA_MAX, 1)

@@ -1,0 +1,1 @@
+"""Tools of the code base: not part of the wheel."""
