@@ -1,11 +1,13 @@
-"""Ways to blocks of producer ids that KIP-730's text speaks of, beside the shipped one, which is the channel that brokers forward requests on.
+"""Alternative channels for allocating producer id blocks, as discussed in KIP-730.
 
-| name | what it does | the text |
+The shipped channel is the one that brokers also use to forward requests to the controller.
+
+| name | behaviour | KIP-730 |
 |---|---|---|
-| `own-channel` | asks over a connection of its own | the shared one gives no promise of low or steady delay |
-| `numbered` | numbers requests, so that a controller can tell one that comes again | rejected: an idempotent RPC |
-| `after-replay` | uses a block when its record is in this broker's copy of the log | rejected: the answer is enough |
-| `own-disk` | asks nobody: the broker's id in the high bits, a counter on its disk | rejected: uncoordinated ids |
+| `own-channel` | sends AllocateProducerIds over a dedicated connection | the shared one has no guarantee of low or stable latency |
+| `numbered` | numbers requests, so that a controller recognizes a retry | rejected: an idempotent RPC |
+| `after-replay` | uses a block once its record is in this broker's replica of the metadata log | rejected: the response is sufficient |
+| `own-disk` | no RPC: the broker id in the high bits, a counter on its disk | rejected: uncoordinated ids |
 
 Source: KIP-730.
 """
@@ -28,89 +30,90 @@ from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsReque
 from protocol.schema import Message
 
 COUNTER_FILE: Final = "kraftsim-producer-ids"
-"""How many ids this broker has counted so far, as text. A broker that loses its disk begins at none."""
+"""The number of ids that this broker has allocated so far, as text. A broker that loses its disk restarts at zero."""
 LOOK_SECONDS: Final = 0.005
 NO_OFFSET = NO_BROKER_EPOCH = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What the ways need: the node, the shipped way, a new channel to the controller, and the first id that the copied log says is nobody's yet."""
+class ChannelContext:
+    """What the channels depend on: the node, the shipped channel, a factory of channels to the controller, and the next producer id
+    according to the replicated metadata."""
 
     shell: NodeShell
     shared: BlockChannel
     new_channel: Callable[[str], BlockChannel]
-    copied_until: Callable[[], int]
+    next_replicated_id: Callable[[], int]
 
 
-def block_channel(config: NodeConfig, around: Surroundings) -> BlockChannel:
-    """Return the way that `kraftsim.producer.id.blocks` names."""
+def block_channel(config: NodeConfig, context: ChannelContext) -> BlockChannel:
+    """Return the channel configured by `kraftsim.producer.id.blocks`."""
     match config.producer_id_blocks:
         case "own-channel":
-            return around.new_channel("producer-ids")
+            return context.new_channel("producer-ids")
         case "numbered":
-            return NumberedRequests(around.shared)
+            return NumberedRequests(context.shared)
         case "after-replay":
-            return BlocksAfterReplay(around.shell, around.shared, around.copied_until)
+            return BlocksAfterReplay(context.shell, context.shared, context.next_replicated_id)
         case "own-disk":
-            return BlocksOnOwnDisk(around.shell)
+            return BlocksOnOwnDisk(context.shell)
         case _:
-            return around.shared
+            return context.shared
 
 
 class NumberedRequests:
-    """Numbers requests from 1 on. What the channel sends again has the number that it had."""
+    """Numbers requests from 1 on. A request that the channel retries keeps its number."""
 
     def __init__(self, shared: BlockChannel) -> None:
         self._shared = shared
         self._count = 0
 
     def send(self, body: Message, on_answer: OnAnswer) -> None:
-        """Ask, with the next number."""
-        assert isinstance(body, AllocateProducerIdsRequest), "nothing else is asked here"
+        """Send a request with the next number."""
+        assert isinstance(body, AllocateProducerIdsRequest), "the channel sends AllocateProducerIds only"
         self._count += 1
         self._shared.send(numbered(body, self._count), on_answer)
 
 
 class BlocksAfterReplay:
-    """Hands an answer on when the record of its block has been copied."""
+    """Delivers a response once the record of its block has been replicated to this broker."""
 
-    def __init__(self, shell: NodeShell, shared: BlockChannel, copied_until: Callable[[], int]) -> None:
+    def __init__(self, shell: NodeShell, shared: BlockChannel, next_replicated_id: Callable[[], int]) -> None:
         self._shell = shell
         self._shared = shared
-        self._copied_until = copied_until
+        self._next_replicated_id = next_replicated_id
 
     def send(self, body: Message, on_answer: OnAnswer) -> None:
-        """Ask, and wait for the record behind the answer."""
+        """Send a request; its response is delivered after the block's record is applied."""
 
         def on_block(answer: Message | OSError) -> None:
             if isinstance(answer, AllocateProducerIdsResponse) and answer.error_code == ErrorCode.NONE:
-                self._shell.tasks.spawn(self._hand_on(answer, on_answer), "producer-id-block")
+                self._shell.tasks.spawn(self._deliver(answer, on_answer), "producer-id-block")
             else:
                 on_answer(answer)
 
         self._shared.send(body, on_block)
 
-    async def _hand_on(self, answer: AllocateProducerIdsResponse, on_answer: OnAnswer) -> None:
-        while self._copied_until() < answer.producer_id_start + answer.producer_id_len:
+    async def _deliver(self, answer: AllocateProducerIdsResponse, on_answer: OnAnswer) -> None:
+        while self._next_replicated_id() < answer.producer_id_start + answer.producer_id_len:
             await asyncio.sleep(LOOK_SECONDS)
         on_answer(answer)
 
 
 class BlocksOnOwnDisk:
-    """Counts ids on the broker's own disk: written down as used before the first of them is."""
+    """Allocates ids from a counter on the broker's own disk; the counter is written before the first id of a block is used."""
 
     def __init__(self, shell: NodeShell) -> None:
         self._shell = shell
 
     def send(self, body: Message, on_answer: OnAnswer) -> None:
-        """Count the next block."""
+        """Allocate the next block from the counter."""
         self._shell.tasks.spawn(self._count(on_answer), "producer-id-block")
 
     async def _count(self, on_answer: OnAnswer) -> None:
         world, broker_id = self._shell.world, self._shell.config.node_id
         try:
-            counted = _counted(world.disk.read(COUNTER_FILE)) if world.disk.exists(COUNTER_FILE) else 0
+            counted = _parse_counter(world.disk.read(COUNTER_FILE)) if world.disk.exists(COUNTER_FILE) else 0
             block = own_block(broker_id, counted)
             if isinstance(block, Refusal):
                 on_answer(AllocateProducerIdsResponse(error_code=block.error))
@@ -132,8 +135,8 @@ class BlocksOnOwnDisk:
         on_answer(AllocateProducerIdsResponse(producer_id_start=block.first_producer_id, producer_id_len=block.size))
 
 
-def _counted(content: bytes) -> int:
-    """Parse the file. Raises OSError: what cannot be read may hide ids that are in use."""
+def _parse_counter(content: bytes) -> int:
+    """Parse the counter file. Raises OSError if it is unreadable, because ids in use would be unknown."""
     text = content.strip()
     if not text.isdigit():
         raise OSError(f"{COUNTER_FILE} holds no number")

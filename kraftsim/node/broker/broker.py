@@ -1,4 +1,4 @@
-"""A broker put together: what it knows, what it keeps, whom it talks to, and the order in which it comes up and goes down.
+"""The broker: its components, how they are wired, and the order in which they start and shut down.
 
 Source: kafka.server.BrokerServer.
 """
@@ -16,7 +16,7 @@ from kraftsim.core.partitions.fetch_sessions import FetchSessions
 from kraftsim.core.partitions.following import Following
 from kraftsim.events.nodes import NodeStopped
 from kraftsim.node.api_offer import ApiOffer, spoken_versions
-from kraftsim.node.broker.block_channels import Surroundings, block_channel
+from kraftsim.node.broker.block_channels import ChannelContext, block_channel
 from kraftsim.node.broker.client_quotas import ClientQuotas, throttled
 from kraftsim.node.broker.directory_assignments import DirectoryAssignments
 from kraftsim.node.broker.forwarded import broker_handlers
@@ -53,7 +53,7 @@ from protocol.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where clients reach a broker."""
+    """The endpoint of a broker that clients connect to."""
 
     host: str
     port: int
@@ -61,29 +61,29 @@ class Address:
 
 
 class Broker:
-    """A node that keeps partitions and serves clients."""
+    """A node that hosts partitions and serves clients."""
 
     def __init__(self, world: World, config: NodeConfig, parts: Parts) -> None:
         self.world = world
         self.config = config
         self.parts = parts
         self.config_tables = parts.config_tables
-        """What its release knows of configurations."""
+        """The configuration definitions of the emulated release."""
         self.chance = world.random("metadata answers")
         self._is_decided = asyncio.Event()
-        """Set once it is known whether the broker came into service."""
+        """Set once startup has either completed or failed."""
         self.shell = NodeShell(world, config, self._on_death)
         self.fetches: Purgatory[PartitionKey] = Purgatory()
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, world.random("fetch sessions"))
         self.deletions: Purgatory[PartitionKey] = Purgatory()
-        """DeleteRecords requests that wait for the followers."""
+        """DeleteRecords requests that wait for the followers to advance their log start offset."""
         self.produces: Purgatory[PartitionKey] = Purgatory()
-        """Produce requests with acks=all that wait until others have copied what they appended."""
+        """Produce requests with acks=all that wait until the in-sync replicas have replicated their records."""
         self.incarnation_id = random_uuid(world, "incarnation id")
         self.source: MetadataSource = self._make_source()
         self.features = self.source.features
-        self._keep_partitions()
-        self._coordinate()
+        self._make_partitions()
+        self._make_coordinators()
         self.quotas = ClientQuotas(config, world.clock)
         self._handlers: tuple[Handler[Broker], ...] = tuple(map(throttled, parsing_rules(guarded(self.shell, self.source.guards, broker_handlers()))))
         self.offer = ApiOffer(self.source.apis, [handler.key for handler in self._handlers], self.source.supported_features)
@@ -98,8 +98,8 @@ class Broker:
             return QuorumSource(self)
         return MigratingMode(self) if self.config.is_migrating else ZookeeperMode(self)
 
-    def _keep_partitions(self) -> None:
-        """Make what holds partitions: their logs, their copies, and the ways to the controller that both need."""
+    def _make_partitions(self) -> None:
+        """Create the components around partitions: logs, replication, and their channels to the controller."""
         self._channels: list[ControllerChannel] = []
         self._forwarded = self._new_channel("forwarding")
         self._alterations = self._new_channel("alter-partition")
@@ -128,7 +128,7 @@ class Broker:
         )
 
     def _new_channel(self, name: str) -> ControllerChannel:
-        """Make a channel to the controller, which ends with this broker."""
+        """Create a channel to the controller; it is closed with this broker."""
         made = ControllerChannel(
             self.shell,
             name=name,
@@ -140,17 +140,17 @@ class Broker:
         return made
 
     def _block_channel(self) -> BlockChannel:
-        """Return the way to blocks of producer ids."""
-        around = Surroundings(
+        """Return the channel for producer id blocks."""
+        context = ChannelContext(
             shell=self.shell,
             shared=self.source.block_channel(self._forwarded),
             new_channel=self._new_channel,
-            copied_until=lambda: self.image.next_producer_id or 0,
+            next_replicated_id=lambda: self.image.next_producer_id or 0,
         )
-        return block_channel(self.config, around)
+        return block_channel(self.config, context)
 
-    def _coordinate(self) -> None:
-        """Make what coordinates groups and transactions, and hands out producer ids."""
+    def _make_coordinators(self) -> None:
+        """Create the group and transaction coordinators and the producer id manager."""
         self.groups = GroupCoordinator(
             self.shell,
             lambda: self.image,
@@ -165,7 +165,7 @@ class Broker:
         self.transactional_commits = self.parts.transactional_commits(self.world.clock, self.verifier)
         self.forwarding = self.source.decisions(self._forwarded)
         self.creation = self.source.topic_creation(self._forwarded)
-        self.tiered = self._remote_side()
+        self.tiered = self._make_tiered_storage()
         source = self.parts.id_source(self.config)(
             broker_epoch=lambda: self.broker_epoch, note=self.world.note, max_wait_ms=self.config.request_timeout_ms
         )
@@ -182,8 +182,8 @@ class Broker:
             transaction_version=lambda: self.features.level(TRANSACTION_VERSION),
         )
 
-    def _remote_side(self) -> TieredStorage | None:
-        """Make what copies to a remote store and reads from there, if there is one."""
+    def _make_tiered_storage(self) -> TieredStorage | None:
+        """Create the remote log manager; None if tiered storage is disabled."""
         if not self.config.remote_log_storage_system_enable:
             return None
         tiered = TieredStorage(
@@ -199,15 +199,15 @@ class Broker:
         self.partitions.on_tiering = tiered.on_tiering
         return tiered
 
-    # The node ------------------------------------------------------------------------------------------------------------------------------
+    # The node interface --------------------------------------------------------------------------------------------------------------------
 
     @property
     def addresses(self) -> Mapping[str, Endpoint]:
-        """Listener name -> where it listens."""
+        """Listener name -> endpoint that it is bound to."""
         return self._listeners.bound
 
     async def start(self) -> None:
-        """Listen, read what the last stop left, and begin to register. Raises ConfigError, OSError kinds; then nothing is left open."""
+        """Bind the listeners, load the logs, and start to register. Raises ConfigError or OSError; everything is closed then."""
         await self.source.prepare()
         self.shell.note_started()
         self.shell.security.registries = lambda: self.image.registries
@@ -228,17 +228,17 @@ class Broker:
         self.world.flush_events()
 
     async def ready(self) -> None:
-        """Wait until the controller lets this broker serve clients. Raises what the broker failed with instead, if it did."""
+        """Wait until the broker is unfenced and serves clients. Raises the failure of the broker if it failed before."""
         await self._is_decided.wait()
         if self.shell.is_dead:
-            raise self.shell.failure or ConnectionAbortedError("the broker went down before it was ready")
+            raise self.shell.failure or ConnectionAbortedError("the broker stopped before it was ready")
 
     async def failed(self) -> BaseException:
-        """Wait until the broker fails, and return why."""
+        """Wait until the broker fails, and return the reason."""
         return await self.shell.failed()
 
     async def stop(self) -> None:
-        """Hand leadership over, answer what is under way, close the logs."""
+        """Controlled shutdown: move leadership away, complete pending requests, close the logs."""
         if self.shell.is_dead:
             return
         await self.source.leave()
@@ -264,14 +264,14 @@ class Broker:
         self.shell.is_dead = True
 
     def abort(self) -> None:
-        """Go down at once, as a process that is killed."""
+        """Stop at once, like a killed process."""
         self.shell.die()
 
-    # What handlers ask ---------------------------------------------------------------------------------------------------------------------
+    # Used by handlers ----------------------------------------------------------------------------------------------------------------------
 
     @property
     def image(self) -> MetadataImage:
-        """What is known of the cluster."""
+        """The current metadata image."""
         return self.source.image
 
     @property
@@ -281,11 +281,11 @@ class Broker:
 
     @property
     def zookeeper(self) -> ZookeeperMode | None:
-        """Its part that talks to ZooKeeper; None in a broker of KRaft."""
+        """The component for ZooKeeper mode; None on a KRaft broker."""
         return self.source if isinstance(self.source, ZookeeperMode) else None
 
     def belongs_to(self, cluster_id: str) -> None:
-        """Take the id of the cluster from whoever keeps it."""
+        """Set the cluster id, as ZooKeeper or the quorum reports it."""
         self.config = self.shell.config = replace(self.config, cluster_id=cluster_id)
 
     def open_door(self) -> None:
@@ -294,32 +294,32 @@ class Broker:
 
     @property
     def is_decided(self) -> bool:
-        """Whether it is known that the broker came into service, or that it does not."""
+        """Whether startup has either completed or failed."""
         return self._is_decided.is_set()
 
     def is_in_service(self) -> None:
-        """It is known that the broker came into service."""
+        """Startup has completed."""
         self._is_decided.set()
 
     def settings(self) -> BrokerSettings:
-        """Return what holds for this broker: what was set while brokers run, and what its properties say."""
+        """Return the effective broker configuration: dynamic configs override the static properties."""
         return broker_settings(self.config, self.image)
 
     def _serves_consumers(self) -> bool:
-        """Tell whether there are consumer groups. Before group.version nobody but the properties had a say."""
+        """Return whether the broker serves consumer groups. Releases without group.version are governed by the properties alone."""
         is_finalized = not self.parts.has_consumer_groups or self.features.level(GROUP_VERSION) > 0
         return is_finalized and may_serve_consumers(self.config, self.parts)
 
     async def _rebuild_from_remote(
         self, hosted: HostedPartition, following: Following, connection: PeerConnection, log_start_offset: int
     ) -> str | None:
-        """Let a follower begin anew behind what is in the remote store only; return why that cannot be now."""
+        """Restart a follower's log after the offsets that are in remote storage only; return the reason if that is not possible now."""
         if self.tiered is None:
-            return "this broker has no remote store"
+            return "remote storage is disabled on this broker"
         return await self.tiered.rebuild(hosted, following, connection, log_start_offset)
 
     def on_partition_changed(self, key: PartitionKey) -> None:
-        """Look again at whoever waits for something in a partition: its high watermark or its role has changed."""
+        """Re-check requests in purgatory that watch a partition: its high watermark or its role has changed."""
         self.produces.check(key)
         self.deletions.check(key)
         self.fetches.check(key)
@@ -327,12 +327,12 @@ class Broker:
         self.transactions.on_partition_changed(key)
 
     def is_alive(self, broker_id: int) -> bool:
-        """Tell whether a broker is registered and not fenced."""
+        """Return whether a broker is registered and unfenced."""
         registered = self.image.broker(broker_id)
         return registered is not None and not registered.fenced
 
     def address_of(self, broker_id: int, listener: str) -> Address | None:
-        """Return where a live broker can be reached on a listener; None if it cannot."""
+        """Return the address of an unfenced broker on a listener; None if there is none."""
         registered: BrokerRegistration | None = self.image.broker(broker_id)
         if registered is None or registered.fenced:
             return None
@@ -342,7 +342,7 @@ class Broker:
     # Metadata ------------------------------------------------------------------------------------------------------------------------------
 
     async def publish(self, image: MetadataImage, changes: ImageChanges) -> None:
-        """Act by what changed in the metadata."""
+        """Apply the changes of a metadata image."""
         if changes.registries:
             self.quotas.follow(image.registries.quotas.records())
             self._listeners.follow_quotas(image.registries.quotas.records())
@@ -356,14 +356,14 @@ class Broker:
         await self.source.on_published(image, changes)
 
     def why_not_here(self, topic: str, partition: int) -> Refusal:
-        """Return why a partition is not served that is not hosted: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR or NOT_LEADER_OR_FOLLOWER."""
+        """Return the error for a partition that is not hosted: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR or NOT_LEADER_OR_FOLLOWER."""
         if self.image.partition(topic, partition) is None:
-            return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
+            return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition does not exist")
         if self.partitions.is_offline(topic, partition):
             return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory of the partition is offline")
         return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead the partition")
 
-    # Going down ----------------------------------------------------------------------------------------------------------------------------
+    # Shutdown ------------------------------------------------------------------------------------------------------------------------------
 
     def _on_death(self) -> None:
         self._is_decided.set()

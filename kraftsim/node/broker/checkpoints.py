@@ -1,4 +1,4 @@
-"""The checkpoints of log directories: how far each log is durable, how far it is replicated, and where it begins.
+"""Checkpoint files of the log directories: recovery points, high watermarks and log start offsets.
 
 Source: ReplicaManager.checkpointHighWatermarks, LogManager.{checkpointLogRecoveryOffsets, checkpointLogStartOffsets}.
 """
@@ -10,11 +10,11 @@ from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.log_directory import LogDirectory, PartitionKey
 
 Write = Callable[[LogDirectory, str, Callable[[], Awaitable[None]]], Awaitable[None]]
-"""Takes the directory, what is done to it, and the work; looks after a disk that refuses."""
+"""Takes the directory, the name of the operation, and the operation; handles I/O errors by failing the directory."""
 
 
 class Checkpoints:
-    """Those of all directories that are online."""
+    """The checkpoints of all online directories."""
 
     def __init__(self, online: Callable[[], Sequence[LogDirectory]], hosted: Callable[[], Iterable[HostedPartition]], write: Write) -> None:
         self._online = online
@@ -22,7 +22,7 @@ class Checkpoints:
         self._write = write
 
     async def store(self) -> None:
-        """Write them all."""
+        """Write all checkpoints."""
         for home in self._online():
             await self._write(home, "write", partial(home.store_recovery_points, partial(self._flushed_in, home)))
         await self.store_high_watermarks()
@@ -30,7 +30,7 @@ class Checkpoints:
             await self._write(home, "write", partial(home.store_log_starts, partial(self._starts_in, home)))
 
     async def store_high_watermarks(self) -> None:
-        """Write how far each log is replicated: what its next run goes by if it is not its leader."""
+        """Write the high watermarks. After a restart a follower starts from them."""
         for home in self._online():
             await self._write(home, "write", partial(home.store_high_watermarks, partial(self._replicated_in, home)))
 

@@ -1,7 +1,7 @@
-"""What clients use of this broker, measured against their quotas: whoever is above one is told so, and not listened to for as long.
+"""Client quotas: measures the usage of each client and throttles those above their quota.
 
-The answer leaves at once with the time in it; then the connection is silent (KIP-219). Followers are not measured. Bytes are those of records: the
-some hundred bytes around them in a request or an answer are not counted.
+The response is sent at once and contains the throttle time; the channel is then muted for that time (KIP-219). Followers are
+not measured. Bytes are those of record batches: the overhead of requests and responses, about a hundred bytes, is not counted.
 
 Source: KIP-13, KIP-124, KIP-219, kafka.server.{ClientQuotaManager, ClientRequestQuotaManager, RequestHandlerHelper}.
 """
@@ -37,7 +37,7 @@ FIRST_FETCH_WITH_REPLICA_STATE: Final = 15
 
 
 class ClientQuotas:
-    """The rates of all clients that have quotas. `are_set`: somebody has one."""
+    """The rates of all clients that have quotas. `are_set`: at least one quota is configured."""
 
     def __init__(self, config: NodeConfig, clock: Clock) -> None:
         self._window_count = config.quota_window_num
@@ -48,12 +48,12 @@ class ClientQuotas:
         self.are_set = False
 
     def follow(self, records: Iterable[ClientQuotaRecord]) -> None:
-        """Let the quotas hold that the metadata have now."""
+        """Apply the quotas of the current metadata."""
         self._limits = ClientLimits(records)
         self.are_set = bool(self._limits)
 
     def throttle(self, call: Call, key: str, amount: float, *, pause_max_ms: int | None = None) -> int:
-        """Count what a client used, and return for how many milliseconds it must be silent; 0 if it has no such quota, or keeps it."""
+        """Record usage, and return the throttle time in milliseconds; 0 if the client has no such quota or is below it."""
         limit = self._limit(call, key)
         if limit is None:
             return 0
@@ -63,20 +63,20 @@ class ClientQuotas:
         pause_ms = rate.pause_ms(limit.value, now_ms)
         return pause_ms if pause_max_ms is None else min(pause_ms, pause_max_ms)
 
-    def take_back(self, call: Call, key: str, amount: float) -> None:
-        """What was counted is not sent after all."""
+    def unrecord(self, call: Call, key: str, amount: float) -> None:
+        """Subtract recorded usage that is not sent after all."""
         limit = self._limit(call, key)
         if limit is not None:
             now_ms = self._clock.monotonic_ms()
             self._rates.of((key, limit.sharers), now_ms).record(-amount, now_ms)
 
     def most_at_once(self, call: Call, key: str) -> int | None:
-        """Return how much a client may have in one go: what it may have in all windows but one."""
+        """Return the largest amount that a client may use in one request: its quota for all windows but one."""
         limit = self._limit(call, key) if self.are_set else None
         return None if limit is None else int(limit.value * (self._window_count - 1) * self._window_ms / 1000)
 
     def throttle_request(self, call: Call, took_ns: int) -> int:
-        """Count the time that a request took, in percent of one thread."""
+        """Record the processing time of a request, in percent of one thread."""
         return self.throttle(call, REQUEST_PERCENTAGE, took_ns * 100 / 1e9, pause_max_ms=self._window_ms)
 
     def _limit(self, call: Call, key: str) -> Limit | None:
@@ -84,7 +84,7 @@ class ClientQuotas:
 
 
 def throttled(handler: "Handler[Broker]") -> "Handler[Broker]":
-    """Return a handler whose answers are measured, once there are quotas."""
+    """Wrap a handler so that its responses are measured against request quotas, if there are any."""
     inner = handler.handle
 
     def handle(broker: "Broker", call: Call) -> Answer | Deferred:
@@ -108,23 +108,23 @@ def _measured(quotas: ClientQuotas, call: Call, answer: Answer, took_ns: int) ->
         pause_ms = max(pause_ms, quotas.throttle(call, PRODUCER_BYTES, size_bytes))
     if isinstance(answer, Encoded) and call.api_key in CHANGES_OF_TOPICS:
         _, decoded = decode_response(call.api_key, call.api_version, bytes(CORRELATION_ID_BYTES) + answer.rest)
-        pause_ms = max(pause_ms, getattr(decoded, THROTTLE_TIME, 0))  # the controller says so
+        pause_ms = max(pause_ms, getattr(decoded, THROTTLE_TIME, 0))  # the throttle time that the controller returned
     if pause_ms <= 0 or isinstance(answer, Closing):
         return answer
     mute(call, pause_ms)
-    told = copy(answer)
-    known_ms = getattr(told, THROTTLE_TIME, None)
+    response = copy(answer)
+    known_ms = getattr(response, THROTTLE_TIME, None)
     if known_ms is not None:
-        setattr(told, THROTTLE_TIME, max(pause_ms, known_ms))
-    return told
+        setattr(response, THROTTLE_TIME, max(pause_ms, known_ms))
+    return response
 
 
 def _later(inner: Deferred, change: Callable[[Answer], Answer]) -> Deferred:
-    """Return the promise of an answer that is changed when it comes."""
+    """Return a deferred response to which `change` is applied on completion."""
     outer = Deferred()
 
     def give() -> None:
-        assert inner.answer is not None, "a completed answer calls"
+        assert inner.answer is not None, "called on completion only"
         outer.complete_with(lambda: change(cast(Answer, inner.answer)))
 
     if inner.answer is not None:

@@ -1,6 +1,7 @@
-"""The levels of the cluster's features as a broker knows them: what it tells clients, and by what it goes itself.
+"""The finalized feature levels as a broker knows them; it reports them to clients and is governed by them.
 
-They follow the metadata log, so they change while the broker runs.   Source: KIP-584, org.apache.kafka.metadata.MetadataCache.features.
+They follow the metadata log, so they can change while the broker runs.
+Source: KIP-584, org.apache.kafka.metadata.MetadataCache.features.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from kraftsim.node.api_offer import FinalizedFeatures
 
 
 class ClusterFeatures:
-    """`kraft_version` is the level of the quorum, which is in no record but in its voters."""
+    """`kraft_version` returns the level of kraft.version, which is in the voter set and not in a FeatureLevelRecord."""
 
     def __init__(self, image: Callable[[], MetadataImage], kraft_version: Callable[[], int]) -> None:
         self._image = image
@@ -22,7 +23,7 @@ class ClusterFeatures:
         return self._kraft_version() if name == KRAFT_VERSION else self._image().level_of(name)
 
     def finalized(self) -> FinalizedFeatures:
-        """Return all levels, and the offset of the last metadata record applied; before anything is applied there are none."""
+        """Return all levels and the offset of the last applied metadata record; empty before any record is applied."""
         image = self._image()
         levels, kraft_version = image.finalized_features, self._kraft_version()
         if levels and kraft_version:

@@ -1,4 +1,4 @@
-"""How a coordinator comes to know what is in its partition: it reads the whole log, a buffer at a time, and lets others work between.
+"""Loads a coordinator partition: reads the whole log, one buffer at a time, and yields to other tasks in between.
 
 Source: kafka.coordinator.group.GroupMetadataManager.doLoadGroupsAndOffsets, TransactionStateManager.loadTransactionMetadata.
 """
@@ -12,10 +12,10 @@ from protocol.malformed import MalformedMessage
 
 
 async def read_back(hosted: HostedPartition, *, buffer_size: int, is_wanted: Callable[[], bool], replay: Callable[[RecordBatch], None]) -> int:
-    """Replay a log from its beginning to its end, and return how far that went. Raises OSError.
+    """Replay a log from its start to its end, and return the next offset. Raises OSError.
 
-    Markers may be written meanwhile: when this returns, all that is in the log has been replayed. What cannot be read ends it, and what came before
-    it counts, as in Kafka; so does `is_wanted`, once it says no.
+    Markers can be appended during loading: when this returns, everything in the log has been replayed. A batch that cannot be
+    read ends the loading, and the batches before it are kept, as in Kafka; loading also ends when `is_wanted` returns False.
     """
     log = hosted.log
     offset = log.log_start_offset

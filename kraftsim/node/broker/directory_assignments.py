@@ -1,6 +1,6 @@
-"""Tells the controller which replica lies in which log directory: so it knows whose leadership to give away when a directory fails.
+"""Reports to the controller which log directory hosts each replica, so that it can move leadership when a directory fails.
 
-Whatever has gathered goes into one AssignReplicasToDirs, and the next one waits for its answer.
+Pending assignments are sent in one AssignReplicasToDirs; the next one is sent after its response.
 Source: kafka.server.AssignmentsManager (KIP-858).
 """
 
@@ -24,11 +24,11 @@ ReplicaId = tuple[bytes, int]
 """Topic id and partition."""
 OnAssigned = Callable[[ErrorCode], None]
 GIVEN_UP = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNSUPPORTED_VERSION)
-"""It will not be answered otherwise another time."""
+"""Errors that are not retried."""
 
 
 class DirectoryAssignments:
-    """`tell` as often as there is something new; the last word about a replica counts."""
+    """`assign` queues an assignment; the latest one of each replica is sent."""
 
     def __init__(self, shell: NodeShell, channel: ControllerChannel, broker_epoch: Callable[[], int]) -> None:
         self._shell = shell
@@ -37,8 +37,8 @@ class DirectoryAssignments:
         self._gathered: dict[ReplicaId, tuple[bytes, OnAssigned]] = {}
         self._in_flight: dict[ReplicaId, tuple[bytes, OnAssigned]] | None = None
 
-    def tell(self, topic_id: bytes, partition: int, directory_id: bytes, on_end: OnAssigned = lambda error: None) -> None:
-        """A replica lies in a directory. `on_end` hears NONE once the controller knows, or why it never will."""
+    def assign(self, topic_id: bytes, partition: int, directory_id: bytes, on_end: OnAssigned = lambda error: None) -> None:
+        """Queue an assignment. `on_end` is called with NONE once the controller has it, or with the error that is not retried."""
         self._gathered[topic_id, partition] = (directory_id, on_end)
         self._shell.settle_soon(self._send)
 

@@ -1,7 +1,8 @@
-"""Records of a Produce request that take long to look through: a thread does it, and the loop serves others meanwhile.
+"""Validation of Produce records that is too long for the event loop: a thread does it, and the loop serves other connections.
 
-That is: unpacking them, checking single records, rebuilding them in the codec of their topic, and converting message sets of Produce 0 to 2.
-Apache Kafka does so in one of its request handler threads.   Source: org.apache.kafka.storage.internals.log.LogValidator.
+This covers decompression, validation of single records, recompression in the codec of the topic, and conversion of the message
+sets of Produce 0 to 2. Apache Kafka does it in a request handler thread.
+Source: org.apache.kafka.storage.internals.log.LogValidator.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,17 +19,18 @@ if TYPE_CHECKING:
     from kraftsim.node.broker.broker import Broker
 
 WALKED_BYTES_MAX: Final = 1 << 20
-"""So much is unpacked and walked over on the loop for one request: 2 to 5 ms with gzip, and up to 40 ms for records as short as can be."""
+"""The most bytes that one request may have decompressed and iterated on the event loop: 2 to 5 ms with gzip, at most 40 ms with the
+shortest records."""
 SINGLE_RECORDS_COST: Final = 4
-"""How many times as long it takes to check single records as to walk over them."""
+"""The cost of validating single records, relative to iterating over them."""
 REBUILDING_COST: Final = WALKED_BYTES_MAX // LOOKED_THROUGH_BYTES_MAX
-"""The same of building all of them anew."""
+"""The cost of rebuilding all records, relative to iterating over them."""
 FIRST_VERSION_OF_FORMAT_2: Final = 3
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 BEGINNING: Final = 0
-"""Of a log: records are rebuilt for this offset and epoch, and get their real ones when they are appended, as a producer's own batch does."""
-Examined = dict[int, tuple[AppendRules, ExaminedBatch | ConvertedRecords]]
-"""By the identity of the rows of the request, which holds them meanwhile: by which rules records were looked at, and what came of it."""
+"""Placeholder offset and epoch of rebuilt records; the real ones are set on append, as for a producer's own batch."""
+ValidatedRecords = dict[int, tuple[AppendRules, ExaminedBatch | ConvertedRecords]]
+"""Key: identity of a row of the request, which keeps the row alive. Value: the rules used for validation, and its result."""
 
 
 def topic_name(broker: "Broker", topic: TopicProduceData, version: int) -> str | None:
@@ -39,31 +41,31 @@ def topic_name(broker: "Broker", topic: TopicProduceData, version: int) -> str |
     return None if known is None else known.name
 
 
-def examined_by(examined: Examined, data: PartitionProduceData, rules: AppendRules) -> ExaminedBatch | ConvertedRecords | None:
-    """Return what came of a look at the records of a row. What was looked at by other rules counts for nothing: the topic was changed meanwhile."""
+def validated_by(examined: ValidatedRecords, data: PartitionProduceData, rules: AppendRules) -> ExaminedBatch | ConvertedRecords | None:
+    """Return the validation result of a row; None if the rules differ, because the topic's configuration has changed since."""
     found = examined.get(id(data))
     return None if found is None or found[0] != rules else found[1]
 
 
 def must_be_examined(broker: "Broker", request: ProduceRequest, version: int) -> bool:
-    """Tell whether the records of a request may take longer than they may hold the loop."""
+    """Return whether validating the records of a request may take longer than one may block the event loop."""
     rows = [data.records for topic in request.topic_data for data in topic.partition_data]
     if version < FIRST_VERSION_OF_FORMAT_2:
         size_bytes = sum(0 if records is None else len(records) for records in rows)
         return size_bytes > LOOKED_THROUGH_BYTES_MAX or takes_long(b"".join(records for records in rows if records))
-    held_bytes = walked_bytes = believed = 0
+    held_bytes = walked_bytes = estimated_bytes = 0
     for records in rows:
         held, walked = produced_work(records)
         held_bytes += held
         walked_bytes += walked
-        believed += believed_bytes(records)
-    if walked_bytes > WALKED_BYTES_MAX or believed > BELIEVED_BYTES_MAX:
+        estimated_bytes += believed_bytes(records)
+    if walked_bytes > WALKED_BYTES_MAX or estimated_bytes > BELIEVED_BYTES_MAX:
         return True
     return held_bytes > LOOKED_THROUGH_BYTES_MAX and _cost(broker, request, version) > WALKED_BYTES_MAX
 
 
 def _cost(broker: "Broker", request: ProduceRequest, version: int) -> int:
-    """Return the bytes that could be walked over in the time that the records take with the rules of their topics."""
+    """Return the cost of validating the records by the rules of their topics, in bytes that could be iterated in the same time."""
     cost = 0
     for _, data, hosted in _hosted_rows(broker, request, version):
         held, walked = produced_work(data.records)
@@ -75,7 +77,7 @@ def _cost(broker: "Broker", request: ProduceRequest, version: int) -> int:
 
 
 def _hosted_rows(broker: "Broker", request: ProduceRequest, version: int) -> Iterator[tuple[str, PartitionProduceData, HostedPartition]]:
-    """Yield the rows of partitions that are here: all others are refused without a look at their records."""
+    """Yield the rows of partitions hosted here; all others are rejected without validating their records."""
     for topic in request.topic_data:
         name = topic_name(broker, topic, version)
         for data in topic.partition_data if name is not None else ():
@@ -84,32 +86,32 @@ def _hosted_rows(broker: "Broker", request: ProduceRequest, version: int) -> Ite
                 yield f"{name}-{data.index}", data, hosted
 
 
-async def examine(broker: "Broker", request: ProduceRequest, version: int, now_ms: int) -> Examined:
-    """Return the records of a request with what they are refused for, and as they go into the log where they are built anew.
+async def validate_records(broker: "Broker", request: ProduceRequest, version: int, now_ms: int) -> ValidatedRecords:
+    """Validate the records of a request; the result has their errors, and the rebuilt records where they are rebuilt.
 
-    Batches that are too large are refused without a look at their records. All bytes are copied, because they wait longer than the buffer that they
-    came in.
+    Batches that are too large are rejected without validating their records. All bytes are copied, because they outlive the
+    receive buffer.
     """
     for topic in request.topic_data:
         for data in topic.partition_data:
             data.records = None if data.records is None else bytes(data.records)
-    found: Examined = {}
+    found: ValidatedRecords = {}
     rows: list[_Row] = []
     held_bytes = 0
     for name, data, hosted in list(_hosted_rows(broker, request, version)):
         place = LogPlace(base_offset=BEGINNING, leader_epoch=BEGINNING, now_ms=now_ms, topic_partition=name)
         rows.append(_Row(id(data), data.records, hosted.replica.rules, place))
         held_bytes += produced_work(data.records)[0]
-        if held_bytes > WALKED_BYTES_MAX:  # others use the thread, too
+        if held_bytes > WALKED_BYTES_MAX:  # other requests use the thread, too
             found.update(await _aside(broker, rows, version))
             rows, held_bytes = [], 0
     found.update(await _aside(broker, rows, version))
     return found
 
 
-async def _aside(broker: "Broker", rows: Sequence["_Row"], version: int) -> Examined:
-    def look() -> Examined:
-        looked_at = ((row, _examined(row, version)) for row in rows)
+async def _aside(broker: "Broker", rows: Sequence["_Row"], version: int) -> ValidatedRecords:
+    def look() -> ValidatedRecords:
+        looked_at = ((row, _validated(row, version)) for row in rows)
         return {row.identity: (row.rules, examined) for row, examined in looked_at if examined is not None}
 
     return await broker.world.aside(look) if rows else {}
@@ -122,8 +124,8 @@ class _Row(NamedTuple):
     place: LogPlace
 
 
-def _examined(row: _Row, version: int) -> ExaminedBatch | ConvertedRecords | None:
-    """Look at the records of one partition; None if there is nothing to look at. It depends on nothing else, so that a thread may do it."""
+def _validated(row: _Row, version: int) -> ExaminedBatch | ConvertedRecords | None:
+    """Validate the records of one partition; None if there is nothing to validate. Touches no shared state, so that a thread may run it."""
     rules, place = row.rules, row.place
     if version < FIRST_VERSION_OF_FORMAT_2:
         unchecked = UncheckedRecords(row.records or b"")

@@ -1,9 +1,9 @@
-"""Sorts what a Fetch asks for into what is read and what is refused unread.
+"""Sorts the partitions of a Fetch into those to read and those to reject without reading.
 
-A partition is refused unread when nothing in the metadata goes by its topic id or name and number, or
-when the reader has no right to it. Such rows stand behind all that is read, and end no wait for
-min_bytes. An error met by the read itself, NOT_LEADER_OR_FOLLOWER for one, stands in its place and is
-answered at once.   Source: kafka.server.KafkaApis.handleFetchRequest (erroneous, interesting).
+A partition is rejected without reading when the metadata has no such topic id or name and partition, or
+when the client is not authorized. Such rows come after all rows that are read, and do not complete a wait
+for min_bytes. An error of the read itself, such as NOT_LEADER_OR_FOLLOWER, keeps its position and completes
+the request at once.   Source: kafka.server.KafkaApis.handleFetchRequest (erroneous, interesting).
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ NO_OFFSET = -1
 
 @dataclass(slots=True)
 class ReadTopic:
-    """Partitions of a topic that are read; `name` is that of the topic when the request came."""
+    """Partitions of a topic that are read; `name` is the topic's name when the request arrived."""
 
     name: str
     topic: str
@@ -35,17 +35,17 @@ class ReadTopic:
 
 @dataclass(slots=True)
 class SortedFetch:
-    """What is read, and the rows of what is not, both in the order of the answer."""
+    """The partitions to read, and the rows of those that are rejected, both in the order of the response."""
 
     read: list[ReadTopic] = field(default_factory=list)
     refused: list[FetchableTopicResponse] = field(default_factory=list)
 
 
 def sort_fetch(image: MetadataImage, topics: Iterable[FetchTopic], version: int, allows: Allows | None, *, is_follower: bool) -> SortedFetch:
-    """Sort the partitions of a Fetch. `allows(name)`: whether the reader has a right to a topic.
+    """Sort the partitions of a Fetch. `allows(name)`: whether the client is authorized for a topic.
 
-    Consumers find unknown topic ids before all other refusals; followers without the right to act for
-    the cluster find TOPIC_AUTHORIZATION_FAILED for each partition, known or not.
+    For consumers an unknown topic id takes precedence over all other errors; a follower without CLUSTER_ACTION
+    gets TOPIC_AUTHORIZATION_FAILED for each partition, known or not.
     """
     found = SortedFetch()
     later: list[FetchableTopicResponse] = []

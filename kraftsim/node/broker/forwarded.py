@@ -1,7 +1,8 @@
-"""What a broker serves: the APIs that have a handler here, and those that it hands on to the controller as they come.
+"""The APIs that a broker serves: those with a handler here, and those that it forwards to the controller.
 
-A forwardable API that has a handler on the controller and none here is handed on; if nobody can answer, the broker answers what the controller's own
-handler would answer to such an error.   Source: KIP-590, kafka.server.KafkaApis.{maybeForwardToController, forwardToControllerOrFail}.
+A forwardable API that has a handler on the controller and none here is forwarded. If no controller is available, the broker
+responds with the error response of the controller's own handler.
+Source: KIP-590, kafka.server.KafkaApis.{maybeForwardToController, forwardToControllerOrFail}.
 """
 
 from typing import TYPE_CHECKING
@@ -15,22 +16,22 @@ if TYPE_CHECKING:
     from kraftsim.node.broker.broker import Broker
 
 FORWARDED = FORWARDABLE - {ApiKey.ALLOCATE_PRODUCER_IDS}
-"""Producer ids are for brokers themselves; no client may ask for a block of them."""
+"""AllocateProducerIds is for brokers only; a client's request is not forwarded."""
 
 
 def broker_handlers() -> "tuple[Handler[Broker], ...]":
-    """Return everything that a broker serves, by the names of the handlers' files: its own first."""
+    """Return the handlers of a broker in the order of their file names, its own first."""
     own: tuple[Handler[Broker], ...] = Catalogue("kraftsim.node.broker.handlers", "HANDLER", Handler).all()
     served = [handler.key for handler in own]
     on_controllers = Catalogue("kraftsim.node.controller.handlers", "HANDLER", Handler).all()
     return own + tuple(
-        _handing_on(handler.key, handler.refuse)
+        _forwarding_handler(handler.key, handler.refuse)
         for handler in on_controllers
         if handler.key in FORWARDED and handler.key not in served and handler.refuse is not None
     )
 
 
-def _handing_on(key: ApiKey, refuse: Refuse) -> "Handler[Broker]":
+def _forwarding_handler(key: ApiKey, refuse: Refuse) -> "Handler[Broker]":
     def handle(broker: "Broker", call: Call) -> Deferred:
         later = Deferred()
         broker.forwarding.forward(call, later, refuse)

@@ -1,4 +1,4 @@
-"""Requests that only the controller can decide: wrapped in an Envelope, with who asked, and answered with what the controller said.
+"""Forwarding: requests that only the controller can process are wrapped in an Envelope with the client's principal.
 
 Source: KIP-590, kafka.server.ForwardingManager, kafka.server.EnvelopeUtils, DefaultKafkaPrincipalBuilder.
 """
@@ -26,25 +26,25 @@ Refuse = Callable[[Call, ErrorCode], Answer]
 
 
 class Forwarding:
-    """Hands requests on to the active controller."""
+    """Forwards requests to the active controller."""
 
     def __init__(self, shell: NodeShell, channel: ControllerChannel) -> None:
         self._shell = shell
         self._channel = channel
 
     def forward(self, call: Call, later: Deferred, refuse: Refuse) -> None:
-        """Complete `later` with the controller's answer to the request of `call`, or with `refuse(call, error)` if there is none."""
+        """Complete `later` with the controller's response to the request of `call`, or with `refuse(call, error)` if there is none."""
         if call.is_large:
             self._shell.tasks.spawn(self._forward_large(call, later, refuse), "forward-large-request")
             return
         self._channel.send(_envelope(call), lambda answer: later.complete_with(lambda: _unwrapped(call, answer, refuse)))
 
     async def _forward_large(self, call: Call, later: Deferred, refuse: Refuse) -> None:
-        """The same for a request that takes long to encode: that is done aside."""
+        """The same for a large request: it is encoded in a thread."""
         try:
             envelope = await self._shell.world.aside(lambda: _envelope(call))
         except Exception as failure:  # a value that the protocol cannot carry
-            later.complete(Failed(f"the request cannot be handed on: {reason_of(failure)}"))
+            later.complete(Failed(f"the request cannot be forwarded: {reason_of(failure)}"))
             return
         self._channel.send(envelope, lambda answer: later.complete_with(lambda: _unwrapped(call, answer, refuse)))
 
@@ -63,21 +63,21 @@ def _named(principal: Principal) -> bytes:
 
 
 def _unwrapped(call: Call, answer: Message | OSError, refuse: Refuse) -> Answer:
-    """Return what the client gets. The answer inside begins with the client's own correlation id, so it goes back as it is."""
+    """Return the client's response. The embedded response starts with the client's own correlation id, so it is passed on unchanged."""
     if isinstance(answer, NoCommonVersion):
         return refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR)
     if isinstance(answer, OSError):
         return refuse(call, ErrorCode.REQUEST_TIMED_OUT)
-    assert isinstance(answer, EnvelopeResponse), "Envelope was asked"
+    assert isinstance(answer, EnvelopeResponse), "the response of an Envelope"
     if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
-        return Closing("the controller does not know this version")
+        return Closing("the controller does not support this version")
     if answer.error_code != ErrorCode.NONE or answer.response_data is None:
         return refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR)
     return Encoded(bytes(answer.response_data[CORRELATION_ID_BYTES:]))
 
 
 def _packed_address(peer: str) -> bytes:
-    """Return the bytes of the client's address, as InetAddress gives them."""
+    """Return the bytes of the client's address, in the format of InetAddress.getAddress."""
     try:
         return ipaddress.ip_address(peer.rpartition(":")[0]).packed
     except ValueError:

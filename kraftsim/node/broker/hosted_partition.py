@@ -1,4 +1,4 @@
-"""One partition on this broker: its log on disk and the rules of its replica, joined.
+"""One partition on this broker: its log on disk, and the state machine of its replica.
 
 Source: kafka.cluster.Partition.
 """
@@ -15,7 +15,7 @@ from kraftsim.core.producer_state.entry import ProducerStateEntry
 from kraftsim.core.producer_state.verdict import Duplicate
 from kraftsim.core.tiered_storage.rebuilding import RestartBehind
 from kraftsim.node.broker.log_directory import LogDirectory
-from kraftsim.node.broker.quiet_rows import QuietRows
+from kraftsim.node.broker.quiet_rows import UnchangedRows
 from kraftsim.node.broker.topic_settings import TopicSettings
 from kraftsim.node.log import PartitionLog
 from kraftsim.node.producer_snapshots import ProducerSnapshots
@@ -25,9 +25,9 @@ from protocol.malformed_batches import MalformedBatch
 
 
 class HostedPartition:
-    """A partition that this broker hosts. `replica` says whether it leads it or follows."""
+    """A partition that this broker hosts. `replica` has its leader or follower state."""
 
-    __slots__ = ("home", "is_uncleanable", "log", "partition", "quiet_rows", "replica", "settings", "snapshots", "topic", "topic_id")
+    __slots__ = ("home", "is_uncleanable", "log", "partition", "replica", "settings", "snapshots", "topic", "topic_id", "unchanged_rows")
 
     def __init__(
         self,
@@ -46,10 +46,10 @@ class HostedPartition:
         self.settings = settings
         self.snapshots = snapshots
         self.home = home
-        """The directory that it lies in."""
+        """The log directory that hosts it."""
         self.is_uncleanable = False
-        """Whether the cleaner found what it cannot read."""
-        self.quiet_rows = QuietRows()
+        """Whether the cleaner found an unreadable batch."""
+        self.unchanged_rows = UnchangedRows()
 
     @property
     def key(self) -> tuple[str, int]:
@@ -59,9 +59,9 @@ class HostedPartition:
     def append(
         self, batch: RecordBatch | UncheckedRecords, acks: int, now_ms: int, guard: int | None = None
     ) -> AppendDecision | Duplicate | NothingToAppend | Refusal:
-        """Append the batch of a client, or say why not. `guard`: what `begin_verification` gave.
+        """Append the batch of a client, or return the error. `guard`: the verification guard that `begin_verification` returned.
 
-        Raises OSError: then the log is lost and the node must not go on.
+        Raises OSError: then the log is lost and its directory must be failed.
         """
         decision: AppendDecision | Duplicate | NothingToAppend | Refusal
         if isinstance(batch, RecordBatch):
@@ -73,14 +73,14 @@ class HostedPartition:
         return decision
 
     def append_by_coordinator(self, batch: RecordBatch, acks: int, now_ms: int, guard: int | None = None) -> AppendDecision | Refusal:
-        """Append what a coordinator of this broker wrote, or say why not. Raises OSError as `append` does."""
+        """Append the batch of a coordinator on this broker, or return the error. Raises OSError as `append` does."""
         decision = self.replica.decide_coordinated(batch, acks, now_ms, guard)
         if isinstance(decision, AppendDecision):
             self._write(decision, now_ms)
         return decision
 
     def append_marker(self, marker: EndMarker, now_ms: int) -> AppendDecision | Refusal:
-        """Append the end of a transaction, or say why not. Raises OSError as `append` does."""
+        """Append a transaction marker, or return the error. Raises OSError as `append` does."""
         decision = self.replica.decide_marker(marker, now_ms)
         if isinstance(decision, AppendDecision):
             self._write(decision, now_ms)
@@ -89,7 +89,7 @@ class HostedPartition:
     def begin_verification(
         self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int, *, adds: bool = False
     ) -> int | Refusal | None:
-        """Return the guard for an append after the coordinator was asked, None if it need not be, or why nothing can be appended."""
+        """Return the verification guard for an append after verification, None if none is required, or the error of the append."""
         return self.replica.begin_verification(producer_id, producer_epoch, base_sequence, now_ms, adds=adds)
 
     def _write(self, decision: AppendDecision, now_ms: int) -> None:
@@ -105,17 +105,17 @@ class HostedPartition:
         self.replica.advance_alone(now_ms)
 
     def copy(self, records: bytes | memoryview, accepted: Accept) -> bool:
-        """Append what was fetched from the leader, and tell whether readers see more (or less) than before.
+        """Append fetched records, and return whether the range visible to consumers has changed.
 
-        Raises MalformedBatch for what is no sound batch: everything before it is in the log. Raises OSError: then the log is lost.
+        Raises MalformedBatch for an invalid batch: all batches before it are in the log. Raises OSError: then the log is lost.
         """
         replica, log = self.replica, self.log
         try:
             for batch in split_batches(records):
                 if not batch.crc_is_valid():
-                    raise MalformedBatch(f"the batch at offset {batch.base_offset} has another checksum than it says", 0)
+                    raise MalformedBatch(f"the batch at offset {batch.base_offset} has an invalid checksum", 0)
                 if batch.base_offset < replica.log_end_offset:
-                    raise MalformedBatch(f"offset {batch.base_offset} came, {replica.log_end_offset} is next", 0)
+                    raise MalformedBatch(f"received offset {batch.base_offset}, expected {replica.log_end_offset}", 0)
                 log.append(
                     [batch.view()],
                     first_offset=batch.base_offset,
@@ -134,22 +134,22 @@ class HostedPartition:
             self.log.add_aborted(aborted)
 
     def begin_at(self, log_start_offset: int, reason: str) -> bool:
-        """Let the log begin later, and tell whether it does. Store the log's epochs afterwards."""
+        """Advance the log start offset, and return whether it has changed. Store the log's leader epochs afterwards."""
         if not self.replica.begin_at(log_start_offset, reason):
             return False
         self.log.begin_at(log_start_offset)
         return True
 
     def delete_expired(self, now_ms: int) -> bool:
-        """Delete the segments that are too old, and tell whether the log begins later now. Raises OSError."""
+        """Delete expired segments, and return whether the log start offset has advanced. Raises OSError."""
         has_moved = False
         replica, tiering = self.replica, self.settings.tiering
         rules = tiering.local_retention(self.settings.retention) if self.log.is_tiered and tiering.copies else self.settings.retention
-        copied_offset = replica.copied_offset if self.log.is_tiered and tiering.copies else None
-        if copied_offset is not None and rules.is_deleted:
+        remote_end = replica.copied_offset if self.log.is_tiered and tiering.copies else None
+        if remote_end is not None and rules.is_deleted:
             self.log.roll_expired(rules, now_ms=now_ms)
         while True:
-            gone = self.log.delete_expired(rules, now_ms=now_ms, high_watermark=replica.high_watermark, copied_offset=copied_offset)
+            gone = self.log.delete_expired(rules, now_ms=now_ms, high_watermark=replica.high_watermark, copied_offset=remote_end)
             if gone is None:
                 return has_moved
             self.snapshots.remove_before(self.log.base_offsets[0])
@@ -157,18 +157,18 @@ class HostedPartition:
             has_moved = self.begin_at(self.log.log_start_offset, gone.reason.value) or has_moved
 
     def tier(self, is_tiered: bool) -> bool:
-        """Let a part of the log be in the remote store from now on, or none any more; tell whether that is news. Store its epochs afterwards."""
+        """Enable or disable remote storage for the log, and return whether that is a change. Store its leader epochs afterwards."""
         if self.log.is_tiered is is_tiered:
             return False
         self.log.tier(is_tiered)
         self.replica.is_tiered = is_tiered
         if not is_tiered:
             self.replica.copied_offset = NOTHING_COPIED
-            self.begin_at(self.log.log_start_offset, "no remote storage any more")
+            self.begin_at(self.log.log_start_offset, "remote storage disabled")
         return True
 
     def rebuild_behind(self, behind: RestartBehind, entries: Iterable[ProducerStateEntry]) -> None:
-        """Begin anew behind what is in the remote store, with the producers as they were there. Store the log's epochs afterwards. Raises OSError."""
+        """Restart the log after the remote segments, with the producer state of their end. Store its leader epochs afterwards. Raises OSError."""
         self.log.restart_behind(behind.offset, log_start_offset=behind.log_start_offset, epochs=behind.epochs)
         self.replica.on_cut(self.log.log_start_offset, self.log.log_end_offset, self.log.local_start_offset)
         self.snapshots.restart_at(behind.offset)
@@ -177,7 +177,7 @@ class HostedPartition:
         self.replica.on_rebuilt(behind.offset)
 
     def cut(self, step: CutTo | RestartAt) -> int:
-        """Cut the log back, or begin it anew; return how many bytes went. Store the log's epochs afterwards. Raises OSError."""
+        """Truncate or restart the log; return the number of bytes removed. Store its leader epochs afterwards. Raises OSError."""
         cut_bytes = self.log.truncate_to(step.offset) if isinstance(step, CutTo) else self.log.restart_at(step.offset)
         self.replica.on_cut(self.log.log_start_offset, self.log.log_end_offset, self.log.local_start_offset)
         if isinstance(step, RestartAt):
@@ -189,32 +189,33 @@ class HostedPartition:
         return cut_bytes
 
     def take_snapshot(self) -> None:
-        """A segment was rolled: the producer state is as of its beginning. Raises OSError."""
+        """Take a producer snapshot at the base offset of the segment that was just rolled. Raises OSError."""
         base_offset = self.log.base_offsets[-1]
         if self.snapshots.take(self.replica.producer_state, base_offset):
             self.replica.note_snapshot(base_offset)
 
     def seal(self) -> None:
-        """Write what a clean stop leaves beside the records. Flush and give the log back afterwards. Raises OSError."""
+        """Write the files of a clean shutdown beside the records. Flush and close the log afterwards. Raises OSError."""
         self.snapshots.take(self.replica.producer_state, self.log.log_end_offset)
         self.log.seal()
 
     async def flush(self) -> None:
-        """Make everything that was appended durable, with the epochs that a recovery believes for it, and the snapshots. Raises OSError."""
+        """Flush all appended records, the snapshots, and the leader epochs that recovery relies on. Raises OSError."""
         await self.snapshots.flush()
         while self.log.owes_epochs and self.log.is_open:
             await self.log.store_epochs()
         await self.log.flush()
 
     @property
-    def copied_end_offset(self) -> int:
-        """How far followers may copy: where answers have to wait for a flush, no further than what is flushed, or they could outlive it alone.
+    def follower_end_offset(self) -> int:
+        """The end offset for follower fetches: the flushed offset while responses must wait for a flush, or a follower's records could
+        survive those of the leader.
 
-        Kafka flushes within the append, so that nobody sees what is not on disk (UnifiedLog.append).
+        Kafka flushes within the append, so that no record is visible before it is on disk (UnifiedLog.append).
         """
         return self.log.flushed_offset if self.owes_flush else self.log.log_end_offset
 
     @property
     def owes_flush(self) -> bool:
-        """Whether so many records are not durable yet that answers have to wait (log.flush.interval.messages)."""
+        """Whether so many records are unflushed that responses must wait (log.flush.interval.messages)."""
         return self.log.log_end_offset - self.log.flushed_offset >= self.settings.flush_messages

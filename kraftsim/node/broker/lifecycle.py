@@ -1,8 +1,8 @@
-"""How a broker comes into service and leaves it: it registers, then its heartbeats carry it from state to state.
+"""The lifecycle of a broker: it registers, then its heartbeats move it from state to state until it shuts down.
 
-The controller decides; the broker asks with each heartbeat (let me in, let me go) and acts on the answer. A failed request is repeated with a growing
-pause. After STALE_BROKER_EPOCH only a restart helps, as in Kafka: the same incarnation registers again only to name its directories, once the
-cluster's level of metadata knows them.
+The controller decides; the broker requests unfencing or shutdown in each heartbeat and follows the response. A failed request is
+retried with exponential backoff. After STALE_BROKER_EPOCH only a restart helps, as in Kafka: the same incarnation re-registers
+only to report its log directories once metadata.version supports them.
 
 Source: kafka.server.BrokerLifecycleManager, org.apache.kafka.image.publisher.BrokerRegistrationTracker (3.9).
 """
@@ -28,12 +28,12 @@ STARTING_INTERVAL_MS = 10
 CONTROLLED_SHUTDOWN_FIRST_INTERVAL_MS = 50
 RESEND_INITIAL_MS = 100
 RESEND_DOUBLINGS_MAX = 20
-"""Beyond it the pause is longer than any session."""
+"""Beyond this the backoff exceeds any session timeout."""
 RESEND_JITTER = 0.02
 
 
 class BrokerState(Enum):
-    """Where the broker is on its way; the values are those of Kafka's BrokerState metric."""
+    """The state of the broker; the values are those of Kafka's BrokerState metric."""
 
     NOT_RUNNING = 0
     STARTING = 1
@@ -50,7 +50,7 @@ class RegistrationTimedOut(OSError):
 class Lifecycle:
     """The registration and heartbeats of one broker.
 
-    `applied_offset()` is the last metadata offset that the broker acts by (-1: none), `quorum_trouble()` why no controller is found, if it is known.
+    `applied_offset()`: the last applied metadata offset (-1: none). `quorum_trouble()`: the reason why no controller is found, if known.
     """
 
     def __init__(
@@ -69,58 +69,58 @@ class Lifecycle:
         self._applied_offset = applied_offset
         self._quorum_trouble = quorum_trouble
         self._cordoned = cordoned
-        """Directories that get no new partitions; None where the cluster does not know of that (KIP-1066)."""
-        self._chance = shell.world.random("heartbeat jitter")
+        """Log directories that get no new partitions; None if the cluster does not support it (KIP-1066)."""
+        self._random = shell.world.random("heartbeat jitter")
         self._is_ready_to_unfence = False
         self._failure_count = 0
         self._asked_to_stop_before = False
         self._was_unfenced = self._was_fenced_again = False
         self._wake = asyncio.Event()
-        self._must_register_again = False
+        self._must_reregister = False
         self._offline_directories: dict[bytes, None] = {}
-        self._told_offline: dict[bytes, None] = {}
-        """Of them, those that the controller knows of."""
+        self._reported_offline: dict[bytes, None] = {}
+        """Those of the offline directories that have been reported to the controller."""
         self.state = BrokerState.NOT_RUNNING
         self.broker_epoch = NO_BROKER_EPOCH
         self.caught_up = asyncio.Event()
-        """Set once the controller says that this broker knows of its own registration."""
+        """Set once the controller reports that this broker has applied its own registration."""
         self.running = asyncio.Event()
         """Set once the broker is unfenced for the first time."""
         self.may_stop = asyncio.Event()
-        """Set once the controller has moved everything away from this broker."""
+        """Set once the controller has moved all leaderships away from this broker."""
 
     async def run(self) -> None:
         """Register, then send heartbeats until `may_stop`. Raises RegistrationTimedOut."""
         self.state = BrokerState.STARTING
         await self._register()
         while not self.may_stop.is_set():
-            await self._sleep(await self._register_again() if self._must_register_again else await self._beat())
+            await self._sleep(await self._reregister() if self._must_reregister else await self._heartbeat())
 
     def set_ready_to_unfence(self) -> None:
-        """The broker has opened its partitions: ask to be let in, now."""
+        """The broker has opened its partitions: request unfencing at once."""
         self._is_ready_to_unfence = True
         self._wake.set()
 
-    def register_again(self) -> None:
-        """The cluster knows of directories now, and nothing of those here: tell it, as the same incarnation. Heartbeats wait meanwhile."""
+    def reregister(self) -> None:
+        """metadata.version supports log directories now: re-register the same incarnation with them. Heartbeats wait until then."""
         if self._registration.names_directories and self.broker_epoch != NO_BROKER_EPOCH:
-            self._must_register_again = True
+            self._must_reregister = True
             self._wake.set()
 
     def directory_failed(self, directory_id: bytes) -> None:
-        """One of the broker's directories is out of use: tell it with the next heartbeat, now. Whoever cannot tell it in time fails."""
+        """A log directory failed: report it in a heartbeat at once. If that does not succeed in time, the broker fails."""
         if directory_id not in self._offline_directories:
             self._offline_directories[directory_id] = None
-            self._shell.tasks.spawn(self._insist(directory_id), "directory failure told in time")
+            self._shell.tasks.spawn(self._fail_unless_reported(directory_id), "log directory failure timeout")
             self._wake.set()
 
-    async def _insist(self, directory_id: bytes) -> None:
+    async def _fail_unless_reported(self, directory_id: bytes) -> None:
         await asyncio.sleep(self._config.log_dir_failure_timeout_ms / 1000)
-        if directory_id not in self._told_offline:
-            raise OSError(f"the controller could not be told within {self._config.log_dir_failure_timeout_ms} ms that a log directory failed")
+        if directory_id not in self._reported_offline:
+            raise OSError(f"a log directory failure could not be reported to the controller within {self._config.log_dir_failure_timeout_ms} ms")
 
     def begin_controlled_shutdown(self) -> bool:
-        """Ask the controller to move everything away, now. False if the broker was never in service: then there is nothing to move."""
+        """Request controlled shutdown at once. False if the broker was never unfenced: then it leads nothing."""
         if self.state is not BrokerState.RUNNING:
             return False
         self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
@@ -128,7 +128,7 @@ class Lifecycle:
         return True
 
     def observe_fencing(self, is_fenced: bool) -> None:
-        """Take what the metadata log says of this broker; emit an event if it is fenced while it runs, or unfenced again."""
+        """Apply the fencing state of this broker in the metadata log; emit an event if it is fenced while it runs, or unfenced again."""
         if not is_fenced:
             if self._was_fenced_again:
                 self._shell.world.note(UnfencedByController(broker_epoch=self.broker_epoch))
@@ -158,25 +158,25 @@ class Lifecycle:
         except OSError as failure:
             last_failure[:] = [str(failure)]
             return False
-        assert isinstance(answer, BrokerRegistrationResponse), "BrokerRegistration was asked"
+        assert isinstance(answer, BrokerRegistrationResponse), "the response of BrokerRegistration"
         if answer.error_code != ErrorCode.NONE:
-            last_failure[:] = [f"the controller answered {ErrorCode(answer.error_code).name}"]
+            last_failure[:] = [f"the controller returned {ErrorCode(answer.error_code).name}"]
             return False
         self._failure_count = 0
         self.broker_epoch = answer.broker_epoch
         self._shell.world.note(BrokerEpochReceived(broker_epoch=answer.broker_epoch))
         return True
 
-    async def _register_again(self) -> int:
-        """Return the pause until what comes next: the heartbeat at once, or another attempt."""
+    async def _reregister(self) -> int:
+        """Re-register; return the delay until the next heartbeat or attempt."""
         self._wake.clear()
         if not await self._try_register([]):
             return self._resend_pause_ms()
-        self._must_register_again = False
+        self._must_reregister = False
         return 0
 
-    async def _beat(self) -> int:
-        """Send one heartbeat and act on the answer; return the pause until the next one."""
+    async def _heartbeat(self) -> int:
+        """Send one heartbeat and process the response; return the delay until the next one."""
         self._wake.clear()
         request = BrokerHeartbeatRequest(
             broker_id=self._config.node_id,
@@ -191,11 +191,11 @@ class Lifecycle:
             answer: Message = await self._channel.request(request, _in_version)
         except OSError:
             return self._resend_pause_ms()
-        assert isinstance(answer, BrokerHeartbeatResponse), "BrokerHeartbeat was asked"
+        assert isinstance(answer, BrokerHeartbeatResponse), "the response of BrokerHeartbeat"
         if answer.error_code != ErrorCode.NONE:
             return self._resend_pause_ms()
         self._failure_count = 0
-        self._told_offline.update(dict.fromkeys(request.offline_log_dirs))
+        self._reported_offline.update(dict.fromkeys(request.offline_log_dirs))
         return self._on_answer(answer, request.want_shut_down)
 
     def _on_answer(self, answer: BrokerHeartbeatResponse, wanted_shut_down: bool) -> int:
@@ -226,13 +226,13 @@ class Lifecycle:
         self.running.set()
 
     def _resend_pause_ms(self) -> int:
-        """Return the pause before trying again: 100 ms, doubled with every failure up to the session timeout, give or take 2 %."""
+        """Return the retry backoff: 100 ms, doubled with every failure up to the session timeout, with 2 % jitter."""
         pause_ms = min(RESEND_INITIAL_MS << min(self._failure_count, RESEND_DOUBLINGS_MAX), self._config.broker_session_timeout_ms)
         self._failure_count += 1
-        return round(pause_ms * self._chance.uniform(1 - RESEND_JITTER, 1 + RESEND_JITTER))
+        return round(pause_ms * self._random.uniform(1 - RESEND_JITTER, 1 + RESEND_JITTER))
 
     async def _sleep(self, pause_ms: int) -> None:
-        """Wait for the next heartbeat's turn, or until one is wanted now."""
+        """Wait for the delay, or until a heartbeat is requested."""
         try:
             async with asyncio.timeout(pause_ms / 1000):
                 await self._wake.wait()
@@ -241,8 +241,8 @@ class Lifecycle:
 
 
 def _in_version(body: Message, version: int) -> Message:
-    """Return a heartbeat in the words of a version: a controller that is being upgraded, or taken back, may not know of directories yet."""
-    assert isinstance(body, BrokerHeartbeatRequest), "nothing else is asked here"
+    """Return a heartbeat for a request version: a controller during an upgrade or downgrade may not support log directories."""
+    assert isinstance(body, BrokerHeartbeatRequest), "only heartbeats are converted here"
     return BrokerHeartbeatRequest(
         broker_id=body.broker_id,
         broker_epoch=body.broker_epoch,

@@ -1,6 +1,6 @@
-"""Keeps compacted logs short: whenever there is time the dirtiest one that is dirty enough is cleaned, and what is too old of the others goes.
+"""The log cleaner: compacts the log with the highest dirty ratio, and deletes expired segments of compacted logs.
 
-As many logs are cleaned at a time as log.cleaner.threads says. Up to where each is clean stands in `cleaner-offset-checkpoint`.
+log.cleaner.threads logs are cleaned concurrently. `cleaner-offset-checkpoint` stores up to which offset each log is clean.
 
 Source: kafka.log.{LogCleaner.CleanerThread, LogCleanerManager.grabFilthiestCompactedLog}.
 """
@@ -24,27 +24,27 @@ from protocol.batches import RecordBatch
 
 T = TypeVar("T")
 TURN_BYTES: Final = 128 * 1024
-"""So much is read before others get a turn: some milliseconds of work."""
+"""The bytes read before the cleaner yields to other tasks: some milliseconds of work."""
 NAP_SECONDS_MAX: Final = 0.1
-"""Whoever wants the log for himself waits no longer for a cleaner that keeps below its limit."""
+"""The longest time that a throttled cleaner keeps another user of the log waiting."""
 WITHOUT_LIMIT: Final = 1e300
 SLOWEST: Final = 1e-3
-"""Bytes per second, in place of none at all."""
+"""Bytes per second, in place of 0."""
 
 
 class CleaningPace:
-    """Lets others in after every so many bytes, and keeps below log.cleaner.io.max.bytes.per.second."""
+    """Yields to other tasks after every TURN_BYTES, and throttles to log.cleaner.io.max.bytes.per.second."""
 
     def __init__(self, world: World, gate: LogGate, bytes_per_second: float) -> None:
         self._world = world
         self._gate = gate
         self._bytes_per_second = max(bytes_per_second, SLOWEST)
         self._bytes = 0
-        self._looked_through_bytes = 0
-        """Since the last turn; compressed batches hold more than was read."""
+        self._decompressed_bytes = 0
+        """Decompressed bytes since the last yield; compressed batches contain more than was read."""
 
     async def spend(self, size_bytes: int) -> None:
-        """So many bytes were read or written. Raises CleaningCalledOff."""
+        """Account for bytes that were read or written. Raises CleaningCalledOff."""
         self._bytes += size_bytes
         if self._bytes >= TURN_BYTES:
             spent, self._bytes = self._bytes, 0
@@ -57,19 +57,19 @@ class CleaningPace:
             raise CleaningCalledOff
 
     async def through(self, batch: RecordBatch, look: Callable[[], T]) -> T:
-        """Return what a look at all records of a batch returns. Only the cleaning that waits for it changes what it changes."""
+        """Run a function over all records of a batch, in a thread if it is large. It may change only the state of this cleaning."""
         work_bytes = batch_work(batch)
         if work_bytes > TURN_BYTES:
             return await self._world.aside(look)
-        self._looked_through_bytes += work_bytes
-        if self._looked_through_bytes >= TURN_BYTES:
-            self._looked_through_bytes = 0
+        self._decompressed_bytes += work_bytes
+        if self._decompressed_bytes >= TURN_BYTES:
+            self._decompressed_bytes = 0
             await asyncio.sleep(0)
         return look()
 
 
 class LogCleaner:
-    """`hosted` are the logs there are, in their order; `delete_expired` deletes what is too old of one; `disk_failed` hears of refusals."""
+    """`hosted` yields the logs in order; `delete_expired` deletes the expired segments of one; `disk_failed` receives I/O errors."""
 
     def __init__(
         self,
@@ -87,13 +87,13 @@ class LogCleaner:
         self._disk_failed = disk_failed
 
     def begin(self) -> None:
-        """Start the tasks that clean, if there shall be any."""
+        """Start the cleaner tasks, if the cleaner is enabled."""
         if self._shell.config.log_cleaner_enable:
             for number in range(self._shell.config.log_cleaner_threads):
                 self._shell.tasks.spawn(self._run(), f"log cleaner {number}")
 
     async def stop(self) -> None:
-        """Call off what is being cleaned, and return when every log is at rest: a swap that has begun is finished."""
+        """Abort all cleanings, and wait until no log is being cleaned; a segment swap that has started is completed."""
         for hosted in list(self._hosted()):
             await hosted.log.gate.claim()
 
@@ -103,27 +103,27 @@ class LogCleaner:
                 await asyncio.sleep(int(self._setting("log.cleaner.backoff.ms")) / 1000)
 
     async def clean_dirtiest(self) -> bool:
-        """Clean the log that needs it most, delete what is too old of compacted logs, and tell whether there was one to clean."""
+        """Clean the log with the highest dirty ratio, delete expired segments of compacted logs, and return whether a log was cleaned."""
         now_ms = self._shell.world.clock.wall_ms()
         dirtiest: tuple[float, HostedPartition, Cleanable, tuple[PartitionLog, int]] | None = None
         for hosted in self._hosted():
-            as_it_was = (hosted.log, hosted.log.cut_count)
-            found = await self._look_at(hosted, now_ms)
+            version = (hosted.log, hosted.log.cut_count)
+            found = await self._cleanable_part(hosted, now_ms)
             if found is not None and (dirtiest is None or found.ratio > dirtiest[0]):
-                dirtiest = (found.ratio, hosted, found, as_it_was)
+                dirtiest = (found.ratio, hosted, found, version)
         has_cleaned = False
         if dirtiest is not None:
-            _, hosted, found, as_it_was = dirtiest
-            is_as_it_was = (hosted.log, hosted.log.cut_count) == as_it_was  # others were looked at since
-            if is_as_it_was and hosted.log.is_open and hosted.log.gate.is_free:
+            _, hosted, found, version = dirtiest
+            is_unchanged = (hosted.log, hosted.log.cut_count) == version  # the search over the other logs yields
+            if is_unchanged and hosted.log.is_open and hosted.log.gate.is_free:
                 has_cleaned = await self._clean(hosted, found, now_ms)
         for hosted in self._hosted():
             if hosted.settings.cleaning.is_compacted and hosted.log.is_open and hosted.log.gate.is_free:
                 await self._delete_expired(hosted)
         return has_cleaned
 
-    async def _look_at(self, hosted: HostedPartition, now_ms: int) -> Cleanable | None:
-        """Return what could be cleaned of a log if that is due."""
+    async def _cleanable_part(self, hosted: HostedPartition, now_ms: int) -> Cleanable | None:
+        """Return the cleanable part of a log if it is due for cleaning."""
         rules, log = hosted.settings.cleaning, hosted.log
         if not rules.is_compacted or hosted.is_uncleanable or not log.gate.is_free or not log.is_open:
             return None
@@ -146,14 +146,14 @@ class LogCleaner:
             rules=hosted.settings.cleaning,
             found=found,
             lasts=lambda: lasts_of(hosted.replica.producer_state.entries),
-            on_swap=lambda *told: world.note(_swapped(hosted, *told)),
+            on_swap=lambda *swap: world.note(_swap_event(hosted, *swap)),
         )
         pace = CleaningPace(world, gate, float(self._setting("log.cleaner.io.max.bytes.per.second")))
         gate.begin_cleaning()
         try:
             if log.flushed_offset < found.end_offset:
                 await hosted.flush()
-            # Behind what is known to be durable, a recovery takes the holes that cleaning leaves for what a power loss has taken.
+            # Beyond the recovery point, recovery would mistake the offset gaps of compaction for records lost in a power failure.
             await hosted.home.raise_recovery_point(hosted.key, found.end_offset)
             done = await clean_log(work, self._new_map(), pace, now_ms=now_ms)
         except CleaningCalledOff:
@@ -167,7 +167,7 @@ class LogCleaner:
             return False
         finally:
             gate.end_cleaning()
-        world.note(_told(hosted, found, done))
+        world.note(_cleaned_event(hosted, found, done))
         await self._store_checkpoint(hosted, done.next_dirty_offset)
         return True
 
@@ -187,13 +187,13 @@ class LogCleaner:
         return value
 
 
-def _swapped(hosted: HostedPartition, first_offset: int, next_offset: int, segment_count: int) -> SegmentsCleaned:
+def _swap_event(hosted: HostedPartition, first_offset: int, next_offset: int, segment_count: int) -> SegmentsCleaned:
     return SegmentsCleaned(
         topic=hosted.topic, partition=hosted.partition, first_offset=first_offset, next_offset=next_offset, segment_count=segment_count
     )
 
 
-def _told(hosted: HostedPartition, found: Cleanable, done: CleanedLog) -> LogCleaned:
+def _cleaned_event(hosted: HostedPartition, found: Cleanable, done: CleanedLog) -> LogCleaned:
     return LogCleaned(
         topic=hosted.topic,
         partition=hosted.partition,

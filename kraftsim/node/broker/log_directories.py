@@ -1,4 +1,4 @@
-"""All directories of a broker: which of them a partition lies in, which one a new partition goes to, and which are still in use.
+"""All log directories of a broker: where a partition is located, where a new partition is placed, and which directories are online.
 
 Source: kafka.log.LogManager.{createAndValidateLogDirs, nextLogDirs, getOrCreateLog, readBrokerEpochFromCleanShutdownFiles}, KIP-112, KIP-858.
 """
@@ -17,11 +17,11 @@ from protocol.uuids import LOST_DIRECTORY_ID, UNASSIGNED_DIRECTORY_ID
 
 UNKNOWN_PLACES = (NO_DIRECTORY_ID, UNASSIGNED_DIRECTORY_ID)
 OnFailure = Callable[[LogDirectory, str, str, OSError], None]
-"""Hears which directory refused what: (path in it, operation, why)."""
+"""Receives an I/O error: (directory, path in it, operation, error)."""
 
 
 class LogDirectories:
-    """The first one is the node's data directory: what else a node keeps is there."""
+    """The first one is the node's data directory, which also has the node's other files."""
 
     def __init__(self, world: World, config: NodeConfig) -> None:
         self._world = world
@@ -29,9 +29,9 @@ class LogDirectories:
         self.all: list[LogDirectory] = []
 
     async def open(self, directory_id: bytes) -> int:
-        """Read what the last stop left in each; return the broker epoch of that stop if it was a clean one everywhere (else -1).
+        """Load the state of the last shutdown of each; return its broker epoch if all were shut down cleanly with the same one (else -1).
 
-        `directory_id` is that of the first. What cannot be read is offline from the beginning. Raises ConfigError, or OSError of the first one.
+        `directory_id` is that of the first. An unreadable directory starts offline. Raises ConfigError, or OSError of the first one.
         """
         epochs = []
         for path in self._config.log_dirs:
@@ -56,24 +56,25 @@ class LogDirectories:
 
     @property
     def online(self) -> list[LogDirectory]:
-        """Those in use, in the order of log.dirs."""
+        """The online directories, in the order of log.dirs."""
         return [each for each in self.all if each.is_online]
 
     @property
     def ids(self) -> list[bytes]:
-        """The ids of those in use."""
+        """The ids of the online directories."""
         return [each.directory_id for each in self.online]
 
     def by_path(self, path: str) -> LogDirectory | None:
-        """Return the one that log.dirs calls so."""
+        """Return the directory with this path in log.dirs."""
         return next((each for each in self.all if each.path == path), None)
 
     def by_id(self, directory_id: bytes) -> LogDirectory | None:
-        """Return the one with this id, if it is in use."""
+        """Return the online directory with this id."""
         return next((each for each in self.online if each.directory_id == directory_id and directory_id not in UNKNOWN_PLACES), None)
 
     def holding(self, key: PartitionKey, assigned_id: bytes, on_failure: OnFailure) -> list[LogDirectory]:
-        """Return where a partition lies; if that is twice (a move was cut short), first where the controller says. `on_failure` hears of refusals."""
+        """Return the directories with files of a partition; after an interrupted move there are two, the controller's assignment first.
+        `on_failure` receives I/O errors."""
         if len(self.all) == 1:
             return self.online
         name, found = partition_directory_name(*key), list[LogDirectory]()
@@ -86,15 +87,15 @@ class LogDirectories:
         return sorted(found, key=lambda each: each.directory_id != assigned_id)
 
     def taken(self, homes: Iterable[LogDirectory]) -> dict[int, int]:
-        """Return how many times each directory is among these, by its place in log.dirs."""
+        """Count the occurrences of each directory, by its index in log.dirs."""
         places = {id(each): place for place, each in enumerate(self.all)}
         return Counter(places[id(home)] for home in homes)
 
     def place_for(self, key: PartitionKey, assigned_id: bytes, *, is_new: bool, taken: Mapping[int, int], wish: str | None) -> LogDirectory | None:
-        """Return where a partition shall lie that lies nowhere yet: where it is wished, where the controller says, or where there are fewest.
+        """Return the directory for a partition without files: the requested one, the controller's assignment, or the one with the fewest partitions.
 
-        None: it may lie in a directory that is offline, and is not to be begun anew elsewhere. `taken`: partitions in each directory, by its place in
-        log.dirs.
+        None: it may be in an offline directory, and must not be created elsewhere. `taken`: partitions in each directory, by its
+        index in log.dirs.
         """
         wished = None if wish is None else self.by_path(wish)
         if wished is not None and wished.is_online:

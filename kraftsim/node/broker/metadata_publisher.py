@@ -1,6 +1,6 @@
-"""From the committed metadata log to what the broker acts by: the image, and what changed in it, published batch by batch.
+"""Applies the committed metadata log to the broker: builds the image, and publishes it with its delta, batch by batch.
 
-A snapshot makes a fresh image; what is different from the one before is published, what vanished included.
+A snapshot builds a new image; its difference to the previous one is published, including what was removed.
 Source: org.apache.kafka.image.loader.MetadataLoader, kafka.server.metadata.BrokerMetadataPublisher.
 """
 
@@ -24,8 +24,8 @@ OnLeader = Callable[[VoterNode | None], None]
 
 
 class MetadataPublisher:
-    """Listens to the broker's replica of the log. `publish` is awaited with each image that changed, `on_leader` called when somebody else leads,
-    `on_batch` after each batch of committed records."""
+    """The listener of the broker's metadata log replica. `publish` is awaited with each changed image, `on_leader` is called when the
+    leader changes, `on_batch` after each batch of committed records."""
 
     def __init__(
         self, world: World, new_image: Callable[[], MetadataImage], publish: Publish, on_leader: OnLeader, on_batch: OnBatch = lambda image: None
@@ -37,10 +37,10 @@ class MetadataPublisher:
         self._on_batch = on_batch
         self.image = new_image()
         self.published_offset = NOTHING_PUBLISHED
-        """The last offset that the broker acts by."""
+        """The last offset that has been published to the broker."""
 
     async def on_committed(self, batches: Sequence[RecordBatch]) -> None:
-        """Apply committed batches, then act by them."""
+        """Apply committed batches to the image, then publish it."""
         image = self.image
         for batch in batches:
             if batch.is_control:
@@ -55,7 +55,7 @@ class MetadataPublisher:
         self._has_published()
 
     async def on_snapshot(self, snapshot: SnapshotId, batches: Iterator[RecordBatch]) -> None:
-        """Act by what is different in a snapshot. Handlers see the former image until the new one is whole."""
+        """Publish the difference to a snapshot. Handlers see the previous image until the new one is complete."""
         image = self._new_image()
         for batch in batches:
             if not batch.is_control:
@@ -72,7 +72,7 @@ class MetadataPublisher:
         self._has_published()
 
     def on_leader(self, leader_epoch: int, leader: VoterNode | None) -> None:
-        """Somebody else leads, or nobody."""
+        """The leader of the metadata quorum has changed; None if it is unknown."""
         self._on_leader(leader)
 
     def _has_published(self) -> None:

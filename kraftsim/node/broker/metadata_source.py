@@ -1,7 +1,8 @@
-"""Where a broker has its metadata from, how it comes into service, and whom it asks for decisions: the part of it that a migration exchanges.
+"""The part of a broker that differs between KRaft and ZooKeeper mode: its metadata, its registration, and its controller requests.
 
-A KRaft broker copies the metadata log and is kept alive by heartbeats (`quorum_source.py`); before, controllers told brokers what to do, and
-ZooKeeper knew who was alive (`kraftsim/node/zookeeper_mode/broker_mode.py`). Everything else of a broker is the same.
+A KRaft broker replicates the metadata log and stays registered by heartbeats (`quorum_source.py`). A ZooKeeper-mode broker receives
+metadata from the controller and is alive by its ZooKeeper session (`kraftsim/node/zookeeper_mode/broker_mode.py`). Everything else
+of a broker is the same.
 Source: kafka.server.{BrokerServer, KafkaServer}.
 """
 
@@ -30,99 +31,99 @@ NO_CONTROLLER = -1
 
 
 class Decisions(Protocol):
-    """Whoever decides what only a controller can."""
+    """Forwards the requests that only the controller can process."""
 
     def forward(self, call: Call, later: Deferred, refuse: Refuse) -> None:
-        """Complete `later` with the controller's answer to the request of `call`, or with `refuse(call, error)` if there is none."""
+        """Complete `later` with the controller's response to the request of `call`, or with `refuse(call, error)` if there is none."""
         ...
 
 
 class MetadataSource(Protocol):
-    """One of them per broker, chosen by its properties. The order of its life: prepare, load, begin; then leave, stop, finish, or abort."""
+    """One per broker, chosen by its properties. Its lifecycle: prepare, load, begin; then leave, stop, finish, or abort."""
 
     active_controller: ActiveController
     controller_versions: Mapping[int, VersionRange]
-    """What this broker can ask a controller."""
+    """The request versions that this broker can send to a controller."""
     apis: Mapping[ApiKey, VersionRange]
-    """What the release of the broker offers in this mode."""
+    """The APIs that the emulated release serves in this mode."""
     supported_features: Mapping[str, VersionRange]
     features: ClusterFeatures
     partitions: type[Partitions]
     replication: type[Replication]
     guards: "GuardTable[Broker]"
-    """Which right each API needs, where the broker has an authorizer."""
+    """The authorizer check of each API, if the broker has an authorizer."""
 
     @property
     def image(self) -> MetadataImage:
-        """What is known of the cluster."""
+        """The current metadata image."""
         ...
 
     @property
     def broker_epoch(self) -> int:
-        """The epoch of this incarnation's registration, by which the controller of now knows it; -1 before it has one."""
+        """The epoch of this incarnation's registration at the current controller; -1 before it is registered."""
         ...
 
     @property
     def shutdown_epoch(self) -> int:
-        """The epoch that a clean stop leaves behind."""
+        """The broker epoch that a clean shutdown stores."""
         ...
 
     def isr_changes(self, channel: ControllerChannel) -> IsrChanges:
-        """Make what asks for other sets of in-sync replicas."""
+        """Create the component that requests ISR changes."""
         ...
 
     def decisions(self, channel: ControllerChannel) -> Decisions:
-        """Make what hands requests to the controller."""
+        """Create the component that forwards requests to the controller."""
         ...
 
     def topic_creation(self, channel: ControllerChannel) -> TopicCreation:
-        """Make what has topics created that clients ask for."""
+        """Create the component that auto-creates topics."""
         ...
 
     def block_channel(self, channel: ControllerChannel) -> BlockChannel:
-        """Make the way by which producer ids are asked for."""
+        """Create the channel that allocates producer id blocks."""
         ...
 
     def told_controller(self, alive: Sequence[int]) -> int:
-        """Return whom clients are told to be the controller, of the brokers that they can reach; -1: nobody."""
+        """Return the controller id reported to clients, out of the brokers that they can reach; -1: none."""
         ...
 
     def with_configs(self, topics: Collection[str], answer: Callable[[], Answer]) -> Answer | Deferred:
-        """Return `answer()` once the image has the configs of topics that hold now."""
+        """Return `answer()` once the image has the current configs of topics."""
         ...
 
     async def prepare(self) -> None:
-        """Learn what must be known before anything else, such as the cluster's id. Raises ConfigError, OSError kinds."""
+        """Read what is required before loading, such as the cluster id. Raises ConfigError or OSError."""
         ...
 
     async def load(self, directory_id: bytes, previous_broker_epoch: int) -> None:
-        """Read what the last run left. Raises ConfigError, OSError kinds; then nothing is left open."""
+        """Load the state of the last run. Raises ConfigError or OSError; everything is closed then."""
         ...
 
     def begin(self) -> None:
-        """Register, and follow the metadata."""
+        """Register, and start to follow the metadata."""
         ...
 
     def directory_failed(self, directory: LogDirectory) -> None:
-        """Tell the controller that what lies in a directory is to be led by others."""
+        """Report a failed log directory to the controller, which elects other leaders for its replicas."""
         ...
 
     async def on_published(self, image: MetadataImage, changes: ImageChanges) -> None:
-        """The broker has acted by a change."""
+        """The broker has applied a change of the metadata."""
         ...
 
     async def leave(self) -> None:
-        """Let the controller move everything away before the broker stops."""
+        """Controlled shutdown: wait until the controller has moved all leaderships away."""
         ...
 
     async def stop(self) -> None:
-        """Talk to nobody any more, except to hold what must be held until the logs are closed."""
+        """Close all connections, except those that must stay until the logs are closed."""
         ...
 
     async def finish(self) -> None:
-        """Let go of the rest: the tasks of the node have ended and its logs are closed."""
+        """Release the rest: the tasks of the node have ended and its logs are closed."""
         ...
 
     def abort(self) -> None:
-        """Let go at once, as a process that dies."""
+        """Release everything at once, like a killed process."""
         ...

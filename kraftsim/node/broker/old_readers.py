@@ -1,8 +1,8 @@
-"""What Fetch 0 to 3 answers: records in message format 0 or 1, converted when the answer goes out, and no earlier.
+"""Down-conversion for Fetch 0 to 3: records in message format 0 or 1, converted when the response is sent, not before.
 
-A fetch that waits looks at its partitions again and again; only what is sent in the end is worth converting. Not more is made of it than the bytes
-that were read, or its first batch.
-Source: KIP-74, KIP-283; KafkaApis.handleFetchRequest, LazyDownConversionRecords; asked of Apache Kafka 3.5.2 and 3.9.1.
+A waiting Fetch reads its partitions repeatedly; only what is finally sent is converted. The result is not larger than the bytes
+that were read, unless it is a single first batch.
+Source: KIP-74, KIP-283; KafkaApis.handleFetchRequest, LazyDownConversionRecords; verified against Apache Kafka 3.5.2 and 3.9.1.
 """
 
 from kraftsim.core.partitions.record_work import LOOKED_THROUGH_BYTES_MAX, takes_long
@@ -14,7 +14,7 @@ from protocol.malformed_batches import MalformedBatch
 from protocol.messages.k01_fetch import PartitionData
 
 FIRST_VERSION_WITH_YIELDING_LIMITS = 3
-"""Before it a limit on bytes holds for the first batch, too, and its reader is sent nothing; since then a batch may exceed it (KIP-74)."""
+"""Before this version a size limit applies to the first batch, too, and an oversized one is not sent; since then it may exceed it (KIP-74)."""
 FIRST_VERSION_OF_FORMAT_1 = 2
 FIRST_VERSION_OF_FORMAT_2 = 4
 FIRST_VERSION_WITH_STORAGE_ERROR = 6
@@ -23,9 +23,9 @@ NO_OFFSET = -1
 
 
 def refuse_reader(hosted: HostedPartition, version: int) -> ErrorCode | None:
-    """Return why a topic is not read in an old version, whatever is in it: it keeps zstd, or nothing is converted for it.
+    """Return the error of an old version for a topic, whatever its records: the topic uses zstd, or down-conversion is disabled.
 
-    For releases that convert: 4.0 gave up both, so that a topic that keeps zstd is read in every version there is.
+    For releases that down-convert: 4.0 removed both checks, so that a topic with zstd is readable in every supported version.
     """
     settings = hosted.settings
     if settings.rules.compression is Compression.ZSTD and version < FIRST_VERSION_WITH_ZSTD:
@@ -36,7 +36,7 @@ def refuse_reader(hosted: HostedPartition, version: int) -> ErrorCode | None:
 
 
 class DownConversion:
-    """The partitions of one answer whose records are still as they lie in the log."""
+    """The partitions of one response whose records are still in the format of the log."""
 
     __slots__ = ("_to_magic", "_waiting")
 
@@ -45,17 +45,17 @@ class DownConversion:
         self._waiting: list[tuple[PartitionData, int]] = []
 
     def add(self, data: PartitionData, first_offset: int) -> None:
-        """Take note of a partition: its records before `first_offset` were not asked for."""
+        """Add a partition; its records before `first_offset` were not requested."""
         self._waiting.append((data, first_offset))
 
     @property
     def takes_long(self) -> bool:
-        """Whether a thread should convert."""
+        """Whether a thread should do the conversion."""
         held = [data.records for data, _ in self._waiting if data.records]
         return sum(map(len, held)) > LOOKED_THROUGH_BYTES_MAX or any(takes_long(records) for records in held)
 
     def convert(self) -> None:
-        """Put what old readers understand in the place of the records; a partition without such becomes an error."""
+        """Replace the records by converted ones; a partition that cannot be converted gets an error."""
         for data, first_offset in self._waiting:
             try:
                 data.records = memoryview(down_convert_in_pieces(data.records or b"", to_magic=self._to_magic, first_offset=first_offset))

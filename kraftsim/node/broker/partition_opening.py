@@ -1,4 +1,4 @@
-"""Opens the log of a partition that a broker is to host, recovering it where there is one.
+"""Opens the log of a partition that a broker hosts, with recovery if it exists.
 
 Source: kafka.log.LogManager.getOrCreateLog, kafka.cluster.Partition.createLogIfNotExists.
 """

@@ -1,4 +1,4 @@
-"""The partitions that this broker hosts: opened when the metadata says so, led or not, flushed, checkpointed and closed together.
+"""The partitions that this broker hosts: opened by the metadata, leader or follower; flushed, checkpointed and closed together.
 
 Source: kafka.server.ReplicaManager, kafka.log.LogManager.
 """
@@ -39,9 +39,9 @@ OnChanged = Callable[[PartitionKey], None]
 
 
 class Partitions:
-    """Every partition hosted here, by topic name and number. `on_changed` hears of each one whose leader changed.
+    """Every hosted partition, by topic name and number. `on_changed` is called for each one whose leader or high watermark has changed.
 
-    `settings` are the broker's own, as they are now; `on_offline` hears of a log directory that failed while others are left.
+    `settings` returns the current broker configuration; `on_offline` receives a failed log directory while others are online.
     """
 
     def __init__(
@@ -65,61 +65,61 @@ class Partitions:
         self._on_changed = on_changed
         self._hosted: dict[PartitionKey, HostedPartition] = {}
         self._following = asyncio.Lock()
-        """Held while partitions are hosted and deleted: one after the other."""
-        self._newly_led: list[HostedPartition] = []
-        """What this broker leads in a leader epoch that is not written down yet."""
-        self._is_in_office = False
-        """Whether this incarnation has been seen in the metadata: before that it neither leads nor follows."""
+        """Held while partitions are hosted or deleted: metadata changes are applied one after the other."""
+        self._new_leaderships: list[HostedPartition] = []
+        """Partitions that this broker leads in a leader epoch that is not stored yet."""
+        self._is_registered = False
+        """Whether the metadata contains the registration of this incarnation: before that it neither leads nor follows."""
         self.directories = LogDirectories(shell.world, shell.config)
         self.on_tiering: Callable[[HostedPartition], None] = lambda hosted: None
-        """Hears of partitions that are tiered from now on, or no longer, or whose topic is gone."""
+        """Called for partitions whose remote storage was enabled or disabled, or whose topic was deleted."""
         self._offline: dict[PartitionKey, None] = {}
-        """What lies, or may lie, in a directory that failed."""
+        """Partitions that are, or may be, in a failed log directory."""
         self._on_offline = on_offline
         self._assignments = assignments
         self.moves = ReplicaMoves(
             shell,
             parts,
             assignments,
-            tells_controller=lambda: self._is_in_office and self._tells_directories,
+            reports_directories=lambda: self._is_registered and self._has_directories,
             delete_files=self._delete_files,
-            lose=self._lose,
+            fail_directory=self._fail_directory,
             on_rolled=self._on_rolled,
             settings=settings,
         )
-        self._tells_directories = False
-        """Whether the cluster's level of metadata knows directories."""
+        self._has_directories = False
+        """Whether metadata.version supports log directories."""
         self._checkpoints = Checkpoints(lambda: self.directories.online, self._hosted.values, self._in)
-        self._wishes: dict[PartitionKey, str] = {}
-        """Where partitions shall lie that are not here yet."""
-        self._retention = RetentionUpkeep(shell, self._hosted.values, on_changed, self._lose)
+        self._requested_paths: dict[PartitionKey, str] = {}
+        """The requested log directories of partitions that are not hosted yet."""
+        self._retention = RetentionUpkeep(shell, self._hosted.values, on_changed, self._fail_directory)
         self.cleaner = LogCleaner(
             shell, hosted=self.hosted, settings=settings, delete_expired=self._retention.delete_expired_of, disk_failed=self.disk_failed
         )
 
     def find(self, topic: str, partition: int) -> HostedPartition | None:
-        """Return a partition that is hosted here, led or not."""
+        """Return a hosted partition, leader or follower."""
         return self._hosted.get((topic, partition))
 
     def is_offline(self, topic: str, partition: int) -> bool:
-        """Tell whether a partition of this broker cannot be served because a log directory failed."""
+        """Return whether a partition of this broker is offline because a log directory failed."""
         return (topic, partition) in self._offline
 
     def hosted(self) -> list[HostedPartition]:
-        """Return all that are hosted here, led or not, by topic name and number."""
+        """Return all hosted partitions, by topic name and number."""
         return [self._hosted[key] for key in sorted(self._hosted)]
 
-    # Coming up and going down --------------------------------------------------------------------------------------------------------------
+    # Startup and shutdown ------------------------------------------------------------------------------------------------------------------
 
     async def load(self, directory_id: bytes) -> int:
-        """Read what the last stop left, and return the broker epoch of that stop if it was a clean one (else -1).
+        """Load the checkpoints, and return the broker epoch of the last shutdown if it was a clean one (else -1).
 
         `directory_id` is that of the data directory. Raises ConfigError, OSError.
         """
         return await self.directories.open(directory_id)
 
     def begin_upkeep(self) -> None:
-        """Start the tasks that checkpoint, flush and forget from time to time."""
+        """Start the periodic tasks: checkpoints, retention, producer expiration, flushes."""
         spawn = self._shell.tasks.spawn
         spawn(self._every(self._config.log_flush_offset_checkpoint_interval_ms, self._checkpoints.store), "checkpoints")
         spawn(self._every(self._config.replica_high_watermark_checkpoint_interval_ms, self._checkpoints.store_high_watermarks), "high watermarks")
@@ -131,7 +131,7 @@ class Partitions:
             spawn(self._every(self._config.log_flush_interval_ms, self._flush_all), "log flushes")
 
     async def close(self, broker_epoch: int) -> None:
-        """Flush and close every log, and leave the mark of a clean stop. The tasks of the node have ended."""
+        """Flush and close every log, and write the clean shutdown files. The tasks of the node have ended."""
         for hosted in self._hosted.values():
             self._stand_down(hosted)
         await at_once([partial(self._close_one, hosted) for hosted in self._hosted.values()])
@@ -144,24 +144,24 @@ class Partitions:
         try:
             hosted.seal()
         except OSError as failure:
-            self._lose(hosted.home, hosted.log.directory, "write", failure)
+            self._fail_directory(hosted.home, hosted.log.directory, "write", failure)
         await self._flush(hosted)
         hosted.log.abort()
 
     def abort(self) -> None:
-        """Give the files back as they are."""
+        """Close the files without flushing."""
         for hosted in self._hosted.values():
             hosted.log.abort()
 
-    # Following the metadata ----------------------------------------------------------------------------------------------------------------
+    # Metadata changes ----------------------------------------------------------------------------------------------------------------------
 
     async def follow(self, image: MetadataImage, changes: ImageChanges) -> None:
-        """Host, lead, resign or delete the partitions that changed, by the settings that hold now."""
+        """Host, lead, follow or delete the changed partitions, and apply the current configs."""
         async with self._following:
             await self._follow(image, changes)
 
     async def _follow(self, image: MetadataImage, changes: ImageChanges) -> None:
-        self._tells_directories = image.metadata_level.has_directories
+        self._has_directories = image.metadata_level.has_directories
         there: list[tuple[TopicImage, int]] = []
         gone: dict[tuple[bytes, int], None] = {}
         for topic_id, partition in changes.partitions:
@@ -177,9 +177,9 @@ class Partitions:
         if changes.configs:
             self._apply_settings(image, changes.configs)
         await self._follow_all(image, there)
-        if not self._is_in_office and self._is_meant(image):
-            self._is_in_office = True
-            await self._take_roles(image)
+        if not self._is_registered and self._is_meant(image):
+            self._is_registered = True
+            await self._apply_roles(image)
         self._replication.leave_idle()
         await self._store_new_epochs()
 
@@ -189,23 +189,23 @@ class Partitions:
             await self._follow_one(image, topic, partition)
 
     async def _store_new_epochs(self) -> None:
-        """Write down since when this broker leads what it was given to lead."""
-        led, self._newly_led = self._newly_led, []
+        """Store the leader epochs of the partitions that this broker has become leader of."""
+        led, self._new_leaderships = self._new_leaderships, []
         await at_once([partial(self._in, hosted.home, "write", hosted.log.store_epochs) for hosted in led])
 
-    async def _take_roles(self, image: MetadataImage) -> None:
-        """This incarnation is registered: what the metadata said of its partitions before is now said of it."""
+    async def _apply_roles(self, image: MetadataImage) -> None:
+        """This incarnation is registered: apply the leader and follower roles of its partitions."""
         for key, hosted in list(self._hosted.items()):
             registered = image.partition(*key)
             if registered is not None and self._config.node_id in registered.replicas:
-                self._tell_directory(image, hosted, registered)
-                await self._take_role(image, hosted, registered)
+                self._report_directory(image, hosted, registered)
+                await self._apply_role(image, hosted, registered)
                 self._on_changed(key)
 
     async def remove_strays(self, image: MetadataImage) -> None:
-        """Delete partitions on disk that are not this broker's any more, and host those whose place they held. The image must be up to date.
+        """Delete partitions on disk that this broker is no longer a replica of, then host those of the same name. The image must be current.
 
-        They went while this broker was away, or while it was deleting them.   Source: LogManager.deleteStrayKRaftReplicas (KAFKA-14616).
+        They were deleted or reassigned while this broker was down or deleting them.   Source: LogManager.deleteStrayKRaftReplicas (KAFKA-14616).
         """
         async with self._following:
             await self._remove_strays(image)
@@ -215,9 +215,9 @@ class Partitions:
             try:
                 for directory in self._strays_in(home, image):
                     await self._delete_files(home, directory)
-                await self._begin_moves_again(home)
+                await self._restart_moves(home)
             except OSError as failure:
-                self._lose(home, home.path, "list", failure)
+                self._fail_directory(home, home.path, "list", failure)
         missing = [
             (topic, partition)
             for topic in image.topics()
@@ -227,25 +227,25 @@ class Partitions:
         await self._follow_all(image, missing)
         await self._store_new_epochs()
 
-    async def _begin_moves_again(self, home: LogDirectory) -> None:
-        """Move what the last run was moving here."""
+    async def _restart_moves(self, home: LogDirectory) -> None:
+        """Restart the moves that the last run had not completed."""
         for name in home.world.disk.list(""):
-            copied = parse_future_directory_name(name)
-            if copied is not None and home.world.disk.list(name):
+            parsed = parse_future_directory_name(name)
+            if parsed is not None and home.world.disk.list(name):
                 await self._delete_files(home, name)
-                hosted = self._hosted.get((copied.topic, copied.partition))
+                hosted = self._hosted.get((parsed.topic, parsed.partition))
                 if hosted is not None and hosted.home is not home and self.moves.of(hosted.key) is None:
                     self.moves.begin(hosted, home)
 
     async def move(self, topic: str, partition: int, home: LogDirectory) -> bool:
-        """Let a replica lie in a directory: move it there, or remember it for a replica that is not here yet. False for one that is not here."""
+        """Move a replica to a directory, or store the request for one that is not hosted yet. Returns False in that case."""
         key = (topic, partition)
         under_way = self.moves.of(key)
         if under_way is not None and under_way.home is not home:
             await self.moves.cancel(key)
         hosted = self._hosted.get(key)
         if hosted is None:
-            self._wishes[key] = home.path
+            self._requested_paths[key] = home.path
             return False
         if hosted.home is not home and self.moves.of(key) is None:
             self.moves.begin(hosted, home)
@@ -272,25 +272,25 @@ class Partitions:
                 await self._delete(hosted)
             return
         if hosted is None or hosted.topic_id != topic.topic_id:
-            return  # it cannot be opened
-        self._tell_directory(image, hosted, registered)
-        await self._take_role(image, hosted, registered)
+            return  # it could not be opened
+        self._report_directory(image, hosted, registered)
+        await self._apply_role(image, hosted, registered)
         self._on_changed(key)
 
-    def _tell_directory(self, image: MetadataImage, hosted: HostedPartition, registered: PartitionRegistration) -> None:
-        """Let the controller know where a replica lies, unless it does."""
+    def _report_directory(self, image: MetadataImage, hosted: HostedPartition, registered: PartitionRegistration) -> None:
+        """Report the directory of a replica to the controller, unless it is known there."""
         directory_id = hosted.home.directory_id
         is_known = registered.directory_of(self._config.node_id) == directory_id or self.moves.of(hosted.key) is not None
         if not is_known and image.metadata_level.has_directories and directory_id != NO_DIRECTORY_ID and self._is_meant(image):
-            self._assignments.tell(hosted.topic_id, hosted.partition, directory_id)
+            self._assignments.assign(hosted.topic_id, hosted.partition, directory_id)
 
     def _stand_down(self, hosted: HostedPartition) -> None:
-        """Neither lead nor follow."""
+        """Become neither leader nor follower."""
         hosted.replica.resign()
         self._replication.leave((hosted.topic, hosted.partition))
 
-    async def _take_role(self, image: MetadataImage, hosted: HostedPartition, registered: PartitionRegistration) -> None:
-        """Lead, or follow whoever leads."""
+    async def _apply_role(self, image: MetadataImage, hosted: HostedPartition, registered: PartitionRegistration) -> None:
+        """Become leader or follower, as registered."""
         if not self._is_meant(image):
             self._stand_down(hosted)
             return
@@ -312,17 +312,17 @@ class Partitions:
             waits_for_min_in_sync=self._parts.bounds_min_in_sync_replicas,
         )
         if hosted.replica.lead(appointment, now_ms=self._world.clock.wall_ms(), rules=rules, eligible=self._replication.is_eligible):
-            self._newly_led.append(hosted)
-        if hosted.owes_flush:  # what followers wait for, though nobody may ever append anything
+            self._new_leaderships.append(hosted)
+        if hosted.owes_flush:  # follower fetches wait for the flush, which no append may ever trigger
             self._shell.tasks.spawn(self._flush(hosted), f"flush of {hosted.topic}-{hosted.partition}")
 
     def _is_meant(self, image: MetadataImage) -> bool:
-        """Tell whether this incarnation is the one that the metadata speaks of: what an earlier one led is not ours until it is given to us."""
+        """Return whether the metadata is about this incarnation: leaderships of an earlier one do not apply before it is registered."""
         registered = image.broker(self._config.node_id)
         return registered is not None and registered.incarnation_id == self._incarnation_id
 
     def _apply_settings(self, image: MetadataImage, changed: Collection[tuple[int, str]]) -> None:
-        """Let the present settings hold for partitions whose topic, or whose broker, has other ones."""
+        """Apply the current configs to partitions whose topic or broker configs have changed."""
         concerns_all = any(resource in changed for resource in ((BROKER_RESOURCE, ALL_BROKERS), (BROKER_RESOURCE, str(self._config.node_id))))
         for hosted in self._hosted.values():
             registered = image.partition(hosted.topic, hosted.partition)
@@ -343,7 +343,7 @@ class Partitions:
         return topic_settings(self._config, image, topic, replica_count=replica_count, bounds_min_in_sync_replicas=bounds)
 
     async def _delete(self, hosted: HostedPartition) -> None:
-        """Host a partition no longer, and delete its files: its topic is gone, or it lives on other brokers now."""
+        """Stop hosting a partition, and delete its files: its topic was deleted, or it was reassigned."""
         self._stand_down(hosted)
         await self.moves.cancel(hosted.key)
         async with hosted.log.gate:
@@ -355,17 +355,17 @@ class Partitions:
         self._on_changed(hosted.key)
 
     async def _delete_files(self, home: LogDirectory, directory: str) -> None:
-        """Delete what is in a partition's directory; the file that says whose it was goes last, so that what a crash leaves is nobody else's log."""
+        """Delete a partition's directory; partition.metadata goes last, so that files left by a crash are never taken for another topic's log."""
         disk = home.world.disk
         try:
             for name in sorted(disk.list(directory), key=lambda name: (name == PARTITION_METADATA, name)):
                 disk.remove(f"{directory}/{name}")
             await disk.flush_directory(directory)
         except OSError as failure:
-            self._lose(home, directory, "delete", failure)
+            self._fail_directory(home, directory, "delete", failure)
 
     async def _host_missing(self, image: MetadataImage, there: Sequence[tuple[TopicImage, int]]) -> None:
-        """Open the logs of partitions that are to be here and are not yet, some of them at once, where they lie or where they shall lie."""
+        """Open the missing logs of assigned partitions, several concurrently, in their directory or in a newly chosen one."""
         missing, taken = [], self.directories.taken(each.home for each in self._hosted.values())
         for topic, partition in there:
             registered, hosted = topic.partitions[partition], self._hosted.get((topic.name, partition))
@@ -378,13 +378,13 @@ class Partitions:
         await at_once(missing)
 
     async def _find_home(self, key: PartitionKey, registered: PartitionRegistration, taken: dict[int, int]) -> LogDirectory | None:
-        """Return the directory of a partition. `taken` counts those of each, this one included then."""
+        """Return the directory of a partition. `taken` counts the partitions of each directory, and is updated."""
         assigned_id = registered.directory_of(self._config.node_id)
-        homes = self.directories.holding(key, assigned_id, self._lose)
+        homes = self.directories.holding(key, assigned_id, self._fail_directory)
         for stray in homes[1:]:
             await self._delete_files(stray, partition_directory_name(*key))
         is_new = not registered.partition_epoch
-        home = homes[0] if homes else self.directories.place_for(key, assigned_id, is_new=is_new, taken=taken, wish=self._wishes.get(key))
+        home = homes[0] if homes else self.directories.place_for(key, assigned_id, is_new=is_new, taken=taken, wish=self._requested_paths.get(key))
         if home is not None:
             place = self.directories.all.index(home)
             taken[place] = taken.get(place, 0) + 1
@@ -398,22 +398,22 @@ class Partitions:
                 home, topic, partition, settings, shell=self._shell, parts=self._parts, on_rolled=lambda: self._on_rolled(key)
             )
         except OSError as failure:
-            self._lose(home, f"{topic.name}-{partition}", "open", failure)
+            self._fail_directory(home, f"{topic.name}-{partition}", "open", failure)
             self._offline[key] = None
             return
-        if hosted is not None and not home.is_online:  # it failed while this one was opened
+        if hosted is not None and not home.is_online:  # the directory failed during the recovery
             hosted.log.abort()
             self._offline[key] = None
         elif hosted is not None:
             hosted.replica.producer_state.go_by(self._producer_policy(image))
             self._hosted[key] = hosted
             self._offline.pop(key, None)
-            self._wishes.pop(key, None)
+            self._requested_paths.pop(key, None)
 
     # Flushing ------------------------------------------------------------------------------------------------------------------------------
 
     def flush_then(self, owing: Sequence[HostedPartition], on_flushed: Callable[[], None]) -> None:
-        """Flush the logs of some partitions, then go on."""
+        """Flush the logs of some partitions, then call `on_flushed`."""
 
         async def flush_and_go_on() -> None:
             for partition in owing:
@@ -430,33 +430,33 @@ class Partitions:
 
     async def _flush(self, hosted: HostedPartition) -> None:
         if not hosted.log.is_open:
-            return  # its directory failed, or it was deleted
+            return  # its directory failed, or the partition was deleted
         is_waited_for = hosted.owes_flush
         try:
             await hosted.flush()
             if is_waited_for:
                 self._on_changed((hosted.topic, hosted.partition))
         except OSError as failure:
-            if self._hosted.get(hosted.key) is hosted:  # or it was deleted meanwhile
-                self._lose(hosted.home, hosted.log.directory, "flush", failure)
+            if self._hosted.get(hosted.key) is hosted:  # otherwise it was deleted in the meantime
+                self._fail_directory(hosted.home, hosted.log.directory, "flush", failure)
 
-    # Trouble -------------------------------------------------------------------------------------------------------------------------------
+    # Failures ------------------------------------------------------------------------------------------------------------------------------
 
     def disk_failed(self, path: str, operation: str, failure: OSError) -> None:
-        """A disk refused something that concerns a partition's directory, which is what `path` is: its log directory cannot be trusted any more."""
+        """An I/O operation failed on the partition directory `path`: fail its log directory."""
         hosted = next((each for each in self._hosted.values() if each.log.directory == path), None)
         if hosted is not None:
-            self._lose(hosted.home, path, operation, failure)
+            self._fail_directory(hosted.home, path, operation, failure)
 
     async def _in(self, home: LogDirectory, operation: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Write something beside the logs."""
+        """Write a file of a log directory; an I/O error fails the directory."""
         try:
             await work()
         except OSError as failure:
-            self._lose(home, home.path, operation, failure)
+            self._fail_directory(home, home.path, operation, failure)
 
-    def _lose(self, home: LogDirectory, path: str, operation: str, failure: OSError) -> None:
-        """Use a directory no more: what lies in it is offline. With the last one, or where no controller could be told, the node goes down."""
+    def _fail_directory(self, home: LogDirectory, path: str, operation: str, failure: OSError) -> None:
+        """Fail a log directory: its partitions go offline. If it is the last one, or cannot be reported to the controller, the node fails."""
         if not home.is_online or self._shell.is_dead:
             return
         if len(self.directories.online) == 1 or home.directory_id == NO_DIRECTORY_ID:
@@ -466,7 +466,7 @@ class Partitions:
         home.take_offline(failure)
         for move in self.moves.under_way():
             if home in (move.home, move.hosted.home):
-                self._shell.tasks.spawn(self.moves.cancel(move.hosted.key), "move called off")
+                self._shell.tasks.spawn(self.moves.cancel(move.hosted.key), "cancel move")
         lost = [hosted for hosted in self.hosted() if hosted.home is home]
         for hosted in lost:
             self._stand_down(hosted)
@@ -478,7 +478,7 @@ class Partitions:
         for hosted in lost:
             self._on_changed(hosted.key)
 
-    # Upkeep --------------------------------------------------------------------------------------------------------------------------------
+    # Periodic tasks ------------------------------------------------------------------------------------------------------------------------
 
     async def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -486,7 +486,7 @@ class Partitions:
             await work()
 
     async def _retain(self) -> None:
-        """Delete what is too old, for ever."""
+        """Delete expired segments, periodically."""
         await asyncio.sleep(self._config.log_initial_task_delay_ms / 1000)
         await self._retention.delete_expired()
         await self._every(self._config.log_retention_check_interval_ms, self._retention.delete_expired)

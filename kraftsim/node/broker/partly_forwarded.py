@@ -1,4 +1,4 @@
-"""Requests of which a broker answers a part, and the controller the rest: the client gets one answer.   Source: KIP-590, kafka.server.KafkaApis."""
+"""Requests that a broker processes in part and forwards in part: the responses are merged.   Source: KIP-590, kafka.server.KafkaApis."""
 
 import copy
 from collections.abc import Callable
@@ -18,7 +18,7 @@ CORRELATION_ID_BYTES = 4
 
 
 def forward_rest(broker: "Broker", call: Call, rest: Message | None, join: Callable[[Message | None], Answer], refuse: Refuse) -> Answer | Deferred:
-    """Return what `join` makes of the controller's answer to `rest`, once it is there; without a rest at once. `refuse` is for the rest only."""
+    """Return `join(response)` of the controller's response to `rest`; at once if there is no rest. `refuse` builds errors for the rest only."""
     if rest is None:
         return join(None)
     asked = copy.copy(call)
@@ -27,18 +27,18 @@ def forward_rest(broker: "Broker", call: Call, rest: Message | None, join: Calla
 
     def joined() -> Answer:
         answer = inner.answer
-        assert answer is not None and not isinstance(answer, NoAnswer), "the controller's answer woke this"
+        assert answer is not None and not isinstance(answer, NoAnswer), "called on the controller's response"
         if isinstance(answer, Encoded):
             answer = _decoded(call, answer.rest)
         return answer if isinstance(answer, Closing | Failed) else join(answer)
 
     async def join_aside() -> None:
-        """The same where the controller's answer takes long to decode: that is done aside."""
+        """The same for a large response: it is decoded in a thread."""
         answer = inner.answer
         if isinstance(answer, Encoded):
-            told = answer.rest
-            with suppress(MalformedMessage):  # `joined` fails on it, too, and the request with it
-                inner.answer = await broker.world.aside(lambda: _decoded(call, told))
+            encoded = answer.rest
+            with suppress(MalformedMessage):  # `joined` raises it again, which fails the request
+                inner.answer = await broker.world.aside(lambda: _decoded(call, encoded))
             await broker.shell.turns.next()
         later.complete_with(joined)
 
@@ -54,5 +54,5 @@ def forward_rest(broker: "Broker", call: Call, rest: Message | None, join: Calla
     return later
 
 
-def _decoded(call: Call, told: bytes) -> Message:
-    return decode_response_body(call.api_key, call.api_version, bytes(CORRELATION_ID_BYTES) + told)
+def _decoded(call: Call, encoded: bytes) -> Message:
+    return decode_response_body(call.api_key, call.api_version, bytes(CORRELATION_ID_BYTES) + encoded)

@@ -1,4 +1,4 @@
-"""The broker's source of producer ids: asks the core, carries out its effects on the channel to the controller, wakes those who wait.
+"""The broker's producer id manager: runs the core's state machine, sends its AllocateProducerIds requests, completes waiting claims.
 
 Source: kafka.coordinator.transaction.RPCProducerIdManager, NodeToControllerChannelManager.
 """
@@ -20,15 +20,15 @@ OnProducerId = Callable[[ProducerId | Refusal], None]
 
 
 class BlockChannel(Protocol):
-    """The way to whoever gives blocks of producer ids."""
+    """The channel by which producer id blocks are allocated."""
 
     def send(self, body: Message, on_answer: OnAnswer) -> None:
-        """Ask AllocateProducerIds; `on_answer` is called once, later: with the answer, or with an OSError."""
+        """Send AllocateProducerIds; `on_answer` is called once, later, with the response or an OSError."""
         ...
 
 
 class ProducerIds:
-    """Hands out producer ids one by one."""
+    """Allocates single producer ids."""
 
     def __init__(self, shell: NodeShell, source: ProducerIdSource, controller: BlockChannel) -> None:
         self._shell = shell
@@ -40,14 +40,14 @@ class ProducerIds:
         self._pump: Pump[Effect] = Pump(source.take_effects, self._carry_out)
 
     def claim(self) -> ProducerId | Refusal | Waiting:
-        """Return a fresh id, or why there is none. After Waiting call `wait` at once."""
+        """Return a new id, or why there is none. After Waiting call `wait` at once."""
         claimed = self._source.claim(self._clock.monotonic_ms())
         if not isinstance(claimed, Waiting):
             self._pump.run()
         return claimed
 
     def wait(self, waiting: Waiting, on_producer_id: OnProducerId) -> None:
-        """Name who waits for the id that could not be claimed."""
+        """Register the callback of a claim that returned Waiting."""
         self._waiters[waiting.waiter] = on_producer_id
         self._pump.run()
 

@@ -1,6 +1,6 @@
-"""How a broker takes part in the quorum of controllers: it copies the metadata log without a vote, and sends heartbeats to whoever leads.
+"""How a broker takes part in the controller quorum: it replicates the metadata log as an observer, and sends heartbeats to the leader.
 
-Brokers of KRaft live by both; brokers that migrate from ZooKeeper have both beside everything else (KIP-866).
+KRaft brokers depend on both; brokers that migrate from ZooKeeper run both in addition (KIP-866).
 Source: org.apache.kafka.raft.KafkaRaftClient (observers), kafka.server.BrokerLifecycleManager.
 """
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from kraftsim.node.broker.broker import Broker
 
 HEARTBEAT_SHARE: Final = 2
-"""A heartbeat is given up after half a session: the next one still comes in time."""
+"""A heartbeat times out after half a session timeout, so that the next one is still in time."""
 
 
 def heartbeat_channel(broker: "Broker", controller: ActiveController, own_versions: Mapping[int, VersionRange]) -> ControllerChannel:
-    """Return the channel on which the broker keeps itself alive."""
+    """Return the channel for the broker's registration and heartbeats."""
     return ControllerChannel(
         broker.shell,
         name="heartbeat",
@@ -36,7 +36,7 @@ def heartbeat_channel(broker: "Broker", controller: ActiveController, own_versio
 
 
 async def loaded_observer(broker: "Broker", directory_id: bytes, own_versions: Mapping[int, VersionRange], listener: MetadataPublisher) -> RaftNode:
-    """Return a replica that has read back what the broker has of the metadata log. Raises ConfigError, OSError kinds; then nothing is left open."""
+    """Return a replica with the broker's metadata log loaded. Raises ConfigError or OSError; everything is closed then."""
     config = broker.config
     raft = RaftNode(
         broker.shell,
@@ -51,7 +51,7 @@ async def loaded_observer(broker: "Broker", directory_id: bytes, own_versions: M
         raft.close()
         if isinstance(failure, MalformedMessage):
             raise ConfigError(
-                f"{config.metadata_key}: the metadata log in {config.metadata_directory} holds what is not understood here: {failure}"
+                f"{config.metadata_key}: the metadata log in {config.metadata_directory} contains unsupported records: {failure}"
             ) from failure
         raise
     return raft

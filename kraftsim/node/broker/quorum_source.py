@@ -1,4 +1,4 @@
-"""A KRaft broker's metadata: a copy of the controllers' log, heartbeats that keep the broker in service, and the leader of the log to decide.
+"""A KRaft broker's metadata: a replica of the metadata log, heartbeats, and requests to the active controller.
 
 Source: kafka.server.BrokerServer, org.apache.kafka.image.publisher.BrokerRegistrationTracker.
 """
@@ -60,11 +60,11 @@ class QuorumSource:
         self._raft: RaftNode | None = None
         self._heartbeats = heartbeat_channel(broker, self.active_controller, self.controller_versions)
 
-    # What the broker asks ------------------------------------------------------------------------------------------------------------------
+    # Used by the broker --------------------------------------------------------------------------------------------------------------------
 
     @property
     def image(self) -> MetadataImage:
-        """What is known of the cluster."""
+        """The current metadata image."""
         return self._metadata.image
 
     @property
@@ -74,40 +74,40 @@ class QuorumSource:
 
     @property
     def shutdown_epoch(self) -> int:
-        """The same: the next incarnation says which one it follows (KIP-966)."""
+        """The same: the next incarnation reports it as its previous broker epoch (KIP-966)."""
         return self.broker_epoch
 
     def isr_changes(self, channel: ControllerChannel) -> IsrChanges:
-        """Ask by AlterPartition."""
+        """Request them by AlterPartition."""
         return IsrChanges(self._shell, channel, lambda: self.broker_epoch, self._broker.on_partition_changed)
 
     def decisions(self, channel: ControllerChannel) -> Decisions:
-        """Wrap requests into envelopes."""
+        """Forward requests in envelopes."""
         return Forwarding(self._shell, channel)
 
     def topic_creation(self, channel: ControllerChannel) -> TopicCreation:
-        """Wrap CreateTopics into an envelope, too."""
+        """Forward CreateTopics in an envelope, too."""
         return TopicCreation(self._shell.config, channel, self.controller_versions[ApiKey.CREATE_TOPICS][1])
 
     def block_channel(self, channel: ControllerChannel) -> BlockChannel:
-        """Ask by AllocateProducerIds."""
+        """Use AllocateProducerIds."""
         return channel
 
     def told_controller(self, alive: Sequence[int]) -> int:
-        """Return any of them, drawn by lot: it passes requests on."""
+        """Return a random alive broker: it forwards requests to the controller."""
         return self._broker.chance.choice(alive) if alive else NO_CONTROLLER
 
     def with_configs(self, topics: Collection[str], answer: Callable[[], Answer]) -> Answer:
-        """Answer at once: the metadata log has brought them."""
+        """Return at once: the metadata log contains the configs."""
         return answer()
 
-    # Coming up -----------------------------------------------------------------------------------------------------------------------------
+    # Startup -------------------------------------------------------------------------------------------------------------------------------
 
     async def prepare(self) -> None:
-        """There is nothing to learn first."""
+        """Nothing is required before loading."""
 
     async def load(self, directory_id: bytes, previous_broker_epoch: int) -> None:
-        """Read back what this broker has of the metadata log. It is an observer: it copies the log, and never votes."""
+        """Load this broker's replica of the metadata log. It is an observer: it fetches the log and never votes."""
         raft = await loaded_observer(self._broker, directory_id, self.controller_versions, self._metadata)
         self._raft = raft
         self._lifecycle = Lifecycle(
@@ -131,9 +131,9 @@ class QuorumSource:
         )
 
     def begin(self) -> None:
-        """Fetch the log, and register."""
+        """Start to fetch the log, and register."""
         raft, lifecycle = self._raft, self._lifecycle
-        assert raft is not None and lifecycle is not None, "it was loaded"
+        assert raft is not None and lifecycle is not None, "load was called before"
         raft.begin()
         raft.run()
         snapshots = self._parts.snapshotting(self._shell, raft, self._parts.metadata_image)
@@ -144,9 +144,9 @@ class QuorumSource:
         spawn(self._become_ready(lifecycle), "readiness")
 
     async def _become_ready(self, lifecycle: Lifecycle) -> None:
-        """Serve clients and ask to be let in once the broker has acted by everything up to its own registration; say when it was let in.
+        """Serve clients and request unfencing once the broker has applied everything up to its own registration; report when it is unfenced.
 
-        Before that it would tell of a cluster without brokers and topics. Source: kafka.server.BrokerServer.startup (enableRequestProcessing).
+        Before that it would report a cluster without brokers and topics. Source: kafka.server.BrokerServer.startup (enableRequestProcessing).
         """
         await lifecycle.caught_up.wait()
         await self._broker.partitions.remove_strays(self.image)
@@ -155,34 +155,34 @@ class QuorumSource:
         await lifecycle.running.wait()
         self._broker.is_in_service()
 
-    # In service ----------------------------------------------------------------------------------------------------------------------------
+    # Running -------------------------------------------------------------------------------------------------------------------------------
 
     async def on_published(self, image: MetadataImage, changes: ImageChanges) -> None:
-        """Name the directories of this broker once the level of the cluster knows them."""
+        """Re-register with the log directories once metadata.version supports them."""
         own = image.broker(self._shell.config.node_id)
         if self._lifecycle is None or own is None or own.incarnation_id != self._broker.incarnation_id:
             return
         if image.metadata_level.has_directories and not own.directories and (changes.features or own.broker_id in changes.brokers):
-            self._lifecycle.register_again()
+            self._lifecycle.reregister()
 
     def _observe_fencing(self, image: MetadataImage) -> None:
-        """Look at each batch: the one that fences a broker may be published together with the one that unfences it."""
+        """Check every batch: the one that fences the broker may be published together with the one that unfences it."""
         own = image.broker(self._shell.config.node_id)
         if self._lifecycle is not None and own is not None and own.incarnation_id == self._broker.incarnation_id:
             self._lifecycle.observe_fencing(own.fenced)
 
     def directory_failed(self, directory: LogDirectory) -> None:
-        """Tell the controller that what lies in a directory is to be led by others."""
+        """Report a failed log directory to the controller, which elects other leaders for its replicas."""
         if self._lifecycle is not None:
             self._lifecycle.directory_failed(directory.directory_id)
 
     def _on_leader(self, leader: VoterNode | None) -> None:
-        """Talk to whoever leads the quorum: it is the active controller."""
-        assert self._raft is not None, "the replica says who leads"
+        """Connect to the leader of the metadata quorum: it is the active controller."""
+        assert self._raft is not None, "called by the raft node"
         self.active_controller.learned(None if leader is None else self._raft.quorum.address_in(leader.endpoints))
 
     def _cordoned_directories(self) -> list[bytes] | None:
-        """Return the directories that get no new partitions: those that `cordoned.log.dirs` names, `*` all of them (KIP-1066)."""
+        """Return the cordoned directories: those in `cordoned.log.dirs`, or all for `*` (KIP-1066)."""
         if not self.image.metadata_level.has_cordons:
             return None
         named = [path.strip() for path in (self._broker.settings().value(CORDONED) or "").split(",")]
@@ -192,10 +192,10 @@ class QuorumSource:
     def _quorum_level(self) -> int:
         return 0 if self._raft is None else self._raft.quorum.voters.kraft_version
 
-    # Going down ----------------------------------------------------------------------------------------------------------------------------
+    # Shutdown ------------------------------------------------------------------------------------------------------------------------------
 
     async def leave(self) -> None:
-        """Let the controller move everything away; no longer than a session, after which it would do so anyway."""
+        """Controlled shutdown, limited to a session timeout, after which the controller fences the broker anyway."""
         config = self._shell.config
         if self._lifecycle is None or not config.controlled_shutdown_enable or not self._lifecycle.begin_controlled_shutdown():
             return
@@ -206,7 +206,7 @@ class QuorumSource:
             return
 
     async def stop(self) -> None:
-        """Send no heartbeats any more, and fetch nothing."""
+        """Stop the heartbeats and the fetches."""
         self._heartbeats.close()
         if self._raft is not None:
             await self._raft.hand_over()
@@ -218,7 +218,7 @@ class QuorumSource:
             self._raft.close()
 
     def abort(self) -> None:
-        """Drop everything."""
+        """Close everything at once."""
         if self._raft is not None:
             self._raft.abort()
         self._heartbeats.abort()

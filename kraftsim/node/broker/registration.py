@@ -1,4 +1,4 @@
-"""What a broker tells the controller about itself when it comes up.
+"""The registration that a broker sends to the controller on startup.
 
 Source: kafka.server.BrokerLifecycleManager.sendBrokerRegistration, KIP-631, KIP-858 (directories), KIP-966 (previous epoch).
 """
@@ -16,9 +16,9 @@ PLAINTEXT_PROTOCOL = 0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Registration:
-    """The identity of one incarnation, and the ids of its directories that are in use.
+    """The identity of one incarnation, and the ids of its online log directories.
 
-    `previous_broker_epoch` is that of the last clean stop (-1: it was not clean).
+    `previous_broker_epoch` is that of the last clean shutdown (-1: it was not clean).
     """
 
     config: NodeConfig
@@ -28,15 +28,15 @@ class Registration:
     supported_features: Mapping[str, tuple[int, int]]
     previous_broker_epoch: int
     is_migrating: bool = False
-    """Whether it is still told by ZooKeeper's rules what it holds (KIP-866)."""
+    """Whether it is a ZooKeeper-mode broker in migration (isMigratingZkBroker, KIP-866)."""
 
     @property
     def names_directories(self) -> bool:
-        """Whether the request says in which directories partitions are kept."""
+        """Whether the request contains the log directories."""
         return NO_DIRECTORY_ID not in self.directory_ids()
 
     def request(self) -> BrokerRegistrationRequest:
-        """Build the request; an advertised port of 0 is the one that was bound."""
+        """Build the request; an advertised port of 0 is replaced by the bound port."""
         return BrokerRegistrationRequest(
             broker_id=self.config.node_id,
             cluster_id=self.config.cluster_id,

@@ -1,10 +1,10 @@
-"""Moves replicas from one log directory to another: a copy is made beside everything else, and takes the replica's place when it has all of it.
+"""Moves replicas between log directories: a future replica is built in the background, and replaces the current one once it has caught up.
 
-The copy lies in a directory whose name ends in `-future`. It follows the replica as a follower follows its leader, and begins anew if the replica is
-cut back. Once it has caught up the controller is told where the replica will lie; then what came meanwhile is copied, and the two change places
-between two requests. A move that was cut short begins again with the next start.
+The directory name of a future replica ends in `-future`. It follows the current replica as a follower follows its leader, and restarts
+if that is truncated. Once it has caught up, the controller is notified of the new directory; then the remaining records are copied, and
+the two are swapped between two requests. An interrupted move restarts with the broker.
 
-All moves together keep below replica.alter.log.dirs.io.max.bytes.per.second.
+All moves together are throttled to replica.alter.log.dirs.io.max.bytes.per.second.
 
 Source: KIP-113, KIP-858, kafka.server.{ReplicaManager.alterReplicaLogDirs, ReplicaAlterLogDirsThread}, LogManager.replaceCurrentWithFutureLog.
 """
@@ -30,16 +30,16 @@ from protocol.disk.file_names import future_directory_name, partition_directory_
 from protocol.errors import ErrorCode
 
 PIECE_BYTES: Final = 256 * 1024
-"""So much is copied before others get a turn."""
+"""The bytes copied before a move yields to other tasks."""
 IDLE_SECONDS: Final = 0.05
 LIMIT_KEY: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 UUID_BYTES: Final = 16
 DeleteFiles = Callable[[LogDirectory, str], Awaitable[None]]
-Lose = Callable[[LogDirectory, str, str, OSError], None]
+FailDirectory = Callable[[LogDirectory, str, str, OSError], None]
 
 
 class MovePace:
-    """How fast all moves of a broker may copy together. Source: kafka.server.ReplicationQuotaManager (alterLogDirs)."""
+    """The throttle of all moves of a broker. Source: kafka.server.ReplicationQuotaManager (alterLogDirs)."""
 
     def __init__(self, config: NodeConfig, clock: Clock, settings: Callable[[], BrokerSettings]) -> None:
         window_ms = config.alter_log_dirs_replication_quota_window_size_seconds * 1000
@@ -49,18 +49,18 @@ class MovePace:
 
     @property
     def is_exceeded(self) -> bool:
-        """Whether more was copied than may be. The limit is what was set while brokers run, and none if nothing was."""
+        """Whether the rate is above the limit, which is a dynamic config; there is none by default."""
         settings = self._settings()
         limit = settings.own.get(LIMIT_KEY, settings.cluster.get(LIMIT_KEY))
         return limit is not None and self._rate.measure(self._clock.monotonic_ms()) > int(limit)
 
     def record(self, size_bytes: int) -> None:
-        """Count what was copied."""
+        """Record copied bytes."""
         self._rate.record(size_bytes, self._clock.monotonic_ms())
 
 
 class ReplicaMove:
-    """One replica under way to `home`. `log` is the copy."""
+    """The move of one replica to `home`. `log` is the future log."""
 
     def __init__(self, hosted: HostedPartition, home: LogDirectory, directory: str, parts: Parts, shell: NodeShell, pace: MovePace) -> None:
         self.hosted = hosted
@@ -70,11 +70,11 @@ class ReplicaMove:
         self._parts = parts
         self._shell = shell
         self._pace = pace
-        self._cut_count = hosted.log.cut_count
+        self._truncation_count = hosted.log.cut_count
         self._begin()
 
     def _begin(self) -> None:
-        """Begin the copy where the replica's log begins."""
+        """Create the future log; it starts where the current log starts."""
         hosted = self.hosted
         self.log = PartitionLog(self.home.world, hosted.topic, hosted.partition, hosted.settings.segments, directory=self.directory)
         self._producers = self._parts.producer_state(self._shell.config)
@@ -82,14 +82,14 @@ class ReplicaMove:
 
     @property
     def lag(self) -> int:
-        """How many offsets the copy lacks."""
+        """The number of offsets that the future log is behind."""
         return max(self.hosted.log.log_end_offset - self.log.log_end_offset, 0) if self.is_begun else self.hosted.log.log_end_offset
 
     def copy_some(self) -> bool:
-        """Copy a piece, and tell whether there is nothing left to copy. Raises OSError of either directory."""
+        """Copy up to PIECE_BYTES, and return whether the future log has caught up. Raises OSError of either directory."""
         source = self.hosted.log
-        if not self.is_begun or source.cut_count != self._cut_count:
-            self._cut_count = source.cut_count
+        if not self.is_begun or source.cut_count != self._truncation_count:
+            self._truncation_count = source.cut_count
             if not self.is_begun:
                 self.log.recover(lambda batch: None)
             self.log.restart_at(source.base_offsets[0])
@@ -115,21 +115,21 @@ class ReplicaMove:
         return self.log.log_end_offset >= source.log_end_offset
 
     async def copy_all(self) -> None:
-        """Return when there is nothing left to copy. Raises OSError of either directory."""
+        """Copy until the future log has caught up. Raises OSError of either directory."""
         while not self.copy_some():
             await asyncio.sleep(0)
             while self._pace.is_exceeded:
                 await asyncio.sleep(IDLE_SECONDS)
 
     async def flush(self) -> None:
-        """Make the copy durable, with whose it is and its epochs."""
+        """Flush the future log with its topic id and leader epochs."""
         await self.log.store_topic_id(self.hosted.topic_id)
         self.log.epochs = LeaderEpochs(self.hosted.log.epochs.starts)
         await self.log.store_epochs()
         await self.log.flush()
 
-    def take_place(self, on_rolled: Callable[[], None]) -> PartitionLog:
-        """Let the copy, which lacks nothing, be the replica, and return the log that was it until now."""
+    def replace_current(self, on_rolled: Callable[[], None]) -> PartitionLog:
+        """Replace the current log by the future log, which has caught up; return the former current log."""
         hosted, former = self.hosted, self.hosted.log
         while not self.copy_some():
             pass
@@ -151,7 +151,7 @@ class ReplicaMove:
 
 
 class ReplicaMoves:
-    """All that are under way. `delete_files` deletes a partition's directory; `lose` hears which directory refused what."""
+    """All moves in progress. `delete_files` deletes a partition's directory; `fail_directory` receives I/O errors of a log directory."""
 
     def __init__(
         self,
@@ -159,33 +159,33 @@ class ReplicaMoves:
         parts: Parts,
         assignments: DirectoryAssignments,
         *,
-        tells_controller: Callable[[], bool],
+        reports_directories: Callable[[], bool],
         delete_files: DeleteFiles,
-        lose: Lose,
+        fail_directory: FailDirectory,
         on_rolled: Callable[[PartitionKey], None],
         settings: Callable[[], BrokerSettings],
     ) -> None:
         self._shell = shell
         self._parts = parts
         self._assignments = assignments
-        self._tells_controller = tells_controller
+        self._reports_directories = reports_directories
         self._delete_files = delete_files
-        self._lose = lose
+        self._fail_directory = fail_directory
         self._on_rolled = on_rolled
         self._pace = MovePace(shell.config, shell.world.clock, settings)
         self._under_way: dict[PartitionKey, ReplicaMove] = {}
 
     def of(self, key: PartitionKey) -> ReplicaMove | None:
-        """Return the move of a replica, if there is one."""
+        """Return the move of a replica, if it is in progress."""
         return self._under_way.get(key)
 
     def under_way(self) -> list[ReplicaMove]:
-        """Return all, by topic and number."""
+        """Return all moves in progress, by topic and number."""
         return [self._under_way[key] for key in sorted(self._under_way)]
 
     def begin(self, hosted: HostedPartition, home: LogDirectory) -> None:
-        """Begin to move a replica to another directory."""
-        assert hosted.key not in self._under_way and hosted.home is not home, "one move at a time, and to somewhere else"
+        """Start to move a replica to another directory."""
+        assert hosted.key not in self._under_way and hosted.home is not home, "one move at a time, and to another directory"
         unique = self._shell.world.random("future directories").randbytes(UUID_BYTES).hex()
         directory = future_directory_name(hosted.topic, hosted.partition, unique)
         move = self._under_way[hosted.key] = ReplicaMove(hosted, home, directory, self._parts, self._shell, self._pace)
@@ -193,7 +193,7 @@ class ReplicaMoves:
         move.task = self._shell.tasks.spawn(self._run(move), f"move of {hosted.topic}-{hosted.partition}")
 
     async def cancel(self, key: PartitionKey) -> None:
-        """Give a move up, and delete its copy."""
+        """Cancel a move, and delete its future log."""
         move = self._under_way.pop(key, None)
         if move is None:
             return
@@ -202,8 +202,8 @@ class ReplicaMoves:
             await asyncio.gather(move.task, return_exceptions=True)
         move.log.abort()
         hosted = move.hosted
-        if self._tells_controller() and hosted.home.is_online:  # it may know of the move already
-            self._assignments.tell(hosted.topic_id, hosted.partition, hosted.home.directory_id)
+        if self._reports_directories() and hosted.home.is_online:  # the controller may have the new directory already
+            self._assignments.assign(hosted.topic_id, hosted.partition, hosted.home.directory_id)
         if move.home.is_online:
             await self._delete_files(move.home, move.directory)
 
@@ -212,32 +212,32 @@ class ReplicaMoves:
         try:
             async with former.gate:
                 await self._copy_all(move)
-                await self._change_places(move)
+                await self._swap(move)
         except OSError as failure:
-            where = move.home if former.is_open and not _is_refused(former) else source
+            where = move.home if former.is_open and not _is_unreadable(former) else source
             self._under_way.pop(move.hosted.key, None)
-            self._lose(where, move.directory if where is move.home else former.directory, "move", failure)
+            self._fail_directory(where, move.directory if where is move.home else former.directory, "move", failure)
 
     async def _copy_all(self, move: ReplicaMove) -> None:
-        """Return when the copy has all, is durable, and the controller knows of it."""
+        """Return when the future log has caught up, is flushed, and the controller has the new directory."""
         await move.copy_all()
         await move.flush()
-        if self._tells_controller():
-            told: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        if self._reports_directories():
+            assigned: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
             hosted = move.hosted
-            self._assignments.tell(
-                hosted.topic_id, hosted.partition, move.home.directory_id, lambda error: None if told.done() else told.set_result(error)
+            self._assignments.assign(
+                hosted.topic_id, hosted.partition, move.home.directory_id, lambda error: None if assigned.done() else assigned.set_result(error)
             )
-            while not told.done():
+            while not assigned.done():
                 await move.copy_all()
                 await asyncio.sleep(IDLE_SECONDS)
         await move.copy_all()
         await move.flush()
 
-    async def _change_places(self, move: ReplicaMove) -> None:
+    async def _swap(self, move: ReplicaMove) -> None:
         hosted, source = move.hosted, move.hosted.home
         await move.home.begin_anew(hosted.key)
-        former = move.take_place(lambda: self._on_rolled(hosted.key))
+        former = move.replace_current(lambda: self._on_rolled(hosted.key))
         del self._under_way[hosted.key]
         self._shell.world.note(ReplicaMoved(topic=hosted.topic, partition=hosted.partition, from_path=source.path, to_path=move.home.path))
         await move.home.world.disk.flush_directory("")
@@ -246,8 +246,8 @@ class ReplicaMoves:
         await self._delete_files(source, former.directory)
 
 
-def _is_refused(log: PartitionLog) -> bool:
-    """Tell whether a log cannot be read: it is its directory that failed, not the one it moves to."""
+def _is_unreadable(log: PartitionLog) -> bool:
+    """Return whether a log is unreadable: then its directory failed, not the one it moves to."""
     try:
         log.read(log.log_start_offset, 1, log.log_end_offset)
     except OSError:

@@ -1,4 +1,4 @@
-"""Deletes what is too old, of one log after the other.
+"""Retention: deletes expired segments, one log after the other.
 
 Source: kafka.log.LogManager.cleanupLogs.
 """
@@ -11,22 +11,22 @@ from kraftsim.node.shell import NodeShell
 
 
 class RetentionUpkeep:
-    """`lose` hears of a disk that refuses: the directory, the path, what was done, and why not."""
+    """`fail_directory` receives I/O errors: the directory, the path, the operation, and the error."""
 
     def __init__(
         self,
         shell: NodeShell,
         hosted: Callable[[], Iterable[HostedPartition]],
         on_changed: Callable[[PartitionKey], None],
-        lose: Callable[[LogDirectory, str, str, OSError], None],
+        fail_directory: Callable[[LogDirectory, str, str, OSError], None],
     ) -> None:
         self._shell = shell
         self._hosted = hosted
         self._on_changed = on_changed
-        self._lose = lose
+        self._fail_directory = fail_directory
 
     async def delete_expired(self) -> None:
-        """Delete what is too old of the logs that the cleaner does not look after."""
+        """Delete the expired segments of all logs that the cleaner does not handle."""
         config = self._shell.config
         for hosted in list(self._hosted()):
             is_the_cleaners = hosted.settings.cleaning.is_compacted and config.log_cleaner_enable and config.log_cleaner_threads
@@ -34,10 +34,10 @@ class RetentionUpkeep:
                 await self.delete_expired_of(hosted)
 
     async def delete_expired_of(self, hosted: HostedPartition) -> None:
-        """Delete what is too old of one log."""
+        """Delete the expired segments of one log."""
         try:
             if hosted.delete_expired(self._shell.world.clock.wall_ms()):
                 await hosted.log.store_epochs()
                 self._on_changed(hosted.key)
         except OSError as failure:
-            self._lose(hosted.home, hosted.log.directory, "delete", failure)
+            self._fail_directory(hosted.home, hosted.log.directory, "delete", failure)

@@ -1,4 +1,4 @@
-"""Creates topics that a client asked for and that are not there: one request to the controller at a time for each name.
+"""Auto-creates topics that clients request: at most one request to the controller at a time for each name.
 
 Source: kafka.server.DefaultAutoTopicCreationManager.
 """
@@ -20,7 +20,7 @@ CORRELATION_ID = 0
 
 
 class TopicCreation:
-    """Asks the controller and forgets: whoever waits for the topic asks for metadata again."""
+    """Sends the request without waiting: clients retry Metadata until the topic exists."""
 
     def __init__(self, config: NodeConfig, channel: ControllerChannel, api_version: int) -> None:
         self._config = config
@@ -29,7 +29,7 @@ class TopicCreation:
         self._in_flight: dict[str, None] = {}
 
     def create(self, names: Iterable[str]) -> None:
-        """Have topics created with the broker's defaults, unless they are being created already."""
+        """Create topics with the broker's defaults, unless their creation is in progress."""
         wanted = [name for name in names if name not in self._in_flight]
         if not wanted:
             return
@@ -46,7 +46,7 @@ class TopicCreation:
         self._channel.send(envelope, on_answer)
 
     def _creatable(self, name: str) -> CreatableTopic:
-        """Return how a topic is created: the brokers' own by settings of their own. With too few brokers for that the controller refuses."""
+        """Return the configuration of a new topic; internal topics have their own. With too few brokers the controller rejects the request."""
         config = self._config
         if name == TRANSACTION_STATE:
             return self._transaction_state()

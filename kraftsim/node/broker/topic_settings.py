@@ -1,4 +1,4 @@
-"""What holds for the partitions of one topic: the topic's own settings where it has them, else the broker's, which change while it runs.
+"""The effective configuration of a topic: its own configs, or else those of the broker, which may change while it runs.
 
 Source: org.apache.kafka.storage.internals.log.LogConfig, ServerTopicConfigSynonyms, kafka.server.DynamicLogConfig (KIP-226).
 """
@@ -22,9 +22,9 @@ from protocol.metadata.m04_config import BROKER_RESOURCE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
-    """`flush_messages`: so many records may be appended before the log must be flushed, and answers have to wait for that.
+    """`flush_messages`: the number of records after which the log must be flushed and responses wait for the flush.
 
-    `converts_down`: readers of message formats 0 and 1 are served, too.
+    `converts_down`: clients of message formats 0 and 1 are served by down-conversion.
     """
 
     rules: AppendRules
@@ -37,7 +37,7 @@ class TopicSettings:
 
 
 def broker_settings(config: NodeConfig, image: MetadataImage) -> BrokerSettings:
-    """Return what holds for a broker: what was set while brokers run, and what its properties say."""
+    """Return the effective broker configuration: dynamic configs override the static properties."""
     tables = config_tables(config.release)
     return BrokerSettings(
         static=static_settings(config.given),
@@ -48,7 +48,7 @@ def broker_settings(config: NodeConfig, image: MetadataImage) -> BrokerSettings:
 
 
 def topic_settings(config: NodeConfig, image: MetadataImage, topic: str, *, replica_count: int, bounds_min_in_sync_replicas: bool) -> TopicSettings:
-    """Return the settings of a topic as they are now; the controller and the broker have refused values that are none."""
+    """Return the current configuration of a topic; the controller and the broker have rejected invalid values before."""
     present = broker_settings(config, image)
     behind = replace(present, static={**present.static, **_checked(config)}).for_topics()
     configs = present.tables.effective_topic_configs(image.topic_configs(topic), behind)
@@ -61,7 +61,7 @@ def topic_settings(config: NodeConfig, image: MetadataImage, topic: str, *, repl
 
 
 def settings_of(configs: Mapping[str, str], *, replica_count: int, bounds_min_in_sync_replicas: bool, has_remote_store: bool) -> TopicSettings:
-    """Return what the effective configs of a topic mean: whatever is read of them is read here."""
+    """Parse the effective configs of a topic."""
     return TopicSettings(
         rules=append_rules(configs, replica_count=replica_count, bounds_min_in_sync_replicas=bounds_min_in_sync_replicas),
         segments=segment_settings(configs),
@@ -74,7 +74,7 @@ def settings_of(configs: Mapping[str, str], *, replica_count: int, bounds_min_in
 
 
 def _checked(config: NodeConfig) -> dict[str, str]:
-    """Return the broker's properties that stand behind those of topics and were checked, by the broker's names for them."""
+    """Return the validated broker properties that are defaults of topic configs, by their broker names."""
     return {
         "log.cleanup.policy": ",".join(config.log_cleanup_policy),
         "log.flush.interval.messages": str(config.log_flush_interval_messages),

@@ -1,12 +1,12 @@
-"""What a producer notes of a record that was acknowledged.   Source: ProducerBatch.completeFutureAndFireCallbacks, Sender.completeBatch."""
+"""The events of an acknowledged record.   Source: ProducerBatch.completeFutureAndFireCallbacks, Sender.completeBatch."""
 
 from kraftsim.core.clients.producer_steps import RecordDelivered
 from kraftsim.events.clients import RecordAcknowledged, RecordCalledDuplicate
 from kraftsim.world.interface import World
 
 
-def note_delivered(world: World, client_id: str, delivered: RecordDelivered) -> None:
-    """Note that a record was acknowledged; before that, under which sequence its batch was called a duplicate, if it was."""
+def emit_delivered(world: World, client_id: str, delivered: RecordDelivered) -> None:
+    """Emit that a record was acknowledged, preceded by the sequence number of its batch if that was a duplicate."""
     record = delivered.record
     topic, partition = record.where
     if delivered.duplicate_of is not None:

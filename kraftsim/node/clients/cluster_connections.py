@@ -1,6 +1,6 @@
 """The brokers that a client knows, and its connections to them.
 
-One connection a broker, opened when first needed; after a failed attempt the next one waits out the reconnect back-off.
+There is one connection to each broker, opened on demand; after a failed attempt the next one waits for the reconnect backoff.
 Source: org.apache.kafka.clients.{Metadata, NetworkClient, ClusterConnectionStates}.
 """
 
@@ -22,7 +22,7 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientIdentity:
-    """Who a client says it is and where it begins."""
+    """The client id and the bootstrap addresses of a client."""
 
     client_id: str
     bootstrap: tuple[Address, ...]
@@ -31,10 +31,10 @@ class ClientIdentity:
 
 
 class ClusterConnections:
-    """All connections of one client. Every method that talks raises OSError kinds; the caller decides whether to try again."""
+    """All connections of one client. Methods with network access raise OSError; the caller decides whether to retry."""
 
     def __init__(self, world: World, identity: ClientIdentity) -> None:
-        assert identity.bootstrap, "a client needs an address to begin with"
+        assert identity.bootstrap, "a client needs a bootstrap address"
         self._world = world
         self._identity = identity
         self._brokers: dict[int, Address] = {}
@@ -47,48 +47,48 @@ class ClusterConnections:
 
     @property
     def broker_ids(self) -> list[int]:
-        """The brokers of the last metadata, in its order."""
+        """The brokers of the last Metadata response, in its order."""
         return list(self._brokers)
 
     def open_to_broker(self, broker_id: int) -> PeerConnection | None:
-        """Return the connection to a broker if it is open already."""
+        """Return the connection to a broker if it is open."""
         address = self._brokers.get(broker_id)
         connection = self._open.get(address) if address is not None else None
         return connection if connection is not None and connection.is_open else None
 
     async def to_broker(self, broker_id: int) -> PeerConnection:
-        """Return a connection to a broker that the metadata named."""
+        """Return a connection to a broker of the metadata."""
         if broker_id not in self._brokers:
             raise Disconnected(f"broker {broker_id} is not in the metadata")
         return await self._to_address(self._brokers[broker_id])
 
     async def to_any(self) -> PeerConnection:
-        """Return a connection to the next broker in turn: the known ones first, then the bootstrap addresses."""
+        """Return a connection to the next broker, round-robin: the known ones first, then the bootstrap addresses."""
         addresses = list(dict.fromkeys([*self._brokers.values(), *self._identity.bootstrap]))
         self._turn += 1
         return await self._to_address(addresses[self._turn % len(addresses)])
 
     async def metadata(self, topics: Sequence[str]) -> MetadataResponse:
-        """Ask any broker who leads what in the topics, and remember where the brokers are."""
+        """Request the metadata of topics from any broker, and update the known brokers."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic) for topic in topics], allow_auto_topic_creation=False)
         connection = await self.to_any()
         answer = await connection.request(request)
-        assert isinstance(answer, MetadataResponse), "Metadata was asked"
+        assert isinstance(answer, MetadataResponse), "the response of Metadata"
         if answer.brokers:
             self._brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
         return answer
 
     def learn(self, broker_id: int, address: Address) -> None:
-        """Remember where a broker is that somebody named."""
+        """Add a broker and its address."""
         self._brokers[broker_id] = address
 
     @property
     def opened_count(self) -> int:
-        """How many connections were opened so far."""
+        """The number of connections opened so far."""
         return self._opened_count
 
     def close(self) -> None:
-        """End every connection, for good."""
+        """Close every connection; no new ones are opened."""
         self._is_closed = True
         for connection in self._open.values():
             connection.close()
@@ -126,7 +126,7 @@ class ClusterConnections:
 
 
 def error_of(code: int) -> ErrorCode:
-    """Return the error a broker named; a code that nobody knows is an unknown server error."""
+    """Return the error of a code; an unknown code is UNKNOWN_SERVER_ERROR."""
     try:
         return ErrorCode(code)
     except ValueError:

@@ -1,7 +1,7 @@
-"""The questions of transactional producers as messages, and the answers as what the rules understand.
+"""Requests and responses of transactional producers, converted from and to the messages of the client state machine.
 
-Versions are capped where a newer one means something else: AddPartitionsToTxn 4 is a broker's, EndTxn 5 and TxnOffsetCommit 5 belong to
-transaction.version 2, and topics are named, not numbered.
+Versions are capped where a newer one has another meaning: AddPartitionsToTxn 4 is for brokers, EndTxn 5 and TxnOffsetCommit 5 belong to
+transaction.version 2, and topics have names, not ids.
 Source: org.apache.kafka.clients.producer.internals.TransactionManager, KIP-890.
 """
 
@@ -34,25 +34,25 @@ LAST_EXPLICIT: Mapping[ApiKey, int] = {
 }
 LAST_IMPLICIT: Mapping[ApiKey, int] = {**LAST_EXPLICIT, ApiKey.TXN_OFFSET_COMMIT: 5, ApiKey.END_TXN: 5}
 LAST_WITHOUT_MEMBER = 2
-"""The last TxnOffsetCommit that names no member: what clients before 2.5 send, and brokers before 2.5 take (KIP-447)."""
+"""The last TxnOffsetCommit without a member: used by clients before 2.5, and the newest of brokers before 2.5 (KIP-447)."""
 FIRST_WITH_IDENTITY = 3
-"""The first InitProducerId that names the present id and epoch."""
+"""The first InitProducerId with the current producer id and epoch."""
 
 
 def last_version(question: Question, *, is_implicit: bool, names_member: bool) -> int:
-    """Return the newest version in which a question may be asked."""
+    """Return the newest version to use for a request."""
     if isinstance(question, CommitOffsets) and not names_member:
         return LAST_WITHOUT_MEMBER
     return (LAST_IMPLICIT if is_implicit else LAST_EXPLICIT)[api_of(question)]
 
 
 def takes_member(version: int) -> bool:
-    """Tell whether a version of TxnOffsetCommit says for which member of the group offsets are committed."""
+    """Return whether a version of TxnOffsetCommit contains generation and member id."""
     return version > LAST_WITHOUT_MEMBER
 
 
 def api_of(question: Question) -> ApiKey:
-    """Return the API of a question."""
+    """Return the API of a request."""
     match question:
         case InitProducerId():
             return ApiKey.INIT_PRODUCER_ID
@@ -69,7 +69,7 @@ def api_of(question: Question) -> ApiKey:
 
 
 def request_of(question: Question, version: int) -> Message:
-    """Return the request for a version."""
+    """Build the request for a version."""
     match question:
         case InitProducerId(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, identity=identity):
             init = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
@@ -118,7 +118,7 @@ def _commit(question: CommitOffsets) -> TxnOffsetCommitRequest:
 
 
 def without_member(question: CommitOffsets) -> CommitOffsets:
-    """Return a commit as a client of before KIP-447 makes it: on behalf of nobody."""
+    """Return a commit in the form of a pre-KIP-447 client: without generation and member id."""
     return CommitOffsets(
         transactional_id=question.transactional_id,
         identity=question.identity,
@@ -128,7 +128,7 @@ def without_member(question: CommitOffsets) -> CommitOffsets:
 
 
 def answered(answer: Message) -> Answered:
-    """Return what an answer says."""
+    """Convert a response."""
     match answer:
         case InitProducerIdResponse():
             identity = Identity(answer.producer_id, answer.producer_epoch) if answer.error_code == ErrorCode.NONE else None
@@ -152,4 +152,4 @@ def answered(answer: Message) -> Answered:
             return Answered(
                 error_code=error_of(answer.error_code), identity=Identity(answer.producer_id, answer.producer_epoch) if has_identity else None
             )
-    raise AssertionError(f"{type(answer).__name__} answers no question of a producer")
+    raise AssertionError(f"{type(answer).__name__} is not a response for a producer")

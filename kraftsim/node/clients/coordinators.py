@@ -1,4 +1,4 @@
-"""Asks where a coordinator is.
+"""Finds coordinators.
 
 Source: org.apache.kafka.clients.consumer.internals.CoordinatorRequestManager, KIP-699 (several keys a request).
 """
@@ -14,9 +14,9 @@ FIRST_WITH_KEYS = 4
 
 
 async def find_coordinator(connections: ClusterConnections, kind: CoordinatorKind, key: str) -> int | ErrorCode:
-    """Return the id of the broker that coordinates a key, or why that is not known. Raises OSError kinds.
+    """Return the id of the coordinator of a key, or the error. Raises OSError.
 
-    The coordinator's address is kept with the brokers of the metadata.
+    The coordinator's address is added to the known brokers.
     """
     connection = await connections.to_any()
     version = connection.version_for(ApiKey.FIND_COORDINATOR)
@@ -28,7 +28,7 @@ async def find_coordinator(connections: ClusterConnections, kind: CoordinatorKin
     else:
         request.key = key
     answer = await connection.request(request, api_version=version)
-    assert isinstance(answer, FindCoordinatorResponse), "FindCoordinator was asked"
+    assert isinstance(answer, FindCoordinatorResponse), "the response of FindCoordinator"
     found: FindCoordinatorResponse | Coordinator = answer.coordinators[0] if version >= FIRST_WITH_KEYS else answer
     error = error_of(found.error_code)
     if error is not ErrorCode.NONE:

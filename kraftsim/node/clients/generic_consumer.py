@@ -1,7 +1,8 @@
-"""The consumer that KIP-447 left open: its application asks for the generation, waits for rebalances and fetches offsets by itself.
+"""The alternative consumer of KIP-447: the application reads the generation, waits for rebalances and fetches offsets itself.
 
-The document's alternative was to support any Consumer, by `generationId()`, `fetchOffsets(all)` and `blockOnRebalance(timeout)`; what shipped is
-`groupMetadata()`, and a consumer that waits inside. Here two errors that it would have hidden reach the application, which must come again.
+The rejected alternative was to support any Consumer, by `generationId()`, `fetchOffsets(all)` and `blockOnRebalance(timeout)`; what shipped
+is `groupMetadata()`, and a consumer that waits internally. Here the application receives two errors that the shipped consumer handles, and
+must retry.
 Source: KIP-447 (its open alternative), the document of its design.
 """
 
@@ -20,7 +21,7 @@ MS_PER_SECOND = 1000
 
 
 class OffsetsPending(RuntimeError):
-    """A transaction that is not over may replace offsets of these partitions."""
+    """These partitions have pending offset commits of an open transaction."""
 
     def __init__(self, partitions: tuple[TopicPartition, ...]) -> None:
         super().__init__(f"offsets are pending for {', '.join(f'{topic}-{partition}' for topic, partition in partitions)}")
@@ -28,18 +29,18 @@ class OffsetsPending(RuntimeError):
 
 
 class CoordinatorUnavailable(RuntimeError):
-    """Nobody answers for the group just now."""
+    """The group coordinator is not available."""
 
 
 class GenericConsumer(GroupConsumerClient):
-    """A member whose application says when it waits: `block_on_rebalance`, `fetch_offsets`, then `poll`, over and over."""
+    """A member whose application waits explicitly: `block_on_rebalance`, `fetch_offsets`, then `poll`, repeatedly."""
 
     def generation_id(self) -> int:
-        """Return the generation to commit offsets in."""
+        """Return the generation for offset commits."""
         return self.group.generation_id
 
     async def block_on_rebalance(self, timeout_ms: int) -> bool:
-        """Let go and take on what the group wants; tell whether the group is settled. Raises MembershipFailed."""
+        """Revoke and add partitions as assigned; return whether the group is stable. Raises MembershipFailed."""
         try:
             async with asyncio.timeout(timeout_ms / MS_PER_SECOND):
                 while True:
@@ -52,7 +53,7 @@ class GenericConsumer(GroupConsumerClient):
             return False
 
     async def fetch_offsets(self) -> dict[TopicPartition, int]:
-        """Ask once where the group goes on in all that is read here; -1: nowhere yet. Raises OffsetsPending, CoordinatorUnavailable."""
+        """Fetch the committed offsets of all assigned partitions once; -1: none. Raises OffsetsPending, CoordinatorUnavailable."""
         asked = self._rules.assigned
         if not asked:
             return {}
@@ -77,7 +78,7 @@ class GenericConsumer(GroupConsumerClient):
         return offsets
 
     async def poll(self) -> list[ReadRecord]:
-        """Return committed records that come next; none while the group is not settled, or no offsets were fetched. Raises MembershipFailed."""
+        """Return the next committed records; none while the group rebalances or no offsets were fetched. Raises MembershipFailed."""
         self._require_membership()
         if self._released is not None or self._lost or self._added or self._without_position:
             return []

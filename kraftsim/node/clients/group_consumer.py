@@ -1,7 +1,7 @@
-"""The own consumer in a group: joins, reads committed records of what it is given, and knows where its group goes on.
+"""kraftsim's group consumer: joins a group, reads committed records of its assignment, and starts at the group's committed offsets.
 
-One application task calls `poll`; the membership lives beside it. A transaction never spans two polls, so that whatever the group takes away is let
-go in a poll.
+One application task calls `poll`; the membership runs in the background. A transaction never spans two polls, so that partitions are always
+revoked between transactions.
 Source: org.apache.kafka.clients.consumer.KafkaConsumer, KIP-447.
 """
 
@@ -51,19 +51,19 @@ OnPartitions = Callable[[tuple[TopicPartition, ...]], Awaitable[None]]
 
 
 class MembershipFailed(RuntimeError):
-    """The consumer can never be a member of its group. `error_code` says why."""
+    """The membership failed with a fatal error, which is `error_code`."""
 
     def __init__(self, error_code: ErrorCode) -> None:
-        super().__init__(f"the member is out for good: {error_code.name}")
+        super().__init__(f"the group membership failed: {error_code.name}")
         self.error_code = error_code
 
 
 async def _nothing(_: tuple[TopicPartition, ...]) -> None:
-    """Do nothing about partitions."""
+    """The default callback: do nothing."""
 
 
 class GroupConsumerClient:
-    """A member: `start`, then `poll` over and over, then `close`. With `require_stable` False it asks for offsets as clients before KIP-447 do.
+    """A group member: `start`, then `poll` repeatedly, then `close`. With `require_stable` False it fetches offsets as pre-KIP-447 clients do.
 
     `on_released`, `on_lost` and `on_assigned` are called within `poll`, as Kafka's rebalance listeners are.
     """
@@ -98,12 +98,12 @@ class GroupConsumerClient:
         self._added: tuple[TopicPartition, ...] = ()
         self._fatal: ErrorCode | None = None
         self._identity = (-1, "")
-        """Generation and member id of the last assignment: what is committed by somebody who was expelled since must be refused."""
+        """Generation and member id of the last assignment: commits after the member was removed must be rejected."""
         self._question_count = 0
 
     @property
     def group(self) -> GroupIdentity:
-        """On whose behalf offsets are committed now."""
+        """The group metadata for offset commits."""
         generation_id, member_id = self._identity
         return GroupIdentity(
             group_id=self._settings.group_id,
@@ -114,21 +114,21 @@ class GroupConsumerClient:
 
     @property
     def assigned(self) -> tuple[TopicPartition, ...]:
-        """What the member reads."""
+        """The assigned partitions."""
         return self._rules.assigned
 
     @property
     def assigned_version(self) -> int:
-        """Of the last assignment, where members probe versions (KIP-268); 0: of none."""
+        """The version of the last assignment, if members probe versions (KIP-268); 0: none."""
         return self._rules.assigned_version
 
     async def start(self) -> None:
-        """Subscribe; the group is joined beside what the application does."""
+        """Subscribe; the member joins the group in the background."""
         self._world.note(ClientStarted(client_id=self.client_id, library=LIBRARY))
         self._loop.take(MemberStarted())
 
     async def poll(self) -> list[ReadRecord]:
-        """Return committed records that come next, or nothing if there are none for a while. Raises MembershipFailed."""
+        """Return the next committed records, or nothing if there are none for a while. Raises MembershipFailed."""
         if self._fatal is not None:
             raise MembershipFailed(self._fatal)
         if self._loop.failure is not None:
@@ -145,12 +145,12 @@ class GroupConsumerClient:
         return []
 
     def rewind(self) -> None:
-        """Forget how far was read, after an abort: the next poll asks where the group goes on."""
+        """Drop the positions after an abort: the next poll starts at the committed offsets."""
         self._without_position = tuple(dict.fromkeys((*self._without_position, *self._positions)))
         self._positions = {}
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> ErrorCode:
-        """Commit without a transaction. Raises OSError kinds: whether it was done is unknown then."""
+        """Commit without a transaction. Raises OSError; the result is unknown then."""
         for where, offset in offsets.items():
             self._world.note(
                 OffsetCommitSent(
@@ -163,15 +163,15 @@ class GroupConsumerClient:
         return await commit_offsets(await self.connections.to_broker(found), self.group, offsets)
 
     def freeze(self) -> None:
-        """Stand still, heartbeats included: see `StepLoop.freeze`."""
+        """Pause the client, heartbeats included: see `StepLoop.freeze`."""
         self._loop.freeze()
 
     def thaw(self) -> None:
-        """Go on."""
+        """Resume."""
         self._loop.thaw()
 
     async def close(self, *, leaves: bool = True) -> None:
-        """End the client. Without leaving, its group finds out by the session's time-out, as after a crash."""
+        """Stop the client. Without `leaves` the group removes it after the session timeout, as after a crash."""
         if self._loop.is_over:
             return
         if leaves and self._loop.failure is None:
@@ -186,10 +186,10 @@ class GroupConsumerClient:
         await self._tasks.join()
         self._world.flush_events()
 
-    # The application's side -----------------------------------------------------------------------------------------------------------------------
+    # Called by the application --------------------------------------------------------------------------------------------------------------------
 
     async def _settle_membership(self) -> None:
-        """Let go what was taken away, and take on what was given."""
+        """Call the listeners for revoked, lost and added partitions."""
         if self._lost:
             lost, self._lost = self._lost, ()
             self._drop(lost)
@@ -211,7 +211,7 @@ class GroupConsumerClient:
         self._without_position = tuple(where for where in self._without_position if where not in partitions)
 
     async def _find_positions(self) -> bool:
-        """Ask where the group goes on; tell whether every partition has a position now. Raises OSError kinds."""
+        """Fetch the missing committed offsets; return whether every partition has a position. Raises OSError."""
         found = await find_coordinator(self.connections, CoordinatorKind.GROUP, self._settings.group_id)
         if isinstance(found, ErrorCode):
             return False
@@ -222,7 +222,7 @@ class GroupConsumerClient:
         connection = await self.connections.to_broker(found)
         answers = await fetch_offsets(connection, self._settings.group_id, asked, require_stable=self._require_stable)
         for where, (error, offset) in answers.items():
-            self._note_learned(question, where, error, offset)
+            self._emit_offset(question, where, error, offset)
         for where, (error, offset) in answers.items():
             if error is ErrorCode.NONE and where in self._without_position:
                 start = offset if offset >= 0 else await self._fetching.first_offset(where)
@@ -232,7 +232,7 @@ class GroupConsumerClient:
         return not self._without_position
 
     async def _fetch(self) -> list[ReadRecord]:
-        """Read from all leaders at once. What was taken away meanwhile is not returned."""
+        """Fetch from all leaders concurrently. Records of partitions revoked in the meantime are dropped."""
         led = self._fetching.led(self._positions)
         if not led:
             await asyncio.sleep(self._settings.retry_backoff_ms / 1000)
@@ -276,7 +276,7 @@ class GroupConsumerClient:
         """Return the offset to read next."""
         return self._positions[where]
 
-    def _note_learned(self, question: int, where: TopicPartition, error: ErrorCode, offset: int) -> None:
+    def _emit_offset(self, question: int, where: TopicPartition, error: ErrorCode, offset: int) -> None:
         self._world.note(
             OffsetLearned(
                 client_id=self.client_id,
@@ -303,13 +303,13 @@ class GroupConsumerClient:
             case AssignmentChanged(member_id=member_id, generation_id=generation_id, partitions=partitions, added=added):
                 self._identity = (generation_id, member_id)
                 self._added = tuple(dict.fromkeys((*(where for where in self._added if where in partitions), *added)))
-                self._note_stable(member_id, generation_id, partitions)
+                self._emit_stable(member_id, generation_id, partitions)
             case ReleaseWanted(partitions):
                 self._released = partitions
             case MemberLost(error_code=error_code, is_fatal=is_fatal):
                 self._lose(error_code, is_fatal=is_fatal)
 
-    def _note_stable(self, member_id: str, generation_id: int, partitions: tuple[TopicPartition, ...]) -> None:
+    def _emit_stable(self, member_id: str, generation_id: int, partitions: tuple[TopicPartition, ...]) -> None:
         self._world.note(
             MemberStable(
                 client_id=self.client_id,

@@ -1,4 +1,4 @@
-"""How a consumer asks where its group goes on, and commits without a transaction.
+"""How a consumer fetches its group's committed offsets, and commits without a transaction.
 
 Source: org.apache.kafka.clients.consumer.internals.ConsumerCoordinator, KIP-447 (RequireStable).
 """
@@ -30,13 +30,13 @@ LAST_WITH_TOPIC_NAMES = 9
 FIRST_WITH_GROUPS = 8
 FIRST_STABLE = 7
 LAST_WITHOUT_STABLE = 6
-"""The last OffsetFetch of clients before KIP-447."""
+"""The last OffsetFetch of pre-KIP-447 clients."""
 
 
 async def fetch_offsets(
     connection: PeerConnection, group_id: str, partitions: Sequence[TopicPartition], *, require_stable: bool
 ) -> dict[TopicPartition, tuple[ErrorCode, int]]:
-    """Return error and offset of each partition; an error of the whole group is repeated in each. Raises OSError kinds."""
+    """Return error and offset of each partition; a group-level error is copied to each. Raises OSError."""
     version = min(connection.version_for(ApiKey.OFFSET_FETCH), LAST_WITH_TOPIC_NAMES if require_stable else LAST_WITHOUT_STABLE)
     request = OffsetFetchRequest()
     if version >= FIRST_STABLE:
@@ -48,7 +48,7 @@ async def fetch_offsets(
         request.group_id = group_id
         request.topics = [OffsetFetchRequestTopic(name=name, partition_indexes=indexes) for name, indexes in by_topic(partitions).items()]
     answer = await connection.request(request, api_version=version)
-    assert isinstance(answer, OffsetFetchResponse), "OffsetFetch was asked"
+    assert isinstance(answer, OffsetFetchResponse), "the response of OffsetFetch"
     whole = answer.groups[0] if version >= FIRST_WITH_GROUPS else answer
     if whole.error_code != ErrorCode.NONE:
         return dict.fromkeys(partitions, (error_of(whole.error_code), -1))
@@ -60,7 +60,7 @@ async def fetch_offsets(
 
 
 async def commit_offsets(connection: PeerConnection, group: GroupIdentity, offsets: Mapping[TopicPartition, int]) -> ErrorCode:
-    """Commit without a transaction; return the first error, if there is one. Raises OSError kinds."""
+    """Commit without a transaction; return the first error, if there is one. Raises OSError."""
     version = min(connection.version_for(ApiKey.OFFSET_COMMIT), LAST_WITH_TOPIC_NAMES)
     topics = [
         OffsetCommitRequestTopic(
@@ -76,6 +76,6 @@ async def commit_offsets(connection: PeerConnection, group: GroupIdentity, offse
         group_id=group.group_id, generation_id_or_member_epoch=group.generation_id, member_id=group.member_id, topics=topics
     )
     answer = await connection.request(request, api_version=version)
-    assert isinstance(answer, OffsetCommitResponse), "OffsetCommit was asked"
+    assert isinstance(answer, OffsetCommitResponse), "the response of OffsetCommit"
     errors = [error_of(each.error_code) for topic in answer.topics for each in topic.partitions]
     return next((error for error in errors if error is not ErrorCode.NONE), ErrorCode.NONE)

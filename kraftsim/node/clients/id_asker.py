@@ -1,4 +1,4 @@
-"""A client that asks for producer ids and keeps none: the smallest workload that exercises blocks, their exchange and their loss.
+"""The producer-id client: allocates producer ids and uses none; the smallest workload that exercises blocks, their exchange and their loss.
 
 Source: KIP-98, KIP-730.
 """
@@ -18,7 +18,7 @@ RETRY_BACKOFF_MS = 100
 
 
 class InitProducerIdClient:
-    """Asks one broker after the other. `ask` as often as wanted, then `close`."""
+    """Sends InitProducerId to the brokers, round-robin. `ask` repeatedly, then `close`."""
 
     def __init__(
         self,
@@ -36,17 +36,17 @@ class InitProducerIdClient:
         world.note(ClientStarted(client_id=client_id, library=LIBRARY))
 
     async def ask(self, count: int) -> list[int]:
-        """Return `count` fresh producer ids, each from the next broker in turn. Retries for as long as it takes; raises ProducerIdRefused."""
+        """Return `count` new producer ids, each from the next broker. Retries without limit; raises ProducerIdRefused."""
         return [await self._ask_one() for _ in range(count)]
 
     async def close(self) -> None:
-        """End the client."""
+        """Stop the client."""
         self._connections.close()
         self._world.note(ClientStopped(client_id=self.client_id, reason="closed"))
         self._world.flush_events()
 
     async def ask_once(self) -> ErrorCode:
-        """Ask the next broker in turn until there is an answer, and return its error, or NONE."""
+        """Send requests to one broker after the other until there is a response, and return its error, or NONE."""
         return error_of((await self._until_answered()).error_code)
 
     async def _ask_one(self) -> int:
@@ -56,11 +56,11 @@ class InitProducerIdClient:
             if error is ErrorCode.NONE:
                 return answer.producer_id
             if not error.retriable:
-                raise ProducerIdRefused(f"InitProducerId was answered with {error.name}")
+                raise ProducerIdRefused(f"InitProducerId returned {error.name}")
             await asyncio.sleep(self._retry_backoff_ms / 1000)
 
     async def _until_answered(self) -> InitProducerIdResponse:
-        """Ask one broker after the other until one answers."""
+        """Send requests to one broker after the other until one responds."""
         while True:
             try:
                 return await self._answer()
@@ -68,10 +68,10 @@ class InitProducerIdClient:
                 await asyncio.sleep(self._retry_backoff_ms / 1000)
 
     async def _answer(self) -> InitProducerIdResponse:
-        """Ask the next broker in turn, and note the id if it gives one. Raises OSError kinds."""
+        """Send a request to the next broker, and emit an event for the returned id. Raises OSError."""
         connection = await self._connections.to_any()
         answer = await connection.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS))
-        assert isinstance(answer, InitProducerIdResponse), "InitProducerId was asked"
+        assert isinstance(answer, InitProducerIdResponse), "the response of InitProducerId"
         if answer.error_code == ErrorCode.NONE:
             self._world.note(ClientInitialized(client_id=self.client_id, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch))
         return answer

@@ -1,4 +1,4 @@
-"""The questions of a group's member as messages, and the answers as what the rules understand.
+"""Requests and responses of group members, converted from and to the messages of the member state machine.
 
 Source: org.apache.kafka.clients.consumer.internals.{AbstractCoordinator, ConsumerCoordinator}.
 """
@@ -43,11 +43,11 @@ PROTOCOL_TYPE = "consumer"
 VERSIONS: Final = Struct(">ii")
 FIRST_LEAVE_OF_SEVERAL = 3
 JOIN_GRACE_MS = 5000
-"""How much longer than a rebalance may take an answer to JoinGroup is waited for."""
+"""The request timeout of JoinGroup, beyond the rebalance timeout."""
 
 
 def request_of_member(question: MemberQuestion, settings: GroupSettings, leave_version: int) -> Message:
-    """Return the request; of LeaveGroup there are two shapes."""
+    """Build the request; LeaveGroup has two forms."""
     match question:
         case Join(member_id=member_id):
             return JoinGroupRequest(
@@ -86,7 +86,7 @@ def request_of_member(question: MemberQuestion, settings: GroupSettings, leave_v
 
 
 def answered_to_member(answer: Message) -> Joined | Synced | Beaten | Left:
-    """Return what an answer says."""
+    """Convert a response."""
     match answer:
         case JoinGroupResponse():
             is_leader = bool(answer.member_id) and answer.leader == answer.member_id
@@ -106,7 +106,7 @@ def answered_to_member(answer: Message) -> Joined | Synced | Beaten | Left:
             return Beaten(error_of(answer.error_code))
         case LeaveGroupResponse():
             return Left()
-    raise AssertionError(f"{type(answer).__name__} answers no question of a member")
+    raise AssertionError(f"{type(answer).__name__} is not a response for a member")
 
 
 def _subscription(question: Join, settings: GroupSettings) -> bytes:
@@ -143,7 +143,7 @@ def _given(assignment: bytes) -> tuple[tuple[TopicPartition, ...], Versions | No
 
 
 def _user_data(versions: Versions | None) -> bytes | None:
-    """Return what comes first in the user data of Kafka Streams since version 3: two int32 (SubscriptionInfo, AssignmentInfo)."""
+    """Return the first bytes of the user data of Kafka Streams since version 3: two int32 (SubscriptionInfo, AssignmentInfo)."""
     return None if versions is None else VERSIONS.pack(*versions)
 
 

@@ -1,6 +1,6 @@
-"""How a consumer reads the partitions that it was given: where they are led, where they begin, and what is in them from an offset on.
+"""How a consumer reads its partitions: their leaders, their start offsets, and their records from a position on.
 
-Without fetch sessions: every request names all its partitions.
+Without fetch sessions: every request contains all its partitions.
 Source: org.apache.kafka.clients.consumer.internals.{Fetcher, OffsetFetcher}.
 """
 
@@ -30,7 +30,7 @@ from protocol.uuids import ZERO_UUID
 
 
 class Fetched(NamedTuple):
-    """What came of one partition: records, and where to read on. With an error nothing came."""
+    """The result of one partition: records and the next position, or an error."""
 
     where: TopicPartition
     error_code: ErrorCode
@@ -39,7 +39,7 @@ class Fetched(NamedTuple):
 
 
 class PartitionFetching:
-    """Knows who leads the partitions of some topics, and reads committed records from them. What is not led is not read."""
+    """Keeps the leaders of the partitions of some topics, and reads committed records. Partitions without a leader are skipped."""
 
     def __init__(self, connections: ClusterConnections, max_wait_ms: int) -> None:
         self._connections = connections
@@ -49,7 +49,7 @@ class PartitionFetching:
         self.is_stale = True
 
     async def refresh(self, topics: tuple[str, ...]) -> None:
-        """Ask who leads. Raises OSError kinds."""
+        """Refresh the leaders. Raises OSError."""
         answer = await self._connections.metadata(topics)
         for described in answer.topics:
             self._topic_ids[described.name or ""] = described.topic_id
@@ -58,7 +58,7 @@ class PartitionFetching:
         self.is_stale = False
 
     def led(self, positions: Mapping[TopicPartition, int]) -> dict[int, dict[TopicPartition, int]]:
-        """Return the positions by the broker that leads their partitions."""
+        """Return the positions grouped by the leaders of their partitions."""
         found: dict[int, dict[TopicPartition, int]] = {}
         for where, offset in positions.items():
             leader = self._leaders.get(where, -1)
@@ -69,7 +69,7 @@ class PartitionFetching:
         return found
 
     async def first_offset(self, where: TopicPartition) -> int | None:
-        """Return where a partition begins; None if its leader does not say so now. Raises OSError kinds."""
+        """Return the log start offset of a partition; None if its leader returns an error. Raises OSError."""
         leader = self._leaders.get(where, -1)
         if leader < 0:
             self.is_stale = True
@@ -78,7 +78,7 @@ class PartitionFetching:
         asked = ListOffsetsPartition(partition_index=where.partition, timestamp=EARLIEST_TIMESTAMP)
         request = ListOffsetsRequest(replica_id=CONSUMER_REPLICA_ID, topics=[ListOffsetsTopic(name=where.topic, partitions=[asked])])
         answer = await connection.request(request)
-        assert isinstance(answer, ListOffsetsResponse), "ListOffsets was asked"
+        assert isinstance(answer, ListOffsetsResponse), "the response of ListOffsets"
         found = answer.topics[0].partitions[0]
         if found.error_code != ErrorCode.NONE:
             self.is_stale = True
@@ -86,17 +86,17 @@ class PartitionFetching:
         return found.offset
 
     async def fetch(self, broker_id: int, positions: Mapping[TopicPartition, int]) -> list[Fetched]:
-        """Read from one leader what it has of its partitions. Raises OSError kinds, and MalformedMessage for a wrong checksum."""
+        """Fetch partitions from their leader. Raises OSError, and MalformedMessage for a wrong checksum."""
         try:
             connection = await self._connections.to_broker(broker_id)
             version = connection.version_for(ApiKey.FETCH)
-            if ZERO_UUID in self._topic_ids.values():  # a cluster whose topics have names only
+            if ZERO_UUID in self._topic_ids.values():  # a cluster without topic ids
                 version = min(version, LAST_VERSION_WITH_TOPIC_NAMES)
             answer = await connection.request(self._request(positions, version), api_version=version)
         except OSError:
             self.is_stale = True
             raise
-        assert isinstance(answer, FetchResponse), "Fetch was asked"
+        assert isinstance(answer, FetchResponse), "the response of Fetch"
         names = {topic_id: name for name, topic_id in self._topic_ids.items()}
         found = []
         for topic in answer.responses:
@@ -141,7 +141,7 @@ class PartitionFetching:
 
 
 def _records(where: TopicPartition, batch: RecordBatch, first_offset: int) -> list[ReadRecord]:
-    """Return the records from first_offset on: an answer begins with the whole batch that contains the offset."""
+    """Return the records from first_offset on: a response starts with the whole batch that contains the offset."""
     return [
         ReadRecord(
             topic=where.topic,

@@ -1,4 +1,4 @@
-"""How a producer's batches reach brokers: one queue a broker while its connection is being opened, so that the order of requests is kept.
+"""How a producer's batches are sent: one queue per broker while its connection is being opened, which keeps the order of requests.
 
 Source: org.apache.kafka.clients.producer.internals.Sender.
 """
@@ -29,12 +29,12 @@ from protocol.schema import Message
 
 ACKS_ALL = -1
 LAST_EXPLICIT_VERSION = 11
-"""Up to here a transactional batch finds its partition added by the producer; later versions have the broker add it (KIP-890)."""
+"""Up to this version the producer adds the partition of a transactional batch itself; later versions let the broker add it (KIP-890)."""
 LAST_VERSION_WITH_TOPIC_NAMES = 12
 
 
 class ProduceOutbox:
-    """Sends what the rules want sent, and tells them what became of it."""
+    """Sends the requests of the producer's state machine, and feeds it the results."""
 
     def __init__(
         self,
@@ -56,16 +56,16 @@ class ProduceOutbox:
         self._fail = fail
         self._transactional_id = transactional_id
         self._on_window = on_window
-        """Hears after each answer which window the broker announces (KIP-758)."""
+        """Called after each response with the window that the broker announces (KIP-758)."""
         self.window_at_start: int | None = None
-        """The window that the answer to InitProducerId announced: it holds for each leader that has one and does not say how large."""
+        """The window announced in the InitProducerId response: it applies to each leader that has a window and does not announce its size."""
         self._waiting: dict[int, deque[tuple[SendProduce, bool]]] = {}
         self.is_closed = False
-        self._heard: dict[int, PeerConnection] = {}
-        """Over which connection the present window of each broker was heard of, where the offer says it."""
+        self._reported_by: dict[int, PeerConnection] = {}
+        """The connection that announced the current window of each broker, if it is announced in ApiVersions."""
 
     def put(self, request: SendProduce, *, is_implicit: bool = False) -> None:
-        """Send now if there is a connection; else queue up for one."""
+        """Send the request if there is a connection; otherwise queue it."""
         waiting = self._waiting.get(request.broker_id)
         if waiting is not None:
             waiting.append((request, is_implicit))
@@ -87,25 +87,25 @@ class ProduceOutbox:
             for request, is_implicit in self._waiting.pop(broker_id):
                 self._send(connection, request, is_implicit)
 
-    def _hear_offer(self, broker_id: int, connection: PeerConnection) -> None:
-        """Tell what a connection's offer says of windows, once, and when the present step is over."""
-        if self._on_window is None or self._window_of(connection) is None or self._heard.get(broker_id) is connection:
+    def _report_offer(self, broker_id: int, connection: PeerConnection) -> None:
+        """Report the window announced in a connection's ApiVersions response, once, after the current step."""
+        if self._on_window is None or self._window_of(connection) is None or self._reported_by.get(broker_id) is connection:
             return
-        self._heard[broker_id] = connection
-        asyncio.get_running_loop().call_soon(self._tell_window, broker_id, connection)
+        self._reported_by[broker_id] = connection
+        asyncio.get_running_loop().call_soon(self._report_window, broker_id, connection)
 
     def _window_of(self, connection: PeerConnection) -> int | None:
-        """Return the window of a leader as far as it is known without an answer to Produce."""
+        """Return the window of a leader as far as it is known before a Produce response."""
         if connection.announced_window is not None:
             return connection.announced_window
         return self.window_at_start if connection.has_window else None
 
-    def _tell_window(self, broker_id: int, connection: PeerConnection) -> None:
+    def _report_window(self, broker_id: int, connection: PeerConnection) -> None:
         if self._on_window is not None and not self.is_closed and connection.is_open:
             self._on_window(broker_id, self._window_of(connection))
 
     def _send(self, connection: PeerConnection, request: SendProduce, is_implicit: bool) -> None:
-        self._hear_offer(request.broker_id, connection)
+        self._report_offer(request.broker_id, connection)
 
         def take(answer: Message | OSError) -> None:
             if self.is_closed:
@@ -113,10 +113,10 @@ class ProduceOutbox:
             if isinstance(answer, OSError):
                 self._settle(ProduceLost(request.request_id))
             else:
-                assert isinstance(answer, ProduceResponse), "Produce was asked"
+                assert isinstance(answer, ProduceResponse), "the response of Produce"
                 if self._on_window is not None:
-                    told = announced_window(getattr(answer, "_tags", None))
-                    self._on_window(request.broker_id, self._window_of(connection) if told is None else told)
+                    announced = announced_window(getattr(answer, "_tags", None))
+                    self._on_window(request.broker_id, self._window_of(connection) if announced is None else announced)
                 self._settle(ProduceAnswered(request.request_id, _partition_answers(answer)))
 
         try:
@@ -137,7 +137,7 @@ class ProduceOutbox:
         return ProduceRequest(transactional_id=transactional_id, acks=ACKS_ALL, timeout_ms=timeout_ms, topic_data=list(topics.values()))
 
     def _bytes_of(self, batch: OutgoingBatch) -> bytes:
-        assert batch.identity is not None, "a batch on its way has an identity"
+        assert batch.identity is not None, "a batch in flight has an identity"
         return build_batch(
             [Record(offset, record.timestamp_ms, record.key.encode(), record.value, ()) for offset, record in enumerate(batch.records)],
             producer_id=batch.identity.producer_id,
@@ -148,7 +148,7 @@ class ProduceOutbox:
 
 
 async def leaders_of(connections: ClusterConnections, topics: Sequence[str]) -> MetadataArrived | MetadataLost:
-    """Ask any broker who leads the partitions of topics."""
+    """Request the leaders of the partitions of topics from any broker."""
     try:
         answer = await connections.metadata(topics)
     except OSError:

@@ -1,4 +1,4 @@
-"""The own idempotent producer: carries out what `IdempotentProducer` decides, and notes what happened to each record.
+"""kraftsim's idempotent producer: executes the decisions of `IdempotentProducer`, and emits the events of each record.
 
 Source: org.apache.kafka.clients.producer.{KafkaProducer, internals.Sender}.
 """
@@ -36,7 +36,7 @@ from kraftsim.events.clients import (
     RecordFailed,
     RecordSent,
 )
-from kraftsim.node.clients.acknowledgements import note_delivered
+from kraftsim.node.clients.acknowledgements import emit_delivered
 from kraftsim.node.clients.cluster_connections import Address, ClientIdentity, ClusterConnections, error_of
 from kraftsim.node.clients.produce_outbox import ProduceOutbox, leaders_of
 from kraftsim.node.clients.step_loop import StepLoop
@@ -48,11 +48,11 @@ from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitPr
 
 LIBRARY = "kraftsim"
 TRANSACTION_TIMEOUT_MS = 60_000
-"""Sent along by every client, also without a transactional id."""
+"""Sent by every client, also without a transactional id."""
 
 
 class ProducerIdRefused(OSError):
-    """InitProducerId was answered with an error that no retry heals."""
+    """InitProducerId returned an error that is not retriable."""
 
 
 class ProducerClient:
@@ -90,29 +90,29 @@ class ProducerClient:
             timeout_ms=self._settings.request_timeout_ms,
             settle=self._loop.take,
             fail=self._loop.fail,
-            on_window=self._hear_window if isinstance(self._rules, WindowedProducer) else None,
+            on_window=self._on_window if isinstance(self._rules, WindowedProducer) else None,
         )
 
     async def start(self) -> None:
-        """Obtain a producer id, with as much patience as it takes. Raises ProducerIdRefused, and what ended the client, if anything did."""
+        """Obtain a producer id; retries without limit. Raises ProducerIdRefused, and the failure of the client, if there is one."""
         self._world.note(ClientStarted(client_id=self.client_id, library=LIBRARY))
         self._loop.take(Started())
         while self._rules.identity is None:
             if self._rules.refusal is not None:
-                raise ProducerIdRefused(f"InitProducerId was answered with {self._rules.refusal.name}")
+                raise ProducerIdRefused(f"InitProducerId returned {self._rules.refusal.name}")
             await self._loop.change()
 
     async def send(self, topic: str, partition: int, key: str, value: bytes) -> None:
-        """Hand over a record; waits only while too many are under way. Its fate is in the event log."""
+        """Send a record; waits only while the buffer is full. The result is emitted as an event."""
         while self._rules.record_count >= self._settings.buffered_records_max:
             await self._loop.change()
-        assert not self._loop.is_over, "a closed producer takes no records"
+        assert not self._loop.is_over, "send on a closed producer"
         self._world.note(RecordSent(client_id=self.client_id, topic=topic, partition=partition, record_key=key))
         where = TopicPartition(topic, partition)
         self._loop.take(RecordGiven(OutgoingRecord(where=where, key=key, value=value, timestamp_ms=self._world.clock.wall_ms())))
 
     async def flush(self, timeout_seconds: float) -> int:
-        """Wait until every record is acknowledged or failed; return how many are still under way when the time is up."""
+        """Wait until every record is acknowledged or failed; return how many are still in flight after the timeout."""
         self._loop.take(FlushAsked())
         try:
             async with asyncio.timeout(timeout_seconds):
@@ -123,7 +123,7 @@ class ProducerClient:
         return self._rules.record_count
 
     async def close(self) -> None:
-        """End the client without waiting for what is under way: call `flush` before."""
+        """Stop the client without waiting for records in flight: call `flush` before."""
         if self._loop.is_over:
             return
         self._loop.end()
@@ -133,7 +133,7 @@ class ProducerClient:
         await self._tasks.join()
         self._world.flush_events()
 
-    def _hear_window(self, broker_id: int, sequences: int | None) -> None:
+    def _on_window(self, broker_id: int, sequences: int | None) -> None:
         self._loop.take(WindowAnnounced(broker_id, sequences))
 
     # Effects ------------------------------------------------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ class ProducerClient:
                     ClientInitialized(client_id=self.client_id, producer_id=identity.producer_id, producer_epoch=identity.producer_epoch)
                 )
             case RecordDelivered():
-                note_delivered(self._world, self.client_id, effect)
+                emit_delivered(self._world, self.client_id, effect)
             case RecordGivenUp(record=record, error_code=error_code, reason=reason):
                 self._world.note(
                     RecordFailed(
@@ -166,7 +166,7 @@ class ProducerClient:
             case _:
                 assert_never(effect)
 
-    # Asking ---------------------------------------------------------------------------------------------------------------------------------------
+    # Requests -------------------------------------------------------------------------------------------------------------------------------------
 
     async def _ask_producer_id(self) -> None:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
@@ -175,7 +175,7 @@ class ProducerClient:
         except OSError:
             self._loop.take(ProducerIdLost(None))
             return
-        assert isinstance(answer, InitProducerIdResponse), "InitProducerId was asked"
+        assert isinstance(answer, InitProducerIdResponse), "the response of InitProducerId"
         if answer.error_code == ErrorCode.NONE:
             self._outbox.window_at_start = announced_window(getattr(answer, "_tags", None))
             self._loop.take(ProducerIdArrived(answer.producer_id, answer.producer_epoch))

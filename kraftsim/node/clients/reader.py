@@ -1,7 +1,7 @@
-"""The own reader: by assignment, without a group, from the start of each partition to the end it had when it was asked.
+"""kraftsim's reader: a consumer by assignment, from the start of each partition to its end at the time of the call.
 
-Every batch's checksum is verified; what a reader returns is what the brokers' logs hold below the high watermark, and with read_committed what of
-that is committed below the last stable offset.
+Every batch's checksum is verified. It returns the records below the high watermark, or, with read_committed, the committed ones below the
+last stable offset.
 Source: org.apache.kafka.clients.consumer.internals.{Fetcher, OffsetFetcher}, KIP-79.
 """
 
@@ -35,7 +35,7 @@ FETCH_MAX_BYTES = 52_428_800
 PARTITION_FETCH_BYTES = 1_048_576
 RETRY_BACKOFF_MS = 100
 FULL_FETCH_EPOCH = -1
-"""No fetch session: every request names all its partitions."""
+"""No fetch session: every request contains all its partitions."""
 LAST_VERSION_WITH_TOPIC_NAMES = 12
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 """Kafka's isolation levels."""
@@ -43,7 +43,7 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRecord:
-    """A record as it was read. A null key or value reads as empty."""
+    """A record that was read. A null key or value is returned as empty."""
 
     topic: str
     partition: int
@@ -53,7 +53,7 @@ class ReadRecord:
 
 
 class ReaderClient:
-    """A consumer by assignment. `read_all` as often as wanted, then `close`."""
+    """A consumer by assignment. `read_all` repeatedly, then `close`."""
 
     def __init__(
         self, world: World, *, bootstrap: Sequence[Address], client_id: str, frame_events: bool = False, read_committed: bool = False
@@ -69,7 +69,7 @@ class ReaderClient:
     async def read_all(self, topic: str, partitions: Sequence[int]) -> list[ReadRecord]:
         """Return every record from the start of each partition to its end at the time of the call, partition by partition in offset order.
 
-        Retries what can be retried for as long as it takes. Raises MalformedMessage for a batch whose checksum is wrong.
+        Retries retriable errors without limit. Raises MalformedMessage for a batch with a wrong checksum.
         """
         positions = ReaderPositions([TopicPartition(topic, partition) for partition in partitions])
         read: dict[TopicPartition, list[ReadRecord]] = {TopicPartition(topic, partition): [] for partition in partitions}
@@ -86,7 +86,7 @@ class ReaderClient:
         return [record for records in read.values() for record in records]
 
     async def close(self) -> None:
-        """End the client."""
+        """Stop the client."""
         self._connections.close()
         self._world.note(ClientStopped(client_id=self.client_id, reason="closed"))
         self._world.flush_events()
@@ -100,7 +100,7 @@ class ReaderClient:
                 if partition.leader_id >= 0:
                     self._leaders[TopicPartition(described.name or "", partition.partition_index)] = partition.leader_id
 
-    # Where partitions begin and end -------------------------------------------------------------------------------------------------------------
+    # Start and end offsets ----------------------------------------------------------------------------------------------------------------------
 
     async def _find_ends(self, positions: ReaderPositions) -> None:
         for where, offset in await self._list_offsets(positions.without_end_offset(), LATEST_TIMESTAMP):
@@ -126,19 +126,19 @@ class ReaderClient:
     # Fetching -----------------------------------------------------------------------------------------------------------------------------------
 
     async def _fetch_round(self, positions: ReaderPositions, read: dict[TopicPartition, list[ReadRecord]]) -> bool:
-        """Fetch from every leader until its partitions are done; tell whether all went well. After an error the metadata is asked again."""
+        """Fetch from all leaders until their partitions are complete; return whether there was no error. After one the metadata is refreshed."""
         is_complete = not positions.without_end_offset() and not positions.without_first_offset()
         unfinished = positions.unfinished(self._leaders)
         for broker_id in unfinished:
             connection = await self._connections.to_broker(broker_id)
             version = connection.version_for(ApiKey.FETCH)
-            if ZERO_UUID in self._topic_ids.values():  # a cluster whose topics have names only
+            if ZERO_UUID in self._topic_ids.values():  # a cluster without topic ids
                 version = min(version, LAST_VERSION_WITH_TOPIC_NAMES)
             while left := positions.unfinished(self._leaders).get(broker_id, []):
                 request = self._fetch_request(left, positions, version)
                 answer: FetchResponse = await connection.request(request, api_version=version)
                 if answer.error_code != ErrorCode.NONE:
-                    raise Disconnected(f"Fetch was answered with {error_of(answer.error_code).name}")
+                    raise Disconnected(f"Fetch returned {error_of(answer.error_code).name}")
                 if not self._take_all(answer, positions, read):
                     is_complete = False
                     break
@@ -168,7 +168,7 @@ class ReaderClient:
         )
 
     def _take_all(self, answer: FetchResponse, positions: ReaderPositions, read: dict[TopicPartition, list[ReadRecord]]) -> bool:
-        """Take what came; tell whether every partition was served."""
+        """Process a response; return whether no partition has an error."""
         all_served = True
         for topic in answer.responses:
             name = self._name_of(topic)
@@ -190,7 +190,7 @@ class ReaderClient:
         for name, topic_id in self._topic_ids.items():
             if topic_id == topic.topic_id:
                 return name
-        raise Disconnected("a Fetch answer names a topic that was not asked for")
+        raise Disconnected("a Fetch response contains a topic that was not requested")
 
     def _take(self, where: TopicPartition, partition: FetchedPartition, positions: ReaderPositions, read: list[ReadRecord]) -> None:
         first_offset = next_offset = positions.next_offset(where)
@@ -208,7 +208,7 @@ class ReaderClient:
         positions.advance(where, next_offset)
 
     def _take_batch(self, where: TopicPartition, batch: RecordBatch, first_offset: int, read: list[ReadRecord]) -> None:
-        """Take the records from first_offset on: a fetch answer begins with the whole batch that contains the offset."""
+        """Add the records from first_offset on: a response starts with the whole batch that contains the offset."""
         for record in batch.records():
             if record.offset < first_offset:
                 continue

@@ -1,4 +1,4 @@
-"""The loop around the pure rules of a client: inputs wait their turn, effects are carried out in order, and an alarm rings as the rules ask."""
+"""The event loop around a client's state machine: inputs are queued, effects are executed in order, and one timer is scheduled."""
 
 import asyncio
 from collections import deque
@@ -14,20 +14,20 @@ E_co = TypeVar("E_co", covariant=True)
 
 
 class Rules(Protocol[I_contra, E_co]):
-    """What a client's rules have in common. `E_co` is what stands in the list of effects."""
+    """The common interface of client state machines. `E_co` is the type of the list of effects."""
 
     @property
     def wake_at_ms(self) -> int | None:
-        """When TimePassed is due even if nothing else happens; None: never."""
+        """When TimePassed is due without another input; None: never."""
         ...
 
     def step(self, happened: I_contra, now_ms: int) -> E_co:
-        """Take note of what happened and return what to do, in order."""
+        """Process an input and return the effects, in order."""
         ...
 
 
 class StepLoop(Generic[Input, Effect]):
-    """Feeds rules. `take` may be called from within `carry_out`: what happens meanwhile waits its turn."""
+    """Feeds a state machine. `take` may be called from within `carry_out`: such inputs are queued."""
 
     def __init__(self, world: World, rules: Rules[Input, list[Effect]], carry_out: Callable[[Effect], None], time_passed: Input) -> None:
         self._world = world
@@ -45,23 +45,23 @@ class StepLoop(Generic[Input, Effect]):
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended the client, if anything did."""
+        """The error that stopped the client, if there is one."""
         return self._failure
 
     def take(self, happened: Input) -> None:
-        """Tell the rules what happened, and carry out what they want."""
+        """Process an input, and execute its effects."""
         self._inputs.append(happened)
         if self._is_stepping or self.is_over or self._is_frozen:
             return
         self._go_through()
 
     def freeze(self) -> None:
-        """Stand still, as a process whose garbage is being collected: what happens meanwhile is heard of later, and no alarm rings."""
+        """Pause, like a process in a long garbage collection: inputs are queued, and no timer fires."""
         self._is_frozen = True
         self._disarm()
 
     def thaw(self) -> None:
-        """Go on with what happened meanwhile."""
+        """Resume with the queued inputs."""
         self._is_frozen = False
         self.take(self._time_passed)
 
@@ -77,7 +77,7 @@ class StepLoop(Generic[Input, Effect]):
         self._changed.set()
 
     async def change(self) -> None:
-        """Wait until the rules took a step. Raises what ended the client, if anything did."""
+        """Wait for the next step. Raises the error that stopped the client, if there is one."""
         if self._failure is not None:
             raise self._failure
         self._changed.clear()
@@ -86,12 +86,12 @@ class StepLoop(Generic[Input, Effect]):
             raise self._failure
 
     def fail(self, failure: BaseException) -> None:
-        """End the client by what nobody expected."""
+        """Stop the client by an unexpected error."""
         self._failure = failure
         self._changed.set()
 
     def end(self) -> None:
-        """Take nothing any more."""
+        """Ignore all further inputs."""
         self.is_over = True
         self._disarm()
         self._changed.set()

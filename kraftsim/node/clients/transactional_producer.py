@@ -1,4 +1,4 @@
-"""The own transactional producer: carries out what `TransactionalProducer` decides, and notes what its application asked for and was told.
+"""kraftsim's transactional producer: executes the decisions of `TransactionalProducer`, and emits the application's calls and their results.
 
 Source: org.apache.kafka.clients.producer.KafkaProducer.
 """
@@ -54,7 +54,7 @@ from kraftsim.events.transactional_clients import (
     TransactionOffsetAccepted,
     TransactionOffsetSent,
 )
-from kraftsim.node.clients.acknowledgements import note_delivered
+from kraftsim.node.clients.acknowledgements import emit_delivered
 from kraftsim.node.clients.cluster_connections import Address, ClientIdentity, ClusterConnections
 from kraftsim.node.clients.coordinator_questions import answered, api_of, last_version, request_of, takes_member, without_member
 from kraftsim.node.clients.coordinators import find_coordinator
@@ -69,7 +69,7 @@ TRANSACTION_VERSION = "transaction.version"
 
 
 class AbortNeeded(RuntimeError):
-    """The transaction failed; `abort` leads on. `error_code` says why."""
+    """The transaction failed with `error_code`; the application must call `abort`."""
 
     def __init__(self, error_code: ErrorCode) -> None:
         super().__init__(f"the transaction must be aborted: {error_code.name}")
@@ -77,7 +77,7 @@ class AbortNeeded(RuntimeError):
 
 
 class ProducerFailed(RuntimeError):
-    """The producer has come to its end, fenced for example. `error_code` says why."""
+    """The producer failed with a fatal error, such as fencing, which is `error_code`."""
 
     def __init__(self, error_code: ErrorCode) -> None:
         super().__init__(f"the producer can only be closed: {error_code.name}")
@@ -85,11 +85,11 @@ class ProducerFailed(RuntimeError):
 
 
 class TransactionalClient:
-    """A producer with a transactional id: `init`, then `begin`, `send`, `send_offsets` and `commit` or `abort`, over and over, then `close`.
+    """A producer with a transactional id: `init`, then `begin`, `send`, `send_offsets` and `commit` or `abort`, repeatedly, then `close`.
 
-    Every verb waits with as much patience as it takes, and raises AbortNeeded or ProducerFailed. `client_id` must be its own, in its whole run:
-    transactions are named after it. With `names_member` False offsets are committed as clients before KIP-447 do, which know nothing of
-    transaction.version 2 either.
+    Every method waits without limit, and raises AbortNeeded or ProducerFailed. `client_id` must be unique in a run: it is part of the names
+    of transactions. With `names_member` False offsets are committed as by pre-KIP-447 clients, which do not support transaction.version 2
+    either.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class TransactionalClient:
 
     @property
     def transaction(self) -> str:
-        """The name of the present transaction, or of the last one."""
+        """The name of the current transaction, or of the last one."""
         return f"{self.client_id}/{self._transaction_count}"
 
     @property
@@ -136,13 +136,13 @@ class TransactionalClient:
 
     @property
     def next_identity(self) -> Identity:
-        """The producer id with the epoch after the present one, which nobody has been given yet."""
+        """The producer id with the next epoch, which has not been assigned yet."""
         identity = self._rules.identity
-        assert identity is not None, "the client has begun"
+        assert identity is not None, "init was called before"
         return Identity(identity.producer_id, identity.producer_epoch + 1)
 
     async def init(self) -> None:
-        """Take the transactional id: what its former holder left open is aborted, and the holder fenced."""
+        """Initialize the transactional id: fences the previous producer, and aborts its open transaction."""
         self._world.note(ClientStarted(client_id=self.client_id, library=LIBRARY))
         self._loop.take(InitAsked())
         await self._until_ready()
@@ -165,7 +165,7 @@ class TransactionalClient:
         )
 
     async def send(self, topic: str, partition: int, key: str, value: bytes) -> None:
-        """Hand over a record; waits only while too many are under way."""
+        """Send a record; waits only while the buffer is full."""
         while self._rules.record_count >= self._settings.producer.buffered_records_max and self._rules.state is ProducerState.IN_TRANSACTION:
             await self._loop.change()
         self._require_no_error()
@@ -174,7 +174,7 @@ class TransactionalClient:
         self._loop.take(RecordGiven(OutgoingRecord(where=where, key=key, value=value, timestamp_ms=self._world.clock.wall_ms())))
 
     async def send_offsets(self, group: GroupIdentity, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit a group's offsets with the transaction; returns when the group's coordinator has them."""
+        """Commit a group's offsets in the transaction; returns when the group coordinator has stored them."""
         self._require_no_error()
         identity = self._rules.identity
         assert identity is not None, "a transaction has an identity"
@@ -198,9 +198,9 @@ class TransactionalClient:
         self._require_no_error()
 
     async def commit(self) -> None:
-        """Commit. AbortNeeded: it was not asked for yet, and must be aborted."""
+        """Commit. Raises AbortNeeded if the transaction must be aborted; EndTxn has not been sent then."""
         self._require_no_error()
-        self._note_end_asked(is_commit=True)
+        self._emit_end_asked(is_commit=True)
         self._loop.take(CommitAsked())
         while self._rules.state is ProducerState.COMMITTING:
             await self._loop.change()
@@ -210,16 +210,16 @@ class TransactionalClient:
         """Abort."""
         if self._rules.state is ProducerState.FATAL_ERROR:
             raise ProducerFailed(self._rules.error_code)
-        self._note_end_asked(is_commit=False)
+        self._emit_end_asked(is_commit=False)
         self._loop.take(AbortAsked())
         await self._until_ready()
 
     async def close(self) -> None:
-        """End the client; a transaction that is open is left to its time-out."""
+        """Stop the client; an open transaction is aborted by its timeout."""
         if self._loop.is_over:
             return
         if self._rules.state in (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING, ProducerState.ABORTING, ProducerState.ABORTABLE_ERROR):
-            self._note_ended("unknown", ErrorCode.NONE)
+            self._emit_ended("unknown", ErrorCode.NONE)
         self._loop.end()
         self._outbox.is_closed = True
         self._world.note(ClientStopped(client_id=self.client_id, reason="closed" if self._loop.failure is None else "failed"))
@@ -228,11 +228,11 @@ class TransactionalClient:
         self._world.flush_events()
 
     def freeze(self) -> None:
-        """Stand still: see `StepLoop.freeze`."""
+        """Pause the client: see `StepLoop.freeze`."""
         self._loop.freeze()
 
     def thaw(self) -> None:
-        """Go on."""
+        """Resume."""
         self._loop.thaw()
 
     async def _until_ready(self) -> None:
@@ -259,10 +259,10 @@ class TransactionalClient:
             case SendProduce():
                 self._outbox.put(effect, is_implicit=self._rules.is_implicit)
             case _:
-                self._tell(effect)
+                self._emit(effect)
 
-    def _tell(self, effect: IdentityTaken | IdTaken | TransactionSettled | OffsetsAccepted | ProducerErred | RecordDelivered | RecordGivenUp) -> None:
-        """Note what the application learns."""
+    def _emit(self, effect: IdentityTaken | IdTaken | TransactionSettled | OffsetsAccepted | ProducerErred | RecordDelivered | RecordGivenUp) -> None:
+        """Emit the events that the application observes."""
         client_id, transactional_id = self.client_id, self._settings.transactional_id
         match effect:
             case IdTaken((producer_id, producer_epoch)):
@@ -274,7 +274,7 @@ class TransactionalClient:
             case IdentityTaken((producer_id, producer_epoch)):
                 self._world.note(ClientInitialized(client_id=client_id, producer_id=producer_id, producer_epoch=producer_epoch))
             case TransactionSettled(outcome=outcome, error_code=error_code):
-                self._note_ended(outcome.value, error_code)
+                self._emit_ended(outcome.value, error_code)
             case OffsetsAccepted(identity=identity, group=group, offsets=offsets):
                 for where, offset in offsets:
                     self._world.note(
@@ -300,7 +300,7 @@ class TransactionalClient:
                     )
                 )
             case RecordDelivered():
-                note_delivered(self._world, client_id, effect)
+                emit_delivered(self._world, client_id, effect)
             case RecordGivenUp(record=record, error_code=error_code, reason=reason):
                 topic, partition = record.where
                 self._world.note(
@@ -311,7 +311,7 @@ class TransactionalClient:
             case _:
                 assert_never(effect)
 
-    def _note_end_asked(self, *, is_commit: bool) -> None:
+    def _emit_end_asked(self, *, is_commit: bool) -> None:
         self._world.note(
             TransactionEndAsked(
                 client_id=self.client_id,
@@ -321,7 +321,7 @@ class TransactionalClient:
             )
         )
 
-    def _note_ended(self, outcome: str, error_code: ErrorCode) -> None:
+    def _emit_ended(self, outcome: str, error_code: ErrorCode) -> None:
         identity = self._rules.identity
         assert identity is not None, "a transaction has an identity"
         self._world.note(
@@ -336,7 +336,7 @@ class TransactionalClient:
             )
         )
 
-    # Asking ---------------------------------------------------------------------------------------------------------------------------------------
+    # Requests -------------------------------------------------------------------------------------------------------------------------------------
 
     async def _find(self, kind: CoordinatorKind, key: str) -> None:
         try:

@@ -1,6 +1,7 @@
-"""One partition of `__consumer_offsets` that this broker leads: its groups, and the log in which they are written down.
+"""One partition of `__consumer_offsets` that this broker leads: its groups, and the log that stores them.
 
-What the groups decide is carried out here, in order: answers go out, records are appended and waited for, and the next deadline is watched.
+The effects of the group state machines are executed here, in order: responses are sent, records are appended and replicated,
+and the next timer is scheduled.
 Source: kafka.coordinator.group.GroupMetadataManager.appendForGroup.
 """
 
@@ -30,9 +31,9 @@ LEADER_ONLY: Final = 1
 
 
 class CoordinatedPartition:
-    """The groups of one partition. While `is_loading`, they are not all known yet, and nobody may ask.
+    """The groups of one partition. While `is_loading`, requests fail with COORDINATOR_LOAD_IN_PROGRESS.
 
-    `on_unwritten` is told that something holds here that could not be written: then the groups are to be read back.
+    `on_unwritten` is called when in-memory state could not be written to the log: the groups must then be reloaded.
     """
 
     def __init__(self, hosted: HostedPartition, shard: GroupShard, log: CoordinatorLog, clock: Clock, on_unwritten: Callable[[], None]) -> None:
@@ -41,7 +42,7 @@ class CoordinatedPartition:
         self.shard = shard
         self.is_loading = True
         self.is_over = False
-        """Another broker answers now, or this one does anew."""
+        """The partition is unloaded: another broker is its coordinator, or this one has reloaded it."""
         self._log = log
         self._clock = clock
         self._waiters: dict[int, OnAnswer] = {}
@@ -50,14 +51,14 @@ class CoordinatedPartition:
         self._alarm_ms = 0
         self._pump: Pump[Effect] = Pump(shard.outbox.take_effects, self._carry_out)
 
-    # Asking --------------------------------------------------------------------------------------------------------------------------------
+    # Requests ------------------------------------------------------------------------------------------------------------------------------
 
     def now(self) -> Moment:
         """Return the present moment."""
         return Moment(self._clock.monotonic_ms(), self._clock.wall_ms())
 
     def ask(self, ask: Callable[[int, Moment], None], on_answer: OnAnswer) -> None:
-        """Ask the groups something that is answered later: `ask` is given the number under which to answer."""
+        """Run an operation whose response is deferred: `ask` receives the id by which the response is matched to it."""
         waiter = self._next_waiter
         self._next_waiter += 1
         self._waiters[waiter] = on_answer
@@ -65,31 +66,31 @@ class CoordinatedPartition:
         self.settle()
 
     def settle(self) -> None:
-        """Carry out what the groups have decided, and watch the next deadline."""
+        """Execute the pending effects, and schedule the next timer."""
         self._pump.run()
         self._watch()
 
     def end_transaction(self, producer_id: int, producer_epoch: int, marker_offset: int, *, is_commit: bool) -> None:
-        """The marker of a producer's transaction is replicated. While the log is still read it will be found there."""
+        """The transaction marker of a producer is replicated. During loading it is ignored: the log contains it."""
         if self.is_loading:
             return
         self.shard.end_transaction(producer_id, producer_epoch, marker_offset, is_commit=is_commit)
         self.settle()
 
     def close(self) -> None:
-        """Watch no deadline any more."""
+        """Cancel the timer."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
 
     def begin(self) -> None:
-        """Everything in the log is known."""
+        """Loading is complete."""
         self.is_loading = False
         self.shard.begin(self.now())
         self.settle()
 
     def end(self) -> None:
-        """Lead no longer: send those away who wait."""
+        """Leadership is lost: complete all pending requests with an error."""
         self.is_over = True
         self.shard.end(self.now())
         self._pump.run()
@@ -110,7 +111,7 @@ class CoordinatedPartition:
         self.shard.on_wake(self.now())
         self.settle()
 
-    # Carrying out --------------------------------------------------------------------------------------------------------------------------
+    # Effects -------------------------------------------------------------------------------------------------------------------------------
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
@@ -122,7 +123,7 @@ class CoordinatedPartition:
                 assert_never(effect)
 
     def _append(self, append: Append) -> None:
-        """Append records, and say how it ended once all who are in sync have them."""
+        """Append records; the result is reported once all in-sync replicas have them."""
         token, producer = append.token, append.producer
         acks = LEADER_ONLY if append.holds_already else ALL_REPLICAS
         outcome = self._log.append(self.hosted, self._batch(append), acks, None if producer is None else producer.guard)
@@ -144,7 +145,7 @@ class CoordinatedPartition:
         self._log.when_replicated(self.hosted, appended.last_offset + 1, on_end)
 
     def _batch(self, append: Append) -> RecordBatch:
-        """Build a batch. Those of transactions all have the sequence number 0: the coordinator's own are not judged by it, as in Kafka."""
+        """Build a batch. Transactional ones all have sequence number 0: the coordinator's own appends skip the sequence check, as in Kafka."""
         timestamp, producer = self._clock.wall_ms(), append.producer
         rows = [Record(timestamp=timestamp, key=record.key, value=record.value) for record in append.records]
         if producer is None:

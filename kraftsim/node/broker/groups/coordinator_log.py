@@ -1,4 +1,4 @@
-"""How coordinators write into their partitions: as a producer with acks=all that is inside the broker.
+"""How coordinators append to their partitions: like a producer with acks=all inside the broker.
 
 Source: kafka.server.ReplicaManager.appendRecords with AppendOrigin.Coordinator, DelayedProduce.
 """
@@ -19,7 +19,7 @@ OnEnd = Callable[[ErrorCode], None]
 
 
 class CoordinatorLog:
-    """Appends batches, and waits for the other replicas no longer than `timeout_ms` (offsets.commit.timeout.ms)."""
+    """Appends batches, and waits at most `timeout_ms` (offsets.commit.timeout.ms) for the other replicas."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class CoordinatorLog:
         self._timeout_ms = timeout_ms
 
     def append(self, hosted: HostedPartition, batch: RecordBatch, acks: int, guard: int | None = None) -> AppendDecision | Refusal:
-        """Append a batch, or say why not. `guard`: what `begin_verification` gave for the transaction of its producer."""
+        """Append a batch, or return the error. `guard`: the verification guard that `begin_verification` returned."""
         try:
             outcome = hosted.append_by_coordinator(batch, acks, self._clock.wall_ms(), guard)
         except OSError as failure:
@@ -51,7 +51,7 @@ class CoordinatorLog:
         return outcome
 
     def when_replicated(self, hosted: HostedPartition, required_offset: int, on_end: OnEnd, timeout_ms: int | None = None) -> None:
-        """Say how it ended, once everything below an offset is on all who are in sync, or never will be, or `timeout_ms` are over."""
+        """Call `on_end` once everything below an offset is on all in-sync replicas, never will be, or `timeout_ms` has passed."""
 
         def wait() -> None:
             waiting = Replication(self._partitions, hosted, required_offset, on_end)
@@ -64,7 +64,7 @@ class CoordinatorLog:
 
 
 class Replication:
-    """An append of a coordinator that others must copy."""
+    """A coordinator's append that waits for the in-sync replicas."""
 
     def __init__(self, partitions: Partitions, hosted: HostedPartition, required_offset: int, on_end: OnEnd) -> None:
         self._partitions = partitions
@@ -73,7 +73,7 @@ class Replication:
         self._on_end = on_end
 
     def try_complete(self) -> bool:
-        """Say how it ended, if that is known."""
+        """Report the result, if it is known."""
         hosted = self._hosted
         is_here = self._partitions.find(hosted.topic, hosted.partition) is hosted
         outcome = hosted.replica.replicated(self._required_offset) if is_here else ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -83,5 +83,5 @@ class Replication:
         return True
 
     def expire(self) -> None:
-        """It took too long."""
+        """Report a timeout."""
         self._on_end(ErrorCode.REQUEST_TIMED_OUT)

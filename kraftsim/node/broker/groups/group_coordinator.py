@@ -1,4 +1,4 @@
-"""The groups that this broker answers for: those of the partitions of `__consumer_offsets` that it leads, read back when it comes to lead them.
+"""The group coordinator: the groups of the `__consumer_offsets` partitions that this broker leads, loaded on becoming leader.
 
 Source: kafka.coordinator.group.{GroupCoordinator, GroupMetadataManager}, kafka.server.metadata.BrokerMetadataPublisher.updateCoordinator.
 """
@@ -28,7 +28,7 @@ UUID_BYTES = 16
 
 
 class GroupCoordinator:
-    """Partitions by number. `on_partition_changed` keeps them in step with who leads what."""
+    """Loaded partitions by number. `on_partition_changed` keeps them consistent with the leadership."""
 
     def __init__(
         self,
@@ -61,15 +61,15 @@ class GroupCoordinator:
         self._member_ids = shell.world.random("member ids")
         self._partitions: dict[int, CoordinatedPartition] = {}
 
-    # Finding -------------------------------------------------------------------------------------------------------------------------------
+    # Look-up -------------------------------------------------------------------------------------------------------------------------------
 
     def partition_of(self, group_id: str) -> int:
-        """Return the number of the partition that a group belongs to."""
+        """Return the partition of `__consumer_offsets` that a group belongs to."""
         topic = self._image().topic(GROUP_METADATA)
         return partition_of(group_id, self._config.offsets_topic_num_partitions if topic is None else len(topic.partitions))
 
     def coordinated(self, group_id: str, *, may_be_empty: bool = False) -> CoordinatedPartition | ErrorCode:
-        """Return where a group is, or why this broker does not answer for it: INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
+        """Return the partition of a group, or INVALID_GROUP_ID, NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
         if not group_id and not may_be_empty:
             return ErrorCode.INVALID_GROUP_ID
         found = self._partitions.get(self.partition_of(group_id))
@@ -79,39 +79,39 @@ class GroupCoordinator:
 
     @property
     def serves_consumers(self) -> bool:
-        """Whether there are consumer groups (KIP-848)."""
+        """Whether consumer groups are enabled (KIP-848)."""
         return self._serves_consumers()
 
     @property
     def consumer_assignors(self) -> tuple[str, ...]:
-        """The names of the assignors; the first one is taken where no member wants another."""
+        """The names of the assignors; the first one is used if no member prefers another."""
         return self._settings.consumer_assignors
 
     def fresh_consumer_id(self) -> str:
-        """Return an id for a member of a consumer group that has none."""
+        """Return a new member id for a consumer group."""
         return uuid_text(self._member_ids.randbytes(UUID_BYTES))
 
     def all(self) -> Iterator[CoordinatedPartition]:
-        """Yield every partition that this broker answers for, by number."""
+        """Yield every partition for which this broker is coordinator, by number."""
         for number in sorted(self._partitions):
             yield self._partitions[number]
 
     def fresh_member_id(self) -> str:
-        """Return the random end of a member's id."""
+        """Return the random suffix of a member id."""
         drawn = bytearray(self._member_ids.randbytes(16))
         drawn[6] = drawn[6] & 0x0F | 0x40  # a random one,
         drawn[8] = drawn[8] & 0x3F | 0x80  # in the form of RFC 4122, as java.util.UUID draws them
         text = drawn.hex()
         return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
 
-    # Coming and going ----------------------------------------------------------------------------------------------------------------------
+    # Loading and unloading -----------------------------------------------------------------------------------------------------------------
 
     def begin_upkeep(self) -> None:
-        """Start the task that forgets offsets from time to time."""
+        """Start the periodic expiration of offsets."""
         self._shell.tasks.spawn(self._expire(), "offset expiration")
 
     def on_partition_changed(self, key: PartitionKey) -> None:
-        """Begin or end to answer for a partition, if another broker leads it now, or this one."""
+        """Load or unload a partition if this broker became or ceased to be its leader."""
         topic, number = key
         if topic != GROUP_METADATA:
             return
@@ -127,25 +127,25 @@ class GroupCoordinator:
 
     def _begin(self, number: int, hosted: HostedPartition) -> None:
         shard = self._shard_class(self._settings, number, self._world.note, self._topics)
-        led = CoordinatedPartition(hosted, shard, self._log, self._world.clock, lambda: self._shell.settle_soon(lambda: self._begin_again(led)))
+        led = CoordinatedPartition(hosted, shard, self._log, self._world.clock, lambda: self._shell.settle_soon(lambda: self._reload(led)))
         self._partitions[number] = led
         self._shell.tasks.spawn(self._load(number, led), f"groups of {GROUP_METADATA}-{number}")
 
-    def _begin_again(self, former: CoordinatedPartition) -> None:
-        """Read the groups of a partition back: something was decided that could not be written."""
+    def _reload(self, former: CoordinatedPartition) -> None:
+        """Reload the groups of a partition: a change could not be written to the log."""
         number = former.hosted.partition
         if self._partitions.get(number) is former and former.hosted.replica.is_leader:
             former.end()
             self._begin(number, former.hosted)
 
     def on_marker(self, partition: int, producer_id: int, producer_epoch: int, is_commit: bool, offset: int) -> None:
-        """The marker of a transaction is on all replicas of a partition that are in sync: offsets that waited for it count, or never will."""
+        """A transaction marker is on all in-sync replicas: pending offset commits are materialized on commit and dropped on abort."""
         led = self._partitions.get(partition)
         if led is not None:
             led.end_transaction(producer_id, producer_epoch, offset, is_commit=is_commit)
 
     def on_topics_deleted(self) -> None:
-        """Forget what groups have read of topics that are not there any more."""
+        """Delete the offsets of deleted topics."""
         image = self._image()
         for led in self.all():
             if not led.is_loading:
@@ -153,12 +153,12 @@ class GroupCoordinator:
                 led.settle()
 
     def close(self) -> None:
-        """Watch no deadline any more: the node goes down."""
+        """Cancel all timers: the node shuts down."""
         for led in self.all():
             led.close()
 
     async def _load(self, number: int, led: CoordinatedPartition) -> None:
-        """Read the log from its beginning; from then on the groups are answered for."""
+        """Replay the log from its start; the partition's groups are available afterwards."""
         try:
             offset = await read_back(
                 led.hosted,

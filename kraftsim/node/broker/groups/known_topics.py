@@ -1,4 +1,4 @@
-"""The topics of the cluster as groups look at them: through the broker's image of the metadata, whichever it has at the moment."""
+"""The topics of the cluster as the group coordinator sees them: a view of the broker's current metadata image."""
 
 from collections.abc import Callable, Iterable
 
@@ -6,23 +6,23 @@ from kraftsim.core.metadata.image import MetadataImage
 
 
 class KnownTopics:
-    """`image` returns the present one."""
+    """`image` returns the current metadata image."""
 
     def __init__(self, image: Callable[[], MetadataImage]) -> None:
         self._image = image
 
     @property
     def version(self) -> int:
-        """The last offset of the metadata log that is known."""
+        """The last applied offset of the metadata log."""
         return self._image().highest_offset
 
     def find(self, name: str) -> tuple[bytes, int] | None:
-        """Return id and partition count of a topic; None if it is not there."""
+        """Return id and partition count of a topic; None if it does not exist."""
         topic = self._image().topic(name)
         return None if topic is None else (topic.topic_id, len(topic.partitions))
 
     def name_of(self, topic_id: bytes) -> str | None:
-        """Return the name of a topic; None if it is not there."""
+        """Return the name of a topic; None if it does not exist."""
         topic = self._image().topic_by_id(topic_id)
         return None if topic is None else topic.name
 

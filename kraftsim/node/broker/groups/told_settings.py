@@ -1,4 +1,4 @@
-"""What a group coordinator was told: by the properties of its broker, and by what its release makes of those that nobody gave."""
+"""The group coordinator's configuration: the broker's properties, with the defaults of the emulated release."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ FIRST_EPOCH_WITH_DELAY: Final = 1
 
 
 def group_settings(config: NodeConfig, parts: Parts) -> GroupSettings:
-    """Return what holds for groups."""
+    """Return the effective group configuration."""
     interval_ms = config.group_consumer_assignment_interval_ms
     return GroupSettings(
         initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
@@ -39,6 +39,6 @@ def group_settings(config: NodeConfig, parts: Parts) -> GroupSettings:
 
 
 def may_serve_consumers(config: NodeConfig, parts: Parts) -> bool:
-    """Tell whether a broker serves consumer groups as far as it was told: since 4.0 unless somebody says otherwise, before only if somebody does."""
+    """Return whether the configuration enables consumer groups: by default since 4.0, only if explicitly enabled before."""
     protocols = config.group_coordinator_rebalance_protocols
     return CONSUMER in protocols if protocols else parts.has_consumer_groups

@@ -1,8 +1,8 @@
-"""Offsets that are committed inside a transaction: the transaction's own coordinator is asked first whether they belong to it.
+"""Transactional offset commits: the transaction coordinator first verifies that the partition is in the transaction.
 
-A batch with offsets opens a transaction in the partition of `__consumer_offsets` as any other batch opens one elsewhere, so it needs the same care
-(KAFKA-15449). Only when the answer is there the group judges who commits, and in the same step the batch is written: a group that judged before
-the question might have let in a member that has lost its partitions meanwhile (KAFKA-15784).
+A batch with offsets starts a transaction in its partition of `__consumer_offsets` like any other transactional batch, so it is
+verified, too (KAFKA-15449). The group validates the member only after the verification, in the same step as the append: a group
+that validated before it could accept a member that has lost its partitions since (KAFKA-15784).
 
 Source: kafka.coordinator.group.GroupCoordinator.handleTxnCommitOffsets, KIP-890.
 """
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 OnAnswer = Callable[[GroupAnswer], None]
 
 ADDS_SINCE: Final = 5
-"""The first version of TxnOffsetCommit whose partition need not be added to the transaction by its producer (KIP-890, transaction.version 2)."""
+"""The first version of TxnOffsetCommit that adds the partition to the transaction implicitly (KIP-890, transaction.version 2)."""
 ABORTABLE_SINCE: Final = 4
 """The first version that knows TRANSACTION_ABORTABLE."""
-TOLD: Final = {
+MAPPED_ERRORS: Final = {
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -41,18 +41,18 @@ TOLD: Final = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
-"""How members are told what the verification came to.   Source: GroupMetadataManager.maybeConvertOffsetCommitError."""
+"""How verification errors are mapped for group members.   Source: GroupMetadataManager.maybeConvertOffsetCommitError."""
 
 
 class TransactionalCommits:
-    """Takes the commits of one broker through verification to their groups."""
+    """Passes the transactional offset commits of a broker to their groups after verification."""
 
     def __init__(self, clock: Clock, verifier: "Verifier") -> None:
         self._clock = clock
         self._verifier = verifier
 
     def commit(self, led: "CoordinatedPartition", asked: TransactionalCommitAsked, api_version: int, on_answer: OnAnswer) -> None:
-        """Answer with a CommitAnswer: at once, or when the transaction's coordinator and the replicas have answered."""
+        """Complete with a CommitAnswer: at once, or after the transaction coordinator and the in-sync replicas have responded."""
         early = self.judge_early(led, asked)
         if early is not None:
             on_answer(refused(asked, early))
@@ -61,24 +61,24 @@ class TransactionalCommits:
         adds = api_version >= ADDS_SINCE
         guard = led.hosted.begin_verification(producer.producer_id, producer.producer_epoch, NO_SEQUENCE, self._clock.wall_ms(), adds=adds)
         if isinstance(guard, Refusal):
-            on_answer(refused(asked, TOLD.get(guard.error, guard.error)))
+            on_answer(refused(asked, MAPPED_ERRORS.get(guard.error, guard.error)))
         elif guard is None:
             self._hand_over(led, asked, on_answer)
         else:
             self._verify(led, asked, guard, api_version, on_answer)
 
     def judge_early(self, led: "CoordinatedPartition", asked: TransactionalCommitAsked) -> ErrorCode | None:
-        """Return why the group refuses already, before anybody is asked. Right: it does not, for until the answer is there it may change its mind."""
+        """Return the group's error before verification. The correct behaviour is None: the result may change until verification completes."""
         return None
 
     def _verify(self, led: "CoordinatedPartition", asked: TransactionalCommitAsked, guard: int, api_version: int, on_answer: OnAnswer) -> None:
-        """Ask whether the offsets belong to the transaction, or since version 5 have them added, and go on when that is answered."""
+        """Verify the partition, or since version 5 have it added, and continue on the response."""
         producer, partition = asked.producer, (GROUP_METADATA, led.hosted.partition)
 
         def on_verified(errors: VerificationErrors) -> None:
             error = errors[partition]
             if error is not ErrorCode.NONE:
-                on_answer(refused(asked, told(error, api_version)))
+                on_answer(refused(asked, mapped_error(error, api_version)))
                 return
             guarded = msgspec.structs.replace(asked, producer=WritingProducer(producer.producer_id, producer.producer_epoch, guard))
             self._hand_over(led, guarded, on_answer)
@@ -93,7 +93,7 @@ class TransactionalCommits:
         )
 
     def _hand_over(self, led: "CoordinatedPartition", asked: TransactionalCommitAsked, on_answer: OnAnswer) -> None:
-        """Let the group judge and write in one step, unless another broker answers for it by now."""
+        """Validate and append in one step, unless the partition has been unloaded."""
         if led.is_over:
             on_answer(refused(asked, ErrorCode.NOT_COORDINATOR))
             return
@@ -101,12 +101,12 @@ class TransactionalCommits:
 
 
 def refused(asked: TransactionalCommitAsked, error: ErrorCode) -> GroupAnswer:
-    """Return the answer that every offset of a request has the same error."""
+    """Return a response with the same error for every offset of the request."""
     return CommitAnswer((error,) * len(asked.offsets))
 
 
-def told(error: ErrorCode, api_version: int) -> ErrorCode:
-    """Return how a version is told what the verification came to."""
+def mapped_error(error: ErrorCode, api_version: int) -> ErrorCode:
+    """Map a verification error for a request version."""
     if error is ErrorCode.TRANSACTION_ABORTABLE and api_version < ABORTABLE_SINCE:
         return ErrorCode.INVALID_TXN_STATE
-    return TOLD.get(error, error)
+    return MAPPED_ERRORS.get(error, error)

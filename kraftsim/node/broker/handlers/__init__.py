@@ -1,1 +1,1 @@
-"""What a broker answers, one file for each API key; `dispatch` finds them by listing this folder."""
+"""The APIs that a broker serves, one module for each API key; `dispatch` finds them by listing this package."""

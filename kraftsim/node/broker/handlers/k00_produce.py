@@ -1,10 +1,10 @@
-"""Produce: append a batch to each partition named, and say what became of it.
+"""Produce: append a batch to each named partition, and return the result of each.
 
-Each partition stands for itself: a refused batch next to an appended one is answered with its error. Without acknowledgements (acks=0) there is no
-answer, and all that a client can notice of an error is that its connection closes.
+Partitions are independent: a rejected batch next to an appended one has its own error. With acks=0 there is no response; the
+only sign of an error is that the connection is closed.
 
 Source: kafka.server.KafkaApis.handleProduceRequest, kafka.server.ReplicaManager.appendRecords, ProduceRequest.validateRecords, KIP-951; error codes
-were asked of Apache Kafka 3.9.1.
+verified against Apache Kafka 3.9.1.
 """
 
 from typing import cast
@@ -16,7 +16,7 @@ from kraftsim.core.partitions.record_conversion import NothingToAppend, Unchecke
 from kraftsim.core.producer_state.verdict import Duplicate
 from kraftsim.events.partitions import ProduceRefused
 from kraftsim.node.broker.broker import Broker
-from kraftsim.node.broker.examination import FIRST_VERSION_OF_FORMAT_2, Examined, examine, examined_by, must_be_examined, topic_name
+from kraftsim.node.broker.examination import FIRST_VERSION_OF_FORMAT_2, ValidatedRecords, must_be_examined, topic_name, validate_records, validated_by
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.internal_topics import ADMIN_CLIENT_ID, is_internal
 from kraftsim.node.broker.partitions import PartitionKey
@@ -48,7 +48,7 @@ FIRST_VERSION_WITH_LEADER = 10
 NO_TIMESTAMP = -1
 TRANSACTIONAL_BIT = 0x10
 MAGIC_POSITION, ATTRIBUTES_LOW_BYTE, FIRST_MAGIC_WITH_TRANSACTIONS = 16, 22, 2
-"""Where both are in a batch, and since when there are transactions."""
+"""Their positions in a batch, and the first message format with transactions."""
 ERRORS_BEFORE_THE_LOG = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -61,11 +61,11 @@ ERRORS_BEFORE_THE_LOG = frozenset(
         ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )
-"""Errors that are answered without the log start offset."""
+"""Errors that are returned without a log start offset."""
 
 
 class Unreplicated:
-    """A batch that others must copy before it is acknowledged: everything below `required_offset`."""
+    """A batch that is acknowledged once everything below `required_offset` is replicated."""
 
     __slots__ = ("answer", "hosted", "required_offset")
 
@@ -76,7 +76,7 @@ class Unreplicated:
 
 
 class ProduceWork:
-    """One Produce request: the answer as it grows, and the logs that must be flushed before it may go out."""
+    """One Produce request: the response under construction, and the logs that must be flushed before it is sent."""
 
     def __init__(self, broker: Broker, call: Call, request: ProduceRequest) -> None:
         self.broker = broker
@@ -86,10 +86,10 @@ class ProduceWork:
         self.acks = request.acks
         self.now_ms = broker.world.clock.wall_ms()
         self.verified: Verified | None = None
-        """What is known of the transaction that the batches belong to; None if they belong to none, or nobody asks."""
-        self.examined: Examined = {}
+        """The verification result of the batches' transaction; None if they are not transactional or need no verification."""
+        self.examined: ValidatedRecords = {}
         self.is_large = False
-        """Whether there are so many batches that they are appended in several turns of the loop."""
+        """Whether the request has so many batches that they are appended over several iterations of the event loop."""
         self.owed: list[tuple[HostedPartition, PartitionProduceResponse]] = []
         self.unreplicated: list[Unreplicated] = []
         self.first_error = ErrorCode.NONE
@@ -104,7 +104,7 @@ class ProduceWork:
         for topic in request.topic_data:
             name = topic_name(self.broker, topic, self.version)
             if name is None:
-                unknown = Refusal(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+                unknown = Refusal(ErrorCode.UNKNOWN_TOPIC_ID, "unknown topic id")
                 answers = [self._refused("", data.index, unknown) for data in topic.partition_data]
             else:
                 answers = [self._append(name, data) for data in topic.partition_data]
@@ -113,19 +113,19 @@ class ProduceWork:
             self.response.node_endpoints = list(self.leader_endpoints.values())
 
     async def run_in_slices(self, request: ProduceRequest) -> None:
-        """The same, a slice of the batches in each turn of the loop."""
+        """The same, with one slice of the batches in each iteration of the event loop."""
         whole, responses = request.topic_data, self.response.responses
         for part in SLICES.split(request):
-            assert isinstance(part.body, ProduceRequest), "a part is of the same kind"
+            assert isinstance(part.body, ProduceRequest), "a slice is a request of the same API"
             self.run(part.body)
             if part.continues:
                 more = responses.pop()
                 responses[-1].partition_responses.extend(more.partition_responses)
             await self.broker.shell.turns.next()
-        assert len(responses) == len(whole), "each topic is answered once"
+        assert len(responses) == len(whole), "one response row for each topic"
 
     def refuse_all(self, call: Call, request: ProduceRequest, error: ErrorCode, why: str) -> Answer:
-        """Refuse the request as a whole."""
+        """Reject the whole request."""
         for topic in request.topic_data:
             for data in topic.partition_data:
                 self._refused(topic.name, data.index, Refusal(error, why))
@@ -133,11 +133,11 @@ class ProduceWork:
 
     def _append(self, topic: str, data: PartitionProduceData) -> PartitionProduceResponse:
         if is_internal(topic) and not self.is_admin:
-            return self._refused(topic, data.index, Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, "clients do not write internal topics"))
+            return self._refused(topic, data.index, Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, "clients cannot write to internal topics"))
         partition = self.broker.partitions.find(topic, data.index)
         if partition is None:
             return self._refused(topic, data.index, self._not_here(topic, data.index))
-        batch = examined_by(self.examined, data, partition.replica.rules) or (
+        batch = validated_by(self.examined, data, partition.replica.rules) or (
             client_batch(data.records, self.version) if self.version >= FIRST_VERSION_OF_FORMAT_2 else UncheckedRecords(data.records or b"")
         )
         if isinstance(batch, Refusal):
@@ -167,22 +167,22 @@ class ProduceWork:
             case Refusal():
                 return self._answered(topic, data.index, outcome, partition)
 
-    def how_it_ended(self, each: Unreplicated) -> ErrorCode | None:
-        """Say what became of a batch that others must copy; None while that is not known."""
+    def result_of(self, each: Unreplicated) -> ErrorCode | None:
+        """Return the result of a batch that must be replicated; None while it is unknown."""
         hosted = each.hosted
         if self.broker.partitions.find(hosted.topic, hosted.partition) is hosted:
             return hosted.replica.replicated(each.required_offset)
         return self._not_here(hosted.topic, hosted.partition).error
 
-    def look_at_flushed(self) -> None:
-        """What should have been flushed by now and went offline instead is not acknowledged."""
+    def fail_unflushed(self) -> None:
+        """Fail the batches whose partition went offline before it was flushed."""
         for partition, answer in self.owed:
             if self.broker.partitions.find(partition.topic, partition.partition) is not partition:
                 answer.error_code, answer.base_offset = self._not_here(partition.topic, partition.partition).error, NO_OFFSET
                 self.unreplicated = [each for each in self.unreplicated if each.answer is not answer]
 
     def _acknowledged(self, partition: HostedPartition, last_offset: int, answer: PartitionProduceResponse) -> PartitionProduceResponse:
-        """Let the answer wait for a flush and for the other replicas, if it has to."""
+        """Make the response wait for a flush and for the in-sync replicas, where required."""
         if partition.owes_flush:
             self.owed.append((partition, answer))
         if self.acks == ALL_REPLICAS and partition.replica.high_watermark <= last_offset:
@@ -201,7 +201,7 @@ class ProduceWork:
         )
 
     def _refused(self, topic: str, index: int, refusal: Refusal) -> PartitionProduceResponse:
-        """Answer a refusal that no leader was asked about, and note it."""
+        """Return an error found before the append, and emit its event."""
         self.broker.world.note(
             ProduceRefused(
                 topic=topic,
@@ -230,7 +230,7 @@ class ProduceWork:
         return answer
 
     def _name_leader(self, topic: str, index: int, answer: PartitionProduceResponse) -> None:
-        """Save the client a Metadata request: say who leads, and where to find it (KIP-951)."""
+        """Save the client a Metadata request: add the current leader and its endpoint to the response (KIP-951)."""
         registered = self.broker.image.partition(topic, index)
         if registered is None:
             return
@@ -241,22 +241,22 @@ class ProduceWork:
 
 
 class DelayedProduce:
-    """A Produce request with acks=all that waits until all who are in sync have what it appended.   Source: kafka.server.DelayedProduce."""
+    """A Produce request with acks=all that waits until all in-sync replicas have its records.   Source: kafka.server.DelayedProduce."""
 
     def __init__(self, work: ProduceWork, later: Deferred) -> None:
         self._work = work
         self._later = later
 
     def keys(self) -> list[tuple[str, int]]:
-        """Return the partitions that are waited for."""
+        """Return the partitions to watch."""
         return [(each.hosted.topic, each.hosted.partition) for each in self._work.unreplicated]
 
     def try_complete(self) -> bool:
-        """Answer once it is known of every partition how it ended."""
+        """Respond once the result of every partition is known."""
         work = self._work
         still = []
         for each in work.unreplicated:
-            outcome = work.how_it_ended(each)
+            outcome = work.result_of(each)
             if outcome is None:
                 still.append(each)
             elif outcome is not ErrorCode.NONE:
@@ -268,49 +268,49 @@ class DelayedProduce:
         return True
 
     def expire(self) -> None:
-        """Answer that it took too long; what was appended stays, and may be replicated later."""
+        """Respond with a timeout; the appended records remain in the log and may still be replicated."""
         for each in self._work.unreplicated:
             each.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
         self._later.complete(_answer(self._work))
 
 
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
-    """Answer each partition with the offset of its batch or an error; with acks=0 nothing, or close after an error."""
+    """Return the base offset of each batch or an error; with acks=0 there is no response, or the connection is closed after an error."""
     request = call.body
     assert isinstance(request, ProduceRequest), "dispatch decodes by API key"
     rows = [(topic.name, data) for topic in request.topic_data for data in topic.partition_data]
     if any(data.records is None and broker.image.partition(name, data.index) is not None for name, data in rows):
-        return Deferred()  # asked of Apache Kafka 3.9.1: no answer, ever, and nothing behind it on the connection is served
+        return Deferred()  # verified against Apache Kafka 3.9.1: never responds, and later requests of the connection are not served
     work = ProduceWork(broker, call, request)
     if len(rows) > ENTRIES_PER_SLICE:
         work.is_large = True
-        for _, data in rows:  # they wait longer than the buffer that they came in
+        for _, data in rows:  # they outlive the receive buffer
             data.records = None if data.records is None else bytes(data.records)
         later = Deferred()
-        broker.shell.tasks.spawn(or_refused(_looked_at_later(broker, call, work, request, later), later, call, refuse), "serve-many-batches")
+        broker.shell.tasks.spawn(or_refused(_validated_later(broker, call, work, request, later), later, call, refuse), "serve-many-batches")
         return later
-    return _looked_at(broker, call, work, request)
+    return _validated(broker, call, work, request)
 
 
-async def _looked_at_later(broker: Broker, call: Call, work: ProduceWork, request: ProduceRequest, later: Deferred) -> None:
-    completed_by(_looked_at(broker, call, work, request), later)
+async def _validated_later(broker: Broker, call: Call, work: ProduceWork, request: ProduceRequest, later: Deferred) -> None:
+    completed_by(_validated(broker, call, work, request), later)
 
 
-def _looked_at(broker: Broker, call: Call, work: ProduceWork, request: ProduceRequest) -> Answer | Deferred:
+def _validated(broker: Broker, call: Call, work: ProduceWork, request: ProduceRequest) -> Answer | Deferred:
     if must_be_examined(broker, request, call.api_version):
-        return _examined_first(broker, call, work, request)
+        return _validated_first(broker, call, work, request)
     return _served(broker, call, work, request)
 
 
-def _examined_first(broker: Broker, call: Call, work: ProduceWork, request: ProduceRequest) -> Deferred:
-    """Append after a thread has looked at the records. The connection serves nothing behind the request meanwhile, so that the order stays."""
+def _validated_first(broker: Broker, call: Call, work: ProduceWork, request: ProduceRequest) -> Deferred:
+    """Append after a thread has validated the records. The connection processes no further request meanwhile, which keeps the order."""
     later = Deferred()
 
-    async def examine_and_append() -> None:
-        work.examined = await examine(broker, request, call.api_version, work.now_ms)
-        completed_by(_served(broker, call, work, request), later)  # also for a client that is gone: it has asked
+    async def validate_and_append() -> None:
+        work.examined = await validate_records(broker, request, call.api_version, work.now_ms)
+        completed_by(_served(broker, call, work, request), later)  # even if the client has disconnected: the request was received
 
-    broker.shell.tasks.spawn(or_refused(examine_and_append(), later, call, refuse), "examine-records")
+    broker.shell.tasks.spawn(or_refused(validate_and_append(), later, call, refuse), "examine-records")
     return later
 
 
@@ -321,7 +321,7 @@ def _served(broker: Broker, call: Call, work: ProduceWork, request: ProduceReque
 
 
 def has_transactional(request: ProduceRequest) -> bool:
-    """Tell whether some partition's first batch belongs to a transaction."""
+    """Return whether the first batch of some partition is transactional."""
     return any(
         data.records is not None
         and len(data.records) > ATTRIBUTES_LOW_BYTE
@@ -333,7 +333,7 @@ def has_transactional(request: ProduceRequest) -> bool:
 
 
 def _verified_first(broker: Broker, call: Call, work: ProduceWork, request: ProduceRequest) -> Answer | Deferred:
-    """Append what belongs to a transaction after its coordinator was asked, where it must be."""
+    """Append transactional batches after the coordinator has verified them, where required."""
     if request.transactional_id is None:
         return work.refuse_all(call, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch without a transactional id")
     batches = _transactional_batches(broker, request, call.api_version)
@@ -358,7 +358,7 @@ def _verified_first(broker: Broker, call: Call, work: ProduceWork, request: Prod
 
 
 def _transactional_batches(broker: Broker, request: ProduceRequest, version: int) -> dict[PartitionKey, RecordBatch]:
-    """Return the batches of transactions, by partition, as far as they are sound. They may have to wait longer than the buffer that they came in."""
+    """Return the valid transactional batches by partition. They are copied, because they may outlive the receive buffer."""
     batches: dict[PartitionKey, RecordBatch] = {}
     for topic in request.topic_data:
         name = topic_name(broker, topic, version)
@@ -371,7 +371,7 @@ def _transactional_batches(broker: Broker, request: ProduceRequest, version: int
 
 
 def _finish(work: ProduceWork, call: Call, request: ProduceRequest, later: Deferred | None) -> Answer | Deferred:
-    """Append, and answer when that may be: now, or through `later`, which is made where it is needed and not given."""
+    """Append, and respond at once or through `later`, which is created if it is needed and None."""
     if work.is_large:
         later = later or Deferred()
         work.broker.shell.tasks.spawn(or_refused(_appended_in_slices(work, request, later), later, call, refuse), "append-in-slices")
@@ -390,18 +390,18 @@ async def _appended_in_slices(work: ProduceWork, request: ProduceRequest, later:
 
 
 def _answer_when_replicated(work: ProduceWork, request: ProduceRequest, later: Deferred) -> None:
-    """Answer once what must be flushed is, and the replicas in sync have what they must have."""
+    """Respond once the required logs are flushed and the required records are on the in-sync replicas."""
     broker = work.broker
 
     def wait_for_replicas() -> None:
-        work.look_at_flushed()
+        work.fail_unflushed()
         if not work.unreplicated:
             later.complete(_answer(work))
             return
         delayed = DelayedProduce(work, later)
-        stay = broker.produces.admit(delayed, delayed.keys(), request.timeout_ms)
-        if stay is not None:
-            later.when_abandoned(lambda: broker.produces.leave(stay))
+        operation = broker.produces.admit(delayed, delayed.keys(), request.timeout_ms)
+        if operation is not None:
+            later.when_abandoned(lambda: broker.produces.leave(operation))
 
     if work.owed:
         broker.partitions.flush_then([partition for partition, _ in work.owed], wait_for_replicas)
@@ -410,7 +410,7 @@ def _answer_when_replicated(work: ProduceWork, request: ProduceRequest, later: D
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:
-    """Build the answer in which every partition has the same error."""
+    """Return a response with the same error for every partition."""
     request = call.body
     assert isinstance(request, ProduceRequest), "dispatch decodes by API key"
     if request.acks == ACKS_NONE:

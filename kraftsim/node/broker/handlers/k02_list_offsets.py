@@ -1,4 +1,4 @@
-"""ListOffsets: where a partition begins or ends, or reaches a point in time.
+"""ListOffsets: the log start offset, the end offset, or the offset for a timestamp of a partition.
 
 Source: KIP-79, KIP-734, kafka.server.KafkaApis.handleListOffsetRequest, UnifiedLog.legacyFetchOffsetsBefore (version 0).
 """
@@ -41,39 +41,39 @@ FIRST_VERSION_WITH_LEADER_EPOCH = 4
 
 
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
-    """Answer at once, unless a point in time has to be looked for in a remote store, or in records that take long to look through."""
+    """Respond at once, unless a timestamp must be searched in remote storage, or in records that take long to decompress."""
     request = call.body
     assert isinstance(request, ListOffsetsRequest), "dispatch decodes by API key"
     if _fails(broker, call.api_version, request):
         return _failed(request, call.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
     response, searches = _answered(broker, call)
     if not searches:
-        far = _far(broker, call, request, response)
+        far = _remote_searches(broker, call, request, response)
         if not far:
             return response
     deferred = Deferred()
 
     async def look() -> None:
         for search in searches:
-            await search.go_on(broker, call.api_version)
-        for hosted, asked, answer in _far(broker, call, request, response):
-            await _look_remotely(broker, call.api_version, hosted, asked, answer)
+            await search.resume(broker, call.api_version)
+        for hosted, asked, answer in _remote_searches(broker, call, request, response):
+            await _search_remotely(broker, call.api_version, hosted, asked, answer)
         deferred.complete(response)
 
     broker.shell.tasks.spawn(or_refused(look(), deferred, call, _refused), "search offsets")
     return deferred
 
 
-def _far(
+def _remote_searches(
     broker: Broker, call: Call, request: ListOffsetsRequest, response: ListOffsetsResponse
 ) -> list[tuple[HostedPartition, ListOffsetsPartition, ListOffsetsPartitionResponse]]:
-    """Return what is asked of points in time of partitions with records in the remote store."""
+    """Return the timestamp searches in partitions that have records in remote storage."""
     if call.api_version == OLD_STYLE_VERSION:
         return []
     return [
         (hosted, asked, answer)
-        for topic, told in zip(request.topics, response.topics, strict=True)
-        for asked, answer in zip(topic.partitions, told.partitions, strict=True)
+        for topic, responses in zip(request.topics, response.topics, strict=True)
+        for asked, answer in zip(topic.partitions, responses.partitions, strict=True)
         if asked.timestamp >= 0 and not answer.error_code and (hosted := broker.partitions.find(topic.name, asked.partition_index)) is not None
         if hosted.replica.local_start_offset > hosted.replica.log_start_offset
     ]
@@ -90,8 +90,8 @@ def _fails(broker: Broker, version: int, request: ListOffsetsRequest) -> bool:
 
 
 def _failed(request: ListOffsetsRequest, version: int, error: ErrorCode) -> ListOffsetsResponse:
-    """Answer every partition with an error."""
-    failure = Refusal(error, "the request fails as a whole")
+    """Return the same error for every partition."""
+    failure = Refusal(error, "the whole request fails")
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(name=topic.name, partitions=[_answer(version, each, failure) for each in topic.partitions])
@@ -104,14 +104,14 @@ def _has_no_isolation(request: ListOffsetsRequest) -> bool:
     return request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED)
 
 
-async def _look_remotely(
+async def _search_remotely(
     broker: Broker, version: int, hosted: HostedPartition, asked: ListOffsetsPartition, answer: ListOffsetsPartitionResponse
 ) -> None:
-    """Let an answer tell of the first record in the remote store that is not too old, if there is one: it comes before all that is here."""
-    assert broker.tiered is not None, "a tiered log is of a broker with a remote store"
+    """Replace a result by the first matching record in remote storage, if there is one: it precedes all local records."""
+    assert broker.tiered is not None, "a tiered log exists only if remote storage is enabled"
     try:
         found = await broker.tiered.find_timestamp(hosted, asked.timestamp)
-    except (MalformedMessage, OSError):  # of a segment, or of its indexes
+    except (MalformedMessage, OSError):  # from a segment or its indexes
         answer.error_code, answer.offset, answer.timestamp = ErrorCode.UNKNOWN_SERVER_ERROR, UNKNOWN, UNKNOWN
         return
     if found is not None:
@@ -121,11 +121,11 @@ async def _look_remotely(
 
 
 def _answered(broker: Broker, call: Call) -> tuple[ListOffsetsResponse, list["_OpenSearch"]]:
-    """Answer each partition with an offset, -1 where nothing was found, or an error; a partition that is named twice is INVALID_REQUEST.
+    """Return for each partition an offset, -1 if nothing was found, or an error; a partition named twice gives INVALID_REQUEST.
 
-    Searches that take long are returned; their answers stand in the response, and are filled in when they are over.
+    Long searches are returned unfinished; their rows are in the response, and are filled in when they complete.
 
-    Version 0 knows neither: it answers with as many offsets as are asked for.
+    In version 0 neither applies: it returns up to max_num_offsets offsets.
     """
     request = call.body
     assert isinstance(request, ListOffsetsRequest), "dispatch decodes by API key"
@@ -140,9 +140,9 @@ def _answered(broker: Broker, call: Call) -> tuple[ListOffsetsResponse, list["_O
                 answers.append(_old_style(broker, topic.name, partition))
                 continue
             if asked_times[topic.name, partition.partition_index] > 1:
-                found: OffsetAnswer | Refusal = Refusal(ErrorCode.INVALID_REQUEST, "the partition is named twice")
+                found: OffsetAnswer | Refusal = Refusal(ErrorCode.INVALID_REQUEST, "duplicate partition")
             elif request.replica_id == CONSUMER_REPLICA_ID and _has_no_isolation(request):
-                found = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "no such isolation level")
+                found = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "invalid isolation level")
             else:
                 search = _find(broker, call, request, topic.name, partition)
                 if isinstance(search, _OpenSearch):
@@ -169,7 +169,7 @@ def _asked_times(request: ListOffsetsRequest, _: int) -> dict[tuple[str, int], i
 
 
 def _old_style(broker: Broker, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
-    """Answer version 0: so many base offsets of segments, the newest first, and before them the end of what consumers see."""
+    """Return the result of version 0: up to max_num_offsets base offsets of segments, newest first, preceded by the high watermark."""
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     hosted = _led(broker, topic, asked.partition_index)
     if isinstance(hosted, Refusal):
@@ -224,31 +224,32 @@ def _find(broker: Broker, call: Call, request: ListOffsetsRequest, topic: str, a
 
 
 class _OpenSearch:
-    """Looks into the segments of a partition: for the first record that is not older than a timestamp, or, without one, for the youngest record.
+    """Searches the segments of a partition for the first record at or after a timestamp, or, without one, for the record with the maximum timestamp.
 
-    `found` is None until it is over. A search that goes on in later turns of the loop begins again where segments were added or cleaned meanwhile.
+    `found` is None until the search is complete. A search over several iterations of the event loop restarts when segments were
+    added or cleaned in the meantime.
     """
 
-    __slots__ = ("_candidate", "_cut_count", "_end_offset", "_hosted", "_search", "_segments", "_timestamp", "answer", "asked", "found")
+    __slots__ = ("_candidate", "_end_offset", "_hosted", "_search", "_segments", "_timestamp", "_truncation_count", "answer", "asked", "found")
 
     def __init__(self, hosted: HostedPartition, asked: ListOffsetsPartition, timestamp: int | None, end_offset: int) -> None:
         self.asked = asked
         self.answer: ListOffsetsPartitionResponse | None = None
-        """What to fill in, where the search is not over at once."""
+        """The row to fill in, if the search does not complete at once."""
         self.found: OffsetAnswer | Refusal | None = None
         self._hosted, self._timestamp, self._end_offset = hosted, timestamp, end_offset
         self._candidate: Candidate | None = None
 
     def begin(self, broker: Broker, bytes_max: int) -> int:
-        """Search on the loop as long as not more than so much must be looked through; return how much of that is left."""
+        """Search on the event loop within a budget of bytes; return what is left of it."""
         self._start(broker)
         while self._candidate is not None and (needed := batch_work(self._candidate.batch)) <= bytes_max:
             bytes_max -= needed
             self._step(broker, lambda candidate: first_record(candidate.batch, candidate.timestamp))
         return bytes_max
 
-    async def go_on(self, broker: Broker, version: int) -> None:
-        """Search to the end, and fill in the answer."""
+    async def resume(self, broker: Broker, version: int) -> None:
+        """Complete the search, and fill in the row."""
         while (candidate := self._candidate) is not None:
             try:
                 record = await first_record_aside(broker.world, candidate.batch, candidate.timestamp)
@@ -259,26 +260,26 @@ class _OpenSearch:
             hosted = _led(broker, self._hosted.topic, self._hosted.partition)
             if isinstance(hosted, Refusal):
                 self._end(hosted)
-            elif hosted is not self._hosted or self._cut_count != hosted.log.cut_count:
-                self._end(Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the log was cut meanwhile"))
+            elif hosted is not self._hosted or self._truncation_count != hosted.log.cut_count:
+                self._end(Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the log was truncated during the search"))
             elif record is None and self._segments != list(hosted.log.segments):
                 self._start(broker)
             else:
                 self._step(broker, lambda _, record=record: record)  # type: ignore[misc]
-        assert self.found is not None and self.answer is not None, "it is over, and somebody waits for it"
+        assert self.found is not None and self.answer is not None, "the search is complete, and its row is set"
         filled = _answer(version, self.asked, self.found)
         for name in ("error_code", "offset", "timestamp", "leader_epoch"):
             setattr(self.answer, name, getattr(filled, name))
 
     def _start(self, broker: Broker) -> None:
         log = self._hosted.log
-        self._cut_count, self._segments = log.cut_count, list(log.segments)
+        self._truncation_count, self._segments = log.cut_count, list(log.segments)
         self._search = log.find_max_timestamp(self._end_offset) if self._timestamp is None else log.find_timestamp(self._timestamp, self._end_offset)
         self._advance(broker, lambda: next(self._search))
 
     def _step(self, broker: Broker, look: Callable[[Candidate], FoundRecord | None]) -> None:
         candidate = self._candidate
-        assert candidate is not None, "there is something to look at"
+        assert candidate is not None, "the search is not complete"
         self._advance(broker, lambda: self._search.send(look(candidate)))
 
     def _advance(self, broker: Broker, advance: Callable[[], Candidate]) -> None:

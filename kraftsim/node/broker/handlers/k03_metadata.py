@@ -1,4 +1,4 @@
-"""Metadata: which brokers serve clients, which topics there are, who leads each partition; may have a missing topic created.
+"""Metadata: the brokers, the topics, and the leader of each partition; may auto-create a missing topic.
 
 Source: kafka.server.metadata.KRaftMetadataCache, kafka.server.KafkaApis.handleTopicMetadataRequest, AutoTopicCreationManager.
 """
@@ -30,13 +30,13 @@ from protocol.uuids import ZERO_UUID
 FIRST_VERSION_WITH_NULL_FOR_ALL = 1
 FIRST_VERSION_WITH_LISTENER_ERROR = 6
 ALL_TOPIC_OPERATIONS = 0b1101_1111_1000
-"""Read, write, create, delete, alter, describe, describe and alter configs: what everybody may where nobody is asked for permission."""
+"""Read, write, create, delete, alter, describe, describe and alter configs: every operation is authorized without an authorizer."""
 ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 """Create, alter, describe, cluster action, describe and alter configs, idempotent write."""
 
 
 def handle(broker: Broker, call: Call) -> Answer:
-    """Answer with what this broker has applied of the metadata log, which may be a little behind."""
+    """Respond with the applied metadata, which may lag behind the metadata log."""
     request = call.body
     assert isinstance(request, MetadataRequest), "dispatch decodes by API key"
     refused = call.over_whole(why_refused)
@@ -57,7 +57,7 @@ def handle(broker: Broker, call: Call) -> Answer:
 
 
 class MetadataView:
-    """The cluster as one client sees it: addresses are those of the listener that it asked on."""
+    """The cluster as seen by one client: addresses are those of the listener that it is connected to."""
 
     def __init__(self, broker: Broker, call: Call, request: MetadataRequest) -> None:
         self._broker = broker
@@ -66,15 +66,15 @@ class MetadataView:
         self._version = call.api_version
         self._request = request
         self.missing: list[str] = []
-        """Topics that are to be created."""
+        """Topics to auto-create."""
 
     def broker(self, broker_id: int) -> MetadataResponseBroker | None:
-        """Return a broker that can be reached on this listener, or None."""
+        """Return a broker if it has this listener; otherwise None."""
         found = self._broker.address_of(broker_id, self._listener)
         return None if found is None else MetadataResponseBroker(node_id=broker_id, host=found.host, port=found.port, rack=found.rack)
 
     def topics(self) -> list[MetadataResponseTopic]:
-        """Return the topics asked for, in the order of the request; all of them by name."""
+        """Return the requested topics, in the order of the request; all topics by name."""
         asked = self._request.topics
         if asked is None or (not asked and self._version < FIRST_VERSION_WITH_NULL_FOR_ALL):
             return [self._topic(topic) for topic in self._image.topics()]
@@ -94,7 +94,7 @@ class MetadataView:
         return self._topic(topic)
 
     def _unknown(self, name: str) -> MetadataResponseTopic:
-        """Answer that the topic is not there (yet): the client asks again until it is."""
+        """Return a row for a topic that does not exist (yet): the client retries until it does."""
         if why_name_is_invalid(name) is not None:
             return MetadataResponseTopic(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, name=name, is_internal=is_internal(name))
         if self._request.allow_auto_topic_creation and self._broker.config.auto_create_topics_enable and not is_internal(name):
@@ -125,7 +125,7 @@ class MetadataView:
         )
 
     def _is_online(self, registered: PartitionRegistration, replica: int) -> bool:
-        """Tell whether a replica's broker is alive, and the directory that it lies in has not failed."""
+        """Return whether a replica's broker is alive and its log directory has not failed."""
         broker = self._broker.image.broker(replica)
         return broker is not None and not broker.fenced and is_online(registered.directory_of(replica), broker)
 
@@ -139,7 +139,7 @@ class MetadataView:
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:
-    """Build the answer in which every topic has the same error."""
+    """Return a response with the same error for every topic."""
     request = call.body
     assert isinstance(request, MetadataRequest), "dispatch decodes by API key"
     rows = [MetadataResponseTopic(error_code=error, name=topic.name or "", topic_id=topic.topic_id) for topic in request.topics or []]

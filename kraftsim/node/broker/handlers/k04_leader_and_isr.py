@@ -1,4 +1,4 @@
-"""LeaderAndIsr (4) on a broker whose metadata is in ZooKeeper: what a controller tells it, in the order in which it comes.
+"""LeaderAndIsr (4) on a ZooKeeper-mode broker: sent by the controller, processed in order.
 
 Source: kafka.server.KafkaApis.handleLeaderAndIsrRequest.
 """
@@ -20,13 +20,13 @@ FIRST_VERSION_BY_TOPIC_ID: Final = 5
 
 
 def handle(broker: Broker, call: Call) -> Deferred:
-    """Answer once the broker acts by it."""
-    assert broker.zookeeper is not None, "others do not offer it"
+    """Respond once the broker has applied it."""
+    assert broker.zookeeper is not None, "only ZooKeeper-mode brokers serve this API"
     return broker.zookeeper.requests.take(call, refuse)
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:
-    """Build the answer of an error that concerns the whole request: each partition has it, too (LeaderAndIsrRequest.getErrorResponse)."""
+    """Return a response for a request-level error: each partition has it, too (LeaderAndIsrRequest.getErrorResponse)."""
     request = call.body
     assert isinstance(request, LeaderAndIsrRequest), "dispatch decodes by API key"
     answer = LeaderAndIsrResponse(error_code=error)

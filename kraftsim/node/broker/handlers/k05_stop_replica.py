@@ -1,4 +1,4 @@
-"""StopReplica (5) on a broker whose metadata is in ZooKeeper: what a controller tells it, in the order in which it comes.
+"""StopReplica (5) on a ZooKeeper-mode broker: sent by the controller, processed in order.
 
 Source: kafka.server.KafkaApis.handleStopReplicaRequest.
 """
@@ -11,13 +11,13 @@ from protocol.messages.k05_stop_replica import StopReplicaPartitionError, StopRe
 
 
 def handle(broker: Broker, call: Call) -> Deferred:
-    """Answer once the broker acts by it."""
-    assert broker.zookeeper is not None, "others do not offer it"
+    """Respond once the broker has applied it."""
+    assert broker.zookeeper is not None, "only ZooKeeper-mode brokers serve this API"
     return broker.zookeeper.requests.take(call, refuse)
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:
-    """Build the answer of an error that concerns the whole request: each partition has it, too (StopReplicaRequest.getErrorResponse)."""
+    """Return a response for a request-level error: each partition has it, too (StopReplicaRequest.getErrorResponse)."""
     request = call.body
     assert isinstance(request, StopReplicaRequest), "dispatch decodes by API key"
     named = [(each.topic_name, each.partition_index) for each in request.ungrouped_partitions]

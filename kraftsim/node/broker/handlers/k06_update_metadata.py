@@ -1,4 +1,4 @@
-"""UpdateMetadata (6) on a broker whose metadata is in ZooKeeper: what a controller tells it, in the order in which it comes.
+"""UpdateMetadata (6) on a ZooKeeper-mode broker: sent by the controller, processed in order.
 
 Source: kafka.server.KafkaApis.handleUpdateMetadataRequest.
 """
@@ -11,13 +11,13 @@ from protocol.messages.k06_update_metadata import UpdateMetadataResponse
 
 
 def handle(broker: Broker, call: Call) -> Deferred:
-    """Answer once the broker acts by it."""
-    assert broker.zookeeper is not None, "others do not offer it"
+    """Respond once the broker has applied it."""
+    assert broker.zookeeper is not None, "only ZooKeeper-mode brokers serve this API"
     return broker.zookeeper.requests.take(call, refuse)
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:
-    """Build the answer of an error that concerns the whole request."""
+    """Return a response for a request-level error."""
     return UpdateMetadataResponse(error_code=error)
 
 

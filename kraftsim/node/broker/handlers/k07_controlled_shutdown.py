@@ -1,6 +1,7 @@
-"""ControlledShutdown (7) on a broker whose metadata is in ZooKeeper: a broker that is about to stop asks the controller to move away what it leads.
+"""ControlledShutdown (7) on a ZooKeeper-mode broker: a stopping broker asks the controller to move its leaderships.
 
-Who is not the controller says so.   Source: kafka.server.KafkaApis, kafka.controller.KafkaController.doControlledShutdown.
+A broker that is not the controller returns an error.
+Source: kafka.server.KafkaApis, kafka.controller.KafkaController.doControlledShutdown.
 """
 
 from kraftsim.node.broker.broker import Broker
@@ -11,14 +12,14 @@ from protocol.messages.k07_controlled_shutdown import ControlledShutdownResponse
 
 
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
-    """Answer as the controller, or refuse."""
-    assert broker.zookeeper is not None, "others do not offer it"
+    """Respond as the controller, or return an error."""
+    assert broker.zookeeper is not None, "only ZooKeeper-mode brokers serve this API"
     controller = broker.zookeeper.controller
     return refuse(call, ErrorCode.NOT_CONTROLLER) if controller is None else controller.handle(call.api_key, call)
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:
-    """Build the answer of an error that concerns the whole request."""
+    """Return a response for a request-level error."""
     return ControlledShutdownResponse(error_code=error)
 
 

@@ -1,4 +1,4 @@
-"""OffsetCommit: write down how far a group has read.
+"""OffsetCommit: store the committed offsets of a group.
 
 Source: kafka.server.KafkaApis.handleOffsetCommitRequest, kafka.coordinator.group.GroupCoordinator.handleCommitOffsets.
 """
@@ -21,15 +21,15 @@ from protocol.messages.k08_offset_commit import (
 )
 
 FIRST_VERSION_TO_COORDINATOR: Final = 1
-"""Version 0 wrote to ZooKeeper, which is gone."""
+"""Version 0 stored offsets in ZooKeeper, which is not supported."""
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 10
 NO_NAME: Final = ""
 
 
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
-    """Answer each partition once the offsets are on all replicas that are in sync.
+    """Return a result for each partition once the offsets are on all in-sync replicas.
 
-    UNKNOWN_TOPIC_OR_PARTITION for those that are not there; since version 10, where topics are named by id, UNKNOWN_TOPIC_ID for such a topic.
+    An unknown partition gets UNKNOWN_TOPIC_OR_PARTITION; since version 10, which has topic ids, an unknown id gets UNKNOWN_TOPIC_ID.
     """
     request = call.body
     assert isinstance(request, OffsetCommitRequest), "dispatch decodes by API key"
@@ -64,7 +64,7 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     later = Deferred()
 
     def on_answer(given: GroupAnswer) -> None:
-        assert isinstance(given, CommitAnswer), "a commit is answered as one"
+        assert isinstance(given, CommitAnswer), "the answer to a commit"
         for index, error in zip(known, given.errors, strict=True):
             rows[index].error_code = error
         later.complete(answer)
@@ -74,7 +74,7 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
 
 
 def _name(broker: Broker, topic: OffsetCommitRequestTopic) -> str:
-    """Return the name of a topic; nothing where no topic has its id."""
+    """Return the name of a topic; empty if no topic has its id."""
     found = broker.image.topic_by_id(topic.topic_id)
     return NO_NAME if found is None else found.name
 
@@ -108,7 +108,7 @@ def _blank(request: OffsetCommitRequest, error: ErrorCode = ErrorCode.NONE) -> O
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:
-    """Build the answer in which every partition has the same error."""
+    """Return a response with the same error for every partition."""
     request = call.body
     assert isinstance(request, OffsetCommitRequest), "dispatch decodes by API key"
     return _blank(request, error)

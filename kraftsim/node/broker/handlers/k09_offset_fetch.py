@@ -1,4 +1,4 @@
-"""OffsetFetch: how far groups have read.
+"""OffsetFetch: return the committed offsets of groups.
 
 Source: kafka.server.KafkaApis.handleOffsetFetchRequest, kafka.coordinator.group.GroupMetadataManager.getOffsets, KIP-447, KIP-709.
 """
@@ -28,14 +28,14 @@ from protocol.messages.k09_offset_fetch import (
 from protocol.uuids import ZERO_UUID
 
 FIRST_VERSION_TO_COORDINATOR: Final = 1
-"""Version 0 read from ZooKeeper, which is gone."""
+"""Version 0 read offsets from ZooKeeper, which is not supported."""
 FIRST_VERSION_WITH_GROUP_ERROR: Final = 2
 FIRST_VERSION_WITH_GROUPS: Final = 8
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 10
 
 
 def handle(broker: Broker, call: Call) -> Answer:
-    """Answer each partition: an offset, none, or UNSTABLE_OFFSET_COMMIT for who wants only stable ones."""
+    """Return for each partition an offset, none, or UNSTABLE_OFFSET_COMMIT if require_stable is set and a transaction is pending."""
     request = call.body
     assert isinstance(request, OffsetFetchRequest), "dispatch decodes by API key"
     if call.api_version < FIRST_VERSION_TO_COORDINATOR:
@@ -51,12 +51,12 @@ def handle(broker: Broker, call: Call) -> Answer:
 def _fetch_as(
     broker: Broker, group: OffsetFetchRequestGroup, partitions: list[TopicPartition] | None, *, require_stable: bool
 ) -> list[FoundOffset] | ErrorCode:
-    """Fetch as a member of a consumer group, whose epoch must be the present one (version 9)."""
+    """Fetch as a member of a consumer group; its epoch must be current (version 9)."""
     led = broker.groups.coordinated(group.group_id, may_be_empty=True)
     if isinstance(led, ErrorCode):
         return led
     stale = led.shard.refuse_fetch(group.group_id, group.member_id, group.member_epoch)
-    return stale or _unless_held_off(led.shard.fetch_offsets(group.group_id, partitions, require_stable=require_stable))
+    return stale or _raise_loading_error(led.shard.fetch_offsets(group.group_id, partitions, require_stable=require_stable))
 
 
 def _fetch_by_name(broker: Broker, group: OffsetFetchRequestGroup, *, require_stable: bool) -> OffsetFetchResponseGroup:
@@ -65,7 +65,7 @@ def _fetch_by_name(broker: Broker, group: OffsetFetchRequestGroup, *, require_st
 
 
 def _fetch_by_id(broker: Broker, group: OffsetFetchRequestGroup, *, require_stable: bool) -> OffsetFetchResponseGroup:
-    """Answer with topics by their ids: where none has the id that is asked for UNKNOWN_TOPIC_ID; asked for all, those are told that are there."""
+    """Return topics by id: UNKNOWN_TOPIC_ID for unknown requested ids; a request for all topics returns the existing ones."""
     names = {topic.topic_id: named.name for topic in group.topics or () if (named := broker.image.topic_by_id(topic.topic_id)) is not None}
     partitions: list[TopicPartition] | None = None
     if group.topics is not None:
@@ -96,11 +96,11 @@ def _fetch(broker: Broker, group_id: str, partitions: list[TopicPartition] | Non
     led = broker.groups.coordinated(group_id, may_be_empty=True)
     if isinstance(led, ErrorCode):
         return led
-    return _unless_held_off(led.shard.fetch_offsets(group_id, partitions, require_stable=require_stable))
+    return _raise_loading_error(led.shard.fetch_offsets(group_id, partitions, require_stable=require_stable))
 
 
-def _unless_held_off(found: list[FoundOffset]) -> list[FoundOffset] | ErrorCode:
-    """Return what was found, or COORDINATOR_LOAD_IN_PROGRESS, which no client looks for anywhere but in the place of the whole group."""
+def _raise_loading_error(found: list[FoundOffset]) -> list[FoundOffset] | ErrorCode:
+    """Return the result. COORDINATOR_LOAD_IN_PROGRESS is raised to group level, the only place where clients check for it."""
     held = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return held if any(each.error is held for each in found) else found
 
@@ -144,7 +144,7 @@ def _group(group_id: str, found: Sequence[FoundOffset] | ErrorCode) -> OffsetFet
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:
-    """Build the answer in which every group has the same error; up to version 1 it stands in every partition."""
+    """Return a response with the same error for every group; up to version 1 each partition has it."""
     request = call.body
     assert isinstance(request, OffsetFetchRequest), "dispatch decodes by API key"
     if call.api_version >= FIRST_VERSION_WITH_GROUPS:

@@ -1,6 +1,6 @@
-"""FindCoordinator: which broker looks after a group, or after a transactional id; has the coordinators' topic made where it is missing.
+"""FindCoordinator: the coordinator of a group or a transactional id; creates the coordinator's internal topic if it is missing.
 
-Source: kafka.server.KafkaApis.{handleFindCoordinatorRequest, getCoordinator}, KIP-699; texts and codes were asked of Apache Kafka 3.9.1.
+Source: kafka.server.KafkaApis.{handleFindCoordinatorRequest, getCoordinator}, KIP-699; texts and codes verified against Apache Kafka 3.9.1.
 """
 
 from typing import Final
@@ -39,7 +39,7 @@ Found = tuple[int, Address] | ErrorCode
 
 
 def handle(broker: Broker, call: Call) -> Answer:
-    """Answer each key with a broker, COORDINATOR_NOT_AVAILABLE or INVALID_REQUEST."""
+    """Return for each key a broker, COORDINATOR_NOT_AVAILABLE or INVALID_REQUEST."""
     request = call.body
     assert isinstance(request, FindCoordinatorRequest), "dispatch decodes by API key"
     if call.api_version < FIRST_VERSION_WITH_MANY:
@@ -69,14 +69,14 @@ def _find(broker: Broker, call: Call, key_type: int, key: str) -> Found:
 
 
 def _no_share_coordinator(broker: Broker, key: str) -> ErrorCode:
-    """Return the error of a key: no broker is coordinator of share groups, and a later release looks at the key first."""
+    """Return the error of a key: no broker coordinates share groups, and later releases validate the key first."""
     has = broker.parts.release.has
     is_refused = not _is_share_key(key) if has(PARSES_SHARE_KEYS) else has(REFUSES_SHARE_KEYS)
     return ErrorCode.INVALID_REQUEST if is_refused else ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def _is_share_key(key: str) -> bool:
-    """Tell whether a key is group:topicId:partition; the name of the group may hold colons."""
+    """Return whether a key has the form group:topicId:partition; the group id may contain colons."""
     group_id, _, rest = key.rpartition(KEY_SEPARATOR)[0].rpartition(KEY_SEPARATOR)
     try:
         parse_uuid_text(rest)
@@ -95,7 +95,7 @@ def _row(key_type: int, key: str, found: Found) -> Coordinator:
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:
-    """Build the answer in which every key has the same error."""
+    """Return a response with the same error for every key."""
     request = call.body
     assert isinstance(request, FindCoordinatorRequest), "dispatch decodes by API key"
     if call.api_version >= FIRST_VERSION_WITH_MANY:

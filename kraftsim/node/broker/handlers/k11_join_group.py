@@ -1,4 +1,4 @@
-"""JoinGroup: come into a classic group, or come back into it; the answer waits until the rebalance is over.
+"""JoinGroup: join or rejoin a classic group; the response is sent when the rebalance completes its join phase.
 
 Source: kafka.server.KafkaApis.handleJoinGroupRequest, KIP-394, KIP-559, KIP-814.
 """
@@ -19,7 +19,7 @@ FIRST_VERSION_THAT_SKIPS: Final = 9
 
 
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
-    """Answer with the generation that begins, or why there is none for this one."""
+    """Respond with the new generation, or with the reason why the member is rejected."""
     request = call.body
     assert isinstance(request, JoinGroupRequest), "dispatch decodes by API key"
     led = broker.groups.coordinated(request.group_id)
@@ -42,7 +42,7 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     later = Deferred()
 
     def on_answer(answer: GroupAnswer) -> None:
-        assert isinstance(answer, JoinAnswer), "a join is answered as one"
+        assert isinstance(answer, JoinAnswer), "the answer to a join"
         later.complete(_answer(call.api_version, answer))
 
     led.ask(lambda waiter, now: led.shard.join(waiter, asked, now), on_answer)
@@ -66,7 +66,7 @@ def _answer(version: int, answer: JoinAnswer) -> JoinGroupResponse:
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:
-    """Build the answer to a request that failed."""
+    """Return an error response."""
     return _answer(call.api_version, JoinAnswer(error=error))
 
 

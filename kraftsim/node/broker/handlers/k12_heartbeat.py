@@ -1,4 +1,4 @@
-"""Heartbeat: a member says that it is alive, and hears whether it has to join again.
+"""Heartbeat: keeps a member's session alive; the response tells whether the member must rejoin.
 
 Source: kafka.coordinator.group.GroupCoordinator.handleHeartbeat.
 """
@@ -11,7 +11,7 @@ from protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def handle(broker: Broker, call: Call) -> Answer:
-    """Answer how the group is. While groups are still read nobody is sent away: their sessions begin anew afterwards."""
+    """Respond with the state of the group. During loading no member is rejected: all sessions restart afterwards."""
     request = call.body
     assert isinstance(request, HeartbeatRequest), "dispatch decodes by API key"
     led = broker.groups.coordinated(request.group_id)

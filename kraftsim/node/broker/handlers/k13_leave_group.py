@@ -1,4 +1,4 @@
-"""LeaveGroup: members go, or are sent away.
+"""LeaveGroup: members leave or are removed.
 
 Source: kafka.coordinator.group.GroupCoordinator.handleLeaveGroup, LeaveGroupResponse, KIP-345.
 """
@@ -15,7 +15,7 @@ FIRST_VERSION_WITH_MEMBERS: Final = 3
 
 
 def handle(broker: Broker, call: Call) -> Answer:
-    """Answer each member; up to version 2 there is one, and its error is that of the request."""
+    """Return a result for each member; up to version 2 there is one, and its error is at request level."""
     request = call.body
     assert isinstance(request, LeaveGroupRequest), "dispatch decodes by API key"
     led = broker.groups.coordinated(request.group_id)

@@ -1,4 +1,4 @@
-"""SyncGroup: the leader hands in all shares, every member is given its own once they are written down.
+"""SyncGroup: the leader submits all assignments; every member receives its own once they are stored.
 
 Source: kafka.server.KafkaApis.handleSyncGroupRequest, kafka.coordinator.group.GroupCoordinator.handleSyncGroup, KIP-559.
 """
@@ -17,7 +17,7 @@ FIRST_VERSION_WITH_PROTOCOL: Final = 5
 
 
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
-    """Answer with the member's share. While groups are still read, members are to join again: REBALANCE_IN_PROGRESS."""
+    """Respond with the member's assignment. During loading members must rejoin: REBALANCE_IN_PROGRESS."""
     request = call.body
     assert isinstance(request, SyncGroupRequest), "dispatch decodes by API key"
     if call.api_version >= FIRST_VERSION_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name):
@@ -40,7 +40,7 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     later = Deferred()
 
     def on_answer(answer: GroupAnswer) -> None:
-        assert isinstance(answer, SyncAnswer), "a sync is answered as one"
+        assert isinstance(answer, SyncAnswer), "the answer to a sync"
         later.complete(_answer(answer))
 
     partition.ask(lambda waiter, now: partition.shard.sync(waiter, asked, now), on_answer)

@@ -22,11 +22,11 @@ from protocol.messages.k15_describe_groups import (
 FIRST_VERSION_WITH_NOT_FOUND: Final = 6
 """KIP-1043."""
 ALL_GROUP_OPERATIONS: Final = 0b1_0100_1000
-"""Read, delete, describe: what everybody may where nobody is asked for permission."""
+"""Read, delete, describe: every operation is authorized without an authorizer."""
 
 
 def handle(broker: Broker, call: Call) -> Answer:
-    """Answer each group; one that nobody has heard of is Dead."""
+    """Return a row for each group; an unknown group is Dead."""
     request = call.body
     assert isinstance(request, DescribeGroupsRequest), "dispatch decodes by API key"
     groups = [_describe(broker, group_id, call.api_version) for group_id in request.groups]
@@ -66,7 +66,7 @@ def _describe(broker: Broker, group_id: str, api_version: int) -> DescribedGroup
 
 
 def _members(group: ClassicGroup) -> list[DescribedGroupMember]:
-    """What members want and have is told of a stable group only: before that it is not settled."""
+    """Return the members. Metadata and assignments are included in state Stable only."""
     is_stable = group.is_in(GroupState.STABLE)
     return [
         DescribedGroupMember(
@@ -93,7 +93,7 @@ def _refused(group_id: str, error: ErrorCode) -> DescribedGroup:
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:
-    """Build the answer in which every group has the same error."""
+    """Return a response with the same error for every group."""
     request = call.body
     assert isinstance(request, DescribeGroupsRequest), "dispatch decodes by API key"
     return DescribeGroupsResponse(groups=[_refused(group_id, error) for group_id in request.groups])

@@ -1,4 +1,4 @@
-"""ListGroups: the groups that this broker answers for.
+"""ListGroups: the groups for which this broker is coordinator.
 
 Source: kafka.coordinator.group.GroupCoordinator.handleListGroups, KIP-518, KIP-848.
 """
@@ -18,11 +18,11 @@ CONSUMER: Final = "consumer"
 
 
 def handle(broker: Broker, call: Call) -> Answer:
-    """Answer with the groups in the states, and of the types, that are asked for; COORDINATOR_LOAD_IN_PROGRESS where some are still being read."""
+    """Return the groups that match the state and type filters; COORDINATOR_LOAD_IN_PROGRESS while some are being loaded."""
     request = call.body
     assert isinstance(request, ListGroupsRequest), "dispatch decodes by API key"
-    spelt = str.lower if broker.parts.ignores_case_of_group_states else str
-    states = {spelt(state) for state in request.states_filter}
+    normalized = str.lower if broker.parts.ignores_case_of_group_states else str
+    states = {normalized(state) for state in request.states_filter}
     types = {name.lower() for name in request.types_filter}
     is_loading = False
     rows: list[ListedGroup] = []
@@ -30,7 +30,7 @@ def handle(broker: Broker, call: Call) -> Answer:
         is_loading = is_loading or led.is_loading
         if not led.is_loading:
             rows += [row for row in map(_row, led.shard.all()) if not types or row.group_type in types]
-    rows = [row for row in rows if not states or spelt(row.group_state) in states]
+    rows = [row for row in rows if not states or normalized(row.group_state) in states]
     return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE, groups=rows)
 
 

@@ -1,4 +1,4 @@
-"""SaslHandshake (17): out of place where it comes here, unless a client authenticates again.   Source: KIP-152, KIP-368, kafka.server.KafkaApis."""
+"""SaslHandshake (17): ILLEGAL_SASL_STATE, unless a client re-authenticates.   Source: KIP-152, KIP-368, kafka.server.KafkaApis."""
 
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Handler

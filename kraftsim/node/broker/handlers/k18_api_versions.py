@@ -1,4 +1,4 @@
-"""ApiVersions: what this broker offers, which features it knows, and which levels the cluster has finalized.
+"""ApiVersions: the supported APIs, the supported features, and the finalized feature levels of the cluster.
 
 Source: KIP-35, KIP-584; a broker's features epoch is the last metadata offset it has applied.
 """
@@ -9,7 +9,7 @@ from protocol.api_keys import ApiKey
 
 
 def handle(broker: Broker, call: Call) -> Answer:
-    """Answer 0, INVALID_REQUEST for a software name that is none, or REBOOTSTRAP_REQUIRED to a client that means another node (since 4.4)."""
+    """Return NONE, INVALID_REQUEST for an invalid client software name, or REBOOTSTRAP_REQUIRED for a client of another node (since 4.4)."""
     return broker.offer.answer(call, broker.features.finalized(), (broker.config.cluster_id, broker.config.node_id))
 
 

@@ -1,4 +1,4 @@
-"""DeleteRecords: let partitions begin later, and answer once every live replica does.
+"""DeleteRecords: advance the log start offset of partitions, and respond once every live replica has advanced.
 
 Source: KIP-107, kafka.server.{KafkaApis.handleDeleteRecordsRequest, ReplicaManager.deleteRecords, DelayedDeleteRecords}.
 """
@@ -21,8 +21,8 @@ from protocol.messages.k21_delete_records import (
 )
 
 
-class Waited:
-    """A partition whose log begins at `log_start_offset` here, and soon everywhere."""
+class PendingPartition:
+    """A partition whose log start offset has advanced to `log_start_offset` here, and not yet on every live replica."""
 
     __slots__ = ("answer", "hosted", "log_start_offset")
 
@@ -32,62 +32,62 @@ class Waited:
         self.answer = answer
 
 
-class DelayedDeletion:
-    """A request that waits until every live replica begins where it was asked to."""
+class DelayedDeleteRecords:
+    """A request that waits until every live replica has advanced its log start offset."""
 
-    def __init__(self, broker: Broker, waited: list[Waited], response: DeleteRecordsResponse) -> None:
+    def __init__(self, broker: Broker, pending: list[PendingPartition], response: DeleteRecordsResponse) -> None:
         self.deferred = Deferred()
         self._broker = broker
-        self._waited = waited
+        self._pending = pending
         self._response = response
 
     def keys(self) -> list[tuple[str, int]]:
-        """Return the partitions that are waited for."""
-        return [(each.hosted.topic, each.hosted.partition) for each in self._waited]
+        """Return the partitions to watch."""
+        return [(each.hosted.topic, each.hosted.partition) for each in self._pending]
 
     def try_complete(self) -> bool:
-        """Answer if no replica is behind any more."""
-        self._waited = [each for each in self._waited if not self._is_settled(each)]
-        if self._waited:
+        """Respond if all live replicas have advanced."""
+        self._pending = [each for each in self._pending if not self._is_settled(each)]
+        if self._pending:
             return False
         self.deferred.complete(self._response)
         return True
 
     def expire(self) -> None:
-        """Answer that some replica was too slow; the records are deleted there, too, sooner or later."""
-        for each in self._waited:
+        """Respond with a timeout; the slow replicas delete the records eventually."""
+        for each in self._pending:
             each.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
         self.deferred.complete(self._response)
 
-    def _is_settled(self, each: Waited) -> bool:
-        reign = each.hosted.replica.reign
-        if reign is None:
+    def _is_settled(self, each: PendingPartition) -> bool:
+        leader_state = each.hosted.replica.reign
+        if leader_state is None:
             each.answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             each.answer.low_watermark = UNKNOWN_LOW_WATERMARK
             return True
-        each.answer.low_watermark = reign.low_watermark(each.hosted.replica.log_start_offset, self._broker.is_alive)
+        each.answer.low_watermark = leader_state.low_watermark(each.hosted.replica.log_start_offset, self._broker.is_alive)
         return each.answer.low_watermark >= each.log_start_offset
 
 
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
-    """Answer each partition with the least log start offset of its live replicas, or an error."""
+    """Return the low watermark of each partition (the minimum log start offset of its live replicas), or an error."""
     request = call.body
     assert isinstance(request, DeleteRecordsRequest), "dispatch decodes by API key"
-    waited: list[Waited] = []
+    pending: list[PendingPartition] = []
     response = DeleteRecordsResponse()
     for topic in request.topics:
-        results = [_delete(broker, topic.name, asked, waited) for asked in topic.partitions]
+        results = [_delete(broker, topic.name, asked, pending) for asked in topic.partitions]
         response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
-    for each in waited:
+    for each in pending:
         broker.on_partition_changed((each.hosted.topic, each.hosted.partition))
-    delayed = DelayedDeletion(broker, waited, response)
-    stay = broker.deletions.admit(delayed, delayed.keys(), request.timeout_ms)
-    if stay is not None:
-        delayed.deferred.when_abandoned(lambda: broker.deletions.leave(stay))
+    delayed = DelayedDeleteRecords(broker, pending, response)
+    operation = broker.deletions.admit(delayed, delayed.keys(), request.timeout_ms)
+    if operation is not None:
+        delayed.deferred.when_abandoned(lambda: broker.deletions.leave(operation))
     return delayed.deferred
 
 
-def _delete(broker: Broker, topic: str, asked: DeleteRecordsPartition, waited: list[Waited]) -> DeleteRecordsPartitionResult:
+def _delete(broker: Broker, topic: str, asked: DeleteRecordsPartition, pending: list[PendingPartition]) -> DeleteRecordsPartitionResult:
     result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=UNKNOWN_LOW_WATERMARK)
     hosted = broker.partitions.find(topic, asked.partition_index)
     if is_internal(topic):
@@ -100,12 +100,12 @@ def _delete(broker: Broker, topic: str, asked: DeleteRecordsPartition, waited: l
             result.error_code = decided.error
         else:
             hosted.begin_at(decided, "DeleteRecords")
-            waited.append(Waited(hosted, decided, result))
+            pending.append(PendingPartition(hosted, decided, result))
     return result
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:
-    """Build the answer in which every partition has the same error."""
+    """Return a response with the same error for every partition."""
     request = call.body
     assert isinstance(request, DeleteRecordsRequest), "dispatch decodes by API key"
     return DeleteRecordsResponse(

@@ -1,6 +1,6 @@
-"""InitProducerId: a fresh producer id for an idempotent producer, or the next epoch of a transactional id, which fences its former producer.
+"""InitProducerId: a new producer id for an idempotent producer, or the next epoch of a transactional id, which fences the previous producer.
 
-Without a transactional id a given producer id and epoch are ignored: the reset of an idempotent producer is a new id.
+Without a transactional id the producer id and epoch of the request are ignored: an idempotent producer resets with a new id.
 
 Source: KIP-98, KIP-360, KIP-588; kafka.server.KafkaApis.handleInitProducerIdRequest, TransactionCoordinator.handleInitProducerId.
 """
@@ -12,7 +12,7 @@ from kraftsim.core.producer_ids.block import ProducerId
 from kraftsim.core.producer_ids.source import Waiting
 from kraftsim.events.producer_ids import InitProducerIdRefused, ProducerIdReturned
 from kraftsim.node.broker.broker import Broker
-from kraftsim.node.broker.transactions.transaction_answers import note_refusal, spelt
+from kraftsim.node.broker.transactions.transaction_answers import emit_refusal, error_in_version
 from kraftsim.node.broker.transactions.transaction_coordinator import Identity
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.config import ANNOUNCED_WINDOW, BY_INIT_PRODUCER_ID
@@ -28,7 +28,7 @@ FIRST_VERSION_WITH_TAGS: Final = 2
 
 
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
-    """Answer 0 with an id and an epoch, or an error with neither."""
+    """Return a producer id and epoch, or an error."""
     request = call.body
     assert isinstance(request, InitProducerIdRequest), "dispatch decodes by API key"
     refusal = _refusal(broker, request)
@@ -46,18 +46,18 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
 
 def _refusal(broker: Broker, request: InitProducerIdRequest) -> Refusal | None:
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
-        return Refusal(ErrorCode.INVALID_REQUEST, "producer id and epoch are given together or not at all")
+        return Refusal(ErrorCode.INVALID_REQUEST, "producer id and epoch must be set together")
     if request.transactional_id is None:
         return None
     if not request.transactional_id:
-        return Refusal(ErrorCode.INVALID_REQUEST, "a transactional id has at least one character")
+        return Refusal(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
     if not 0 < request.transaction_timeout_ms <= broker.config.transaction_max_timeout_ms:
         return Refusal(ErrorCode.INVALID_TRANSACTION_TIMEOUT, f"{request.transaction_timeout_ms} ms")
     return None
 
 
 def _init(broker: Broker, call: Call, request: InitProducerIdRequest, transactional_id: str) -> Deferred:
-    """Ask the coordinator. What the client is told counts as told even if it has gone away: the epoch is raised."""
+    """Call the coordinator. The result is final even if the client has disconnected: the epoch is bumped."""
     later = Deferred()
     expected = None if request.producer_id == NO_PRODUCER_ID else (request.producer_id, request.producer_epoch)
 
@@ -70,10 +70,10 @@ def _init(broker: Broker, call: Call, request: InitProducerIdRequest, transactio
 
 def _answer(broker: Broker, call: Call, request: InitProducerIdRequest, result: Identity | Refusal) -> Answer:
     if isinstance(result, Refusal):
-        note_refusal(
+        emit_refusal(
             broker.world, ApiKey.INIT_PRODUCER_ID, request.transactional_id or "", (request.producer_id, request.producer_epoch), result.error
         )
-        return _refused(broker, call, spelt(result.error, call, FIRST_VERSION_WITH_FENCED))
+        return _refused(broker, call, error_in_version(result.error, call, FIRST_VERSION_WITH_FENCED))
     broker.world.note(
         ProducerIdReturned(
             producer_id=result.producer_id,
@@ -87,7 +87,7 @@ def _answer(broker: Broker, call: Call, request: InitProducerIdRequest, result: 
 
 
 def _complete(broker: Broker, call: Call, later: Deferred, result: ProducerId | Refusal) -> None:
-    """Answer one who waited; an id whose client went away is lost, as in Kafka."""
+    """Complete a waiting request; an id whose client has disconnected is lost, as in Kafka."""
     if not later.is_abandoned:
         later.complete(_fresh(broker, call, result))
 
@@ -100,7 +100,7 @@ def _fresh(broker: Broker, call: Call, result: ProducerId | Refusal) -> Answer:
 
 
 def _announcing(broker: Broker, call: Call, answer: InitProducerIdResponse) -> InitProducerIdResponse:
-    """Return the answer with the window of this broker, where it is told to put it there (KIP-758)."""
+    """Return the response with this broker's window, if it is configured to announce it here (KIP-758)."""
     config = broker.config
     announces = config.producer_state == ANNOUNCED_WINDOW and config.window_carrier == BY_INIT_PRODUCER_ID
     if announces and call.api_version >= FIRST_VERSION_WITH_TAGS:
@@ -116,7 +116,7 @@ def _refused(broker: Broker, call: Call, error: ErrorCode) -> Answer:
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:
-    """Build the answer that holds nothing but an error."""
+    """Return an error response."""
     return InitProducerIdResponse(error_code=error, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
 
 

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: say where a leader epoch ended in this log, so that whoever asks can tell where its own parts from it.
+"""OffsetForLeaderEpoch: the end offset of a leader epoch in this log, by which a client finds where its own log diverges.
 
 Source: KIP-101, KIP-279, KIP-320, kafka.server.ReplicaManager.lastOffsetForLeaderEpoch.
 """
@@ -21,7 +21,7 @@ from protocol.messages.k23_offset_for_leader_epoch import (
 
 
 def handle(broker: Broker, call: Call) -> Answer:
-    """Answer each partition: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, or where it ended."""
+    """Return for each partition UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, or the end offset."""
     request = call.body
     assert isinstance(request, OffsetForLeaderEpochRequest), "dispatch decodes by API key"
     needs_leader = request.replica_id != DEBUGGING_REPLICA_ID
@@ -44,7 +44,7 @@ def _find(broker: Broker, topic: str, asked: OffsetForLeaderPartition, needs_lea
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:
-    """Build the answer in which every partition has the same error."""
+    """Return a response with the same error for every partition."""
     request = call.body
     assert isinstance(request, OffsetForLeaderEpochRequest), "dispatch decodes by API key"
     return OffsetForLeaderEpochResponse(

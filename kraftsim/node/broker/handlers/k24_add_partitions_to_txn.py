@@ -1,6 +1,7 @@
-"""AddPartitionsToTxn: partitions take part in a transaction before anything is written there; brokers ask whether they do (verify_only).
+"""AddPartitionsToTxn: adds partitions to a transaction before they are written; brokers verify that they are in it (verify_only).
 
-Up to version 3 a producer asks for one transaction, since version 4 a broker for several. One partition that cannot be added keeps all others out.
+Up to version 3 the client is a producer with one transaction, since version 4 a broker with several. If one partition cannot be
+added, none is.
 Source: KIP-98, KIP-588, KIP-890; kafka.server.KafkaApis.handleAddPartitionsToTxnRequest.
 """
 
@@ -10,7 +11,7 @@ from typing import Final
 from kraftsim.core.transactions.transaction_entry import TopicPartition
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.internal_topics import is_internal
-from kraftsim.node.broker.transactions.transaction_answers import note_refusal, spelt
+from kraftsim.node.broker.transactions.transaction_answers import emit_refusal, error_in_version
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.slices import Slices
 from protocol.api_keys import ApiKey
@@ -28,12 +29,12 @@ from protocol.messages.k24_add_partitions_to_txn import (
 FIRST_VERSION_WITH_FENCED: Final = 2
 FIRST_VERSION_OF_BROKERS: Final = 4
 VERSION_OF_CLIENTS, VERSION_OF_BROKERS = 0, 2
-"""The transaction.version by which a producer speaks: a broker adds partitions only for one of version 2."""
+"""The transaction.version of the producer: brokers add partitions only on behalf of producers with version 2."""
 Errors = Mapping[TopicPartition, ErrorCode]
 
 
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
-    """Answer each partition once every transaction of the request is done with."""
+    """Return a result for each partition once every transaction of the request is processed."""
     request = call.body
     assert isinstance(request, AddPartitionsToTxnRequest), "dispatch decodes by API key"
     transactions = [_only(request)] if call.api_version < FIRST_VERSION_OF_BROKERS else list(request.transactions)
@@ -65,7 +66,7 @@ def _only(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction:
 
 
 def _serve(broker: Broker, call: Call, transaction: AddPartitionsToTxnTransaction, on_end: Callable[[Errors], None]) -> None:
-    """Add the partitions of one transaction, or tell whether they are in it."""
+    """Add the partitions of one transaction, or verify that they are in it."""
     partitions = _partitions(transaction.topics)
     refused = _refused(broker, call, partitions)
     if refused:
@@ -77,15 +78,15 @@ def _serve(broker: Broker, call: Call, transaction: AddPartitionsToTxnTransactio
         return
 
     def on_added(error: ErrorCode) -> None:
-        note_refusal(broker.world, ApiKey.ADD_PARTITIONS_TO_TXN, transactional_id, producer, error)
-        on_end(dict.fromkeys(partitions, spelt(error, call, FIRST_VERSION_WITH_FENCED)))
+        emit_refusal(broker.world, ApiKey.ADD_PARTITIONS_TO_TXN, transactional_id, producer, error)
+        on_end(dict.fromkeys(partitions, error_in_version(error, call, FIRST_VERSION_WITH_FENCED)))
 
     version = VERSION_OF_CLIENTS if call.api_version < FIRST_VERSION_OF_BROKERS else VERSION_OF_BROKERS
     broker.transactions.add(transactional_id, producer, partitions, version, on_added)
 
 
 def _refused(broker: Broker, call: Call, partitions: list[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
-    """Return the partitions that cannot be added: a client may not write the brokers' own topics, and nobody what is not there."""
+    """Return the partitions that cannot be added: those that do not exist, and internal topics if the client is not a broker."""
     errors = {}
     for topic, number in partitions:
         if call.api_version < FIRST_VERSION_OF_BROKERS and is_internal(topic):
@@ -121,7 +122,7 @@ def _response(call: Call, results: list[AddPartitionsToTxnResult | None]) -> Add
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:
-    """Build the answer in which everything has the same error."""
+    """Return a response with the same error for everything."""
     request = call.body
     assert isinstance(request, AddPartitionsToTxnRequest), "dispatch decodes by API key"
     if call.api_version >= FIRST_VERSION_OF_BROKERS:

@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn: the partition of `__consumer_offsets` that holds a group takes part in a transaction.
+"""AddOffsetsToTxn: adds a group's partition of `__consumer_offsets` to a transaction.
 
 Source: KIP-98, KIP-588; kafka.server.KafkaApis.handleAddOffsetsToTxnRequest.
 """
@@ -7,7 +7,7 @@ from typing import Final
 
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.internal_topics import GROUP_METADATA
-from kraftsim.node.broker.transactions.transaction_answers import note_refusal, spelt
+from kraftsim.node.broker.transactions.transaction_answers import emit_refusal, error_in_version
 from kraftsim.node.call import Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -18,15 +18,15 @@ VERSION_OF_CLIENTS: Final = 0
 
 
 def handle(broker: Broker, call: Call) -> Deferred:
-    """Answer once the partition is in the transaction. Whether the group exists does not matter, nor whether it has a name."""
+    """Respond once the partition is in the transaction. The group need not exist, and its id may be empty."""
     request = call.body
     assert isinstance(request, AddOffsetsToTxnRequest), "dispatch decodes by API key"
     later = Deferred()
     transactional_id, producer = request.transactional_id, (request.producer_id, request.producer_epoch)
 
     def on_end(error: ErrorCode) -> None:
-        note_refusal(broker.world, ApiKey.ADD_OFFSETS_TO_TXN, transactional_id, producer, error)
-        later.complete(AddOffsetsToTxnResponse(error_code=spelt(error, call, FIRST_VERSION_WITH_FENCED)))
+        emit_refusal(broker.world, ApiKey.ADD_OFFSETS_TO_TXN, transactional_id, producer, error)
+        later.complete(AddOffsetsToTxnResponse(error_code=error_in_version(error, call, FIRST_VERSION_WITH_FENCED)))
 
     partition = (GROUP_METADATA, broker.groups.partition_of(request.group_id))
     broker.transactions.add(transactional_id, producer, [partition], VERSION_OF_CLIENTS, on_end)

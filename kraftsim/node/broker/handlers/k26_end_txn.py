@@ -1,6 +1,6 @@
-"""EndTxn: commit or abort. Answered once the decision is written; the markers follow.
+"""EndTxn: commit or abort. The response is sent once the prepare state is written; the markers follow.
 
-Since version 5 the producer goes on with a higher epoch, or with another id where the epochs are used up.
+Since version 5 the producer continues with a bumped epoch, or with a new id when the epochs are exhausted.
 Source: KIP-98, KIP-588, KIP-890; kafka.server.KafkaApis.handleEndTxnRequest.
 """
 
@@ -9,7 +9,7 @@ from typing import Final
 from kraftsim.core.decision import Refusal
 from kraftsim.core.transactions.transaction_rules import EPOCH_BUMPING_VERSION, EndAsked
 from kraftsim.node.broker.broker import Broker
-from kraftsim.node.broker.transactions.transaction_answers import note_refusal, spelt
+from kraftsim.node.broker.transactions.transaction_answers import emit_refusal, error_in_version
 from kraftsim.node.broker.transactions.transaction_coordinator import Identity
 from kraftsim.node.call import Call, Deferred, Handler
 from protocol.api_keys import ApiKey
@@ -21,7 +21,7 @@ WITHOUT_BUMP: Final = 0
 
 
 def handle(broker: Broker, call: Call) -> Deferred:
-    """Answer with an error, or with 0 and who the producer is from now on."""
+    """Return an error, or the producer id and epoch for the next transaction."""
     request = call.body
     assert isinstance(request, EndTxnRequest), "dispatch decodes by API key"
     later = Deferred()
@@ -35,8 +35,8 @@ def handle(broker: Broker, call: Call) -> Deferred:
 
     def on_end(result: Identity | Refusal) -> None:
         if isinstance(result, Refusal):
-            note_refusal(broker.world, ApiKey.END_TXN, transactional_id, (asked.producer_id, asked.producer_epoch), result.error)
-            later.complete(EndTxnResponse(error_code=spelt(result.error, call, FIRST_VERSION_WITH_FENCED)))
+            emit_refusal(broker.world, ApiKey.END_TXN, transactional_id, (asked.producer_id, asked.producer_epoch), result.error)
+            later.complete(EndTxnResponse(error_code=error_in_version(result.error, call, FIRST_VERSION_WITH_FENCED)))
         else:
             later.complete(EndTxnResponse(producer_id=result.producer_id, producer_epoch=result.producer_epoch))
 

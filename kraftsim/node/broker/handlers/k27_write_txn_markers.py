@@ -1,9 +1,9 @@
-"""WriteTxnMarkers: end transactions in partitions that this broker leads, and answer once all who are in sync have the markers.
+"""WriteTxnMarkers: write transaction markers to partitions that this broker leads, and respond once all in-sync replicas have them.
 
-Each partition stands for itself. A marker is written whether or not its producer has a transaction open there, so that a coordinator may ask again
-without knowing how far it came. Markers at `__consumer_offsets` tell the group coordinator what has become of the offsets of the transaction.
+Partitions are independent. A marker is written whether or not its producer has an open transaction there, so that a coordinator
+can retry without knowing its progress. Markers in `__consumer_offsets` complete the pending offset commits of the transaction.
 
-Source: KIP-98, kafka.server.KafkaApis.handleWriteTxnMarkersRequest; asked of Apache Kafka 3.9.1.
+Source: KIP-98, kafka.server.KafkaApis.handleWriteTxnMarkersRequest; verified against Apache Kafka 3.9.1.
 """
 
 from collections.abc import Iterator
@@ -33,13 +33,13 @@ from protocol.messages.k27_write_txn_markers import (
 )
 
 NO_TRANSACTION_VERSION = -1
-"""A marker that says so fails; any other number that stands for no version is taken (asked of Apache Kafka 4.4.0)."""
+"""A marker with this version fails; any other unknown version is accepted (verified against Apache Kafka 4.4.0)."""
 MARKERS_PER_SLICE: Final = 200
-"""Each is a batch that is written to one partition, at 60 us."""
+"""Each marker is a batch appended to one partition, at 60 us."""
 
 
 class MarkerWork:
-    """One request: what became of each partition, by producer, and how many are still to be replicated."""
+    """One request: the result of each partition, by producer, and how many are still to be replicated."""
 
     def __init__(self, broker: Broker) -> None:
         self.deferred = Deferred()
@@ -54,13 +54,13 @@ class MarkerWork:
             compression=Compression.NONE,
         )
         self._errors: dict[int, dict[PartitionKey, ErrorCode]] = {}
-        """Two markers of one producer share their answer, the later one tells of a partition that both name."""
+        """By producer id: two markers of one producer share a response row; for a partition that both name the later result is returned."""
         self._open = 1
 
     def run(self, request: WriteTxnMarkersRequest) -> bool:
-        """Write every marker to every partition that it names; return False at a marker without a producer for a partition that is here.
+        """Append every marker to each of its partitions; return False at a marker without producer id or epoch for a hosted partition.
 
-        Apache Kafka fails there, too: what comes before has been written, and the answer is -1 for all partitions.
+        Apache Kafka fails there, too: the markers before it are written, and the response is -1 for all partitions.
         """
         for marker, key in _markers(request):
             if not self._write(marker, key):
@@ -69,7 +69,7 @@ class MarkerWork:
         return True
 
     async def run_in_slices(self, call: Call, request: WriteTxnMarkersRequest) -> None:
-        """The same, some partitions in each turn of the loop."""
+        """The same, with some partitions in each iteration of the event loop."""
         for index, (marker, key) in enumerate(_markers(request)):
             if not self._write(marker, key):
                 self.deferred.complete(refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR))
@@ -116,9 +116,9 @@ class MarkerWork:
 
 
 def _markers(request: WriteTxnMarkersRequest) -> Iterator[tuple[EndMarker, PartitionKey]]:
-    """Return each marker with each of its partitions, however often it names one.
+    """Yield each marker with each of its partitions; a partition named twice is yielded once.
 
-    Apache Kafka 3.9.1 has a map of them, too, but gives no answer to a request that names one twice: it counts all.
+    Apache Kafka 3.9.1 has a map of them, too, but never responds to such a request, because it counts duplicates.
     """
     for written in request.markers:
         marker = EndMarker(
@@ -134,12 +134,12 @@ def _markers(request: WriteTxnMarkersRequest) -> Iterator[tuple[EndMarker, Parti
 
 
 def _names_many(request: WriteTxnMarkersRequest) -> bool:
-    """Tell whether there is more to write than in one turn: four bytes of a request name a partition."""
+    """Return whether there are more markers than fit one iteration: four bytes of a request name a partition."""
     return sum(len(topic.partition_indexes) for marker in request.markers for topic in marker.topics) > MARKERS_PER_SLICE
 
 
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
-    """Answer each partition with NONE once its marker is replicated, or with an error."""
+    """Return NONE for each partition once its marker is replicated, or an error."""
     request = call.body
     assert isinstance(request, WriteTxnMarkersRequest), "dispatch decodes by API key"
     work = MarkerWork(broker)
@@ -150,7 +150,7 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:
-    """Build the answer in which every partition has the same error."""
+    """Return a response with the same error for every partition."""
     request = call.body
     assert isinstance(request, WriteTxnMarkersRequest), "dispatch decodes by API key"
     errors: dict[int, dict[PartitionKey, ErrorCode]] = {}

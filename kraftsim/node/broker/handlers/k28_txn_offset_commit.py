@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: write down how far a group has read, as part of a producer's transaction.
+"""TxnOffsetCommit: store the committed offsets of a group as part of a producer's transaction.
 
 Source: kafka.server.KafkaApis.handleTxnOffsetCommitRequest, kafka.coordinator.group.GroupCoordinator.handleTxnCommitOffsets, KIP-98, KIP-447,
 KIP-890, KIP-1319.
@@ -23,20 +23,20 @@ from protocol.messages.k28_txn_offset_commit import (
 )
 
 FIRST_VERSION_WITH_LOADING: Final = 2
-"""Clients before it fall over COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
+"""Older clients fail on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 6
 
 
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
-    """Answer each partition once the offsets are on all replicas that are in sync, where they wait for the end of the transaction.
+    """Return a result for each partition once the offsets are on all in-sync replicas, pending until the transaction ends.
 
-    UNKNOWN_TOPIC_OR_PARTITION (since version 6 UNKNOWN_TOPIC_ID for an id that is not there) stands at those that are not there.
+    Unknown partitions get UNKNOWN_TOPIC_OR_PARTITION (since version 6 UNKNOWN_TOPIC_ID for an unknown id).
     """
     request = call.body
     assert isinstance(request, TxnOffsetCommitRequest), "dispatch decodes by API key"
     answer = _blank(request)
     rows = [row for topic in answer.topics for row in topic.partitions]
-    asked = [_judged(broker, topic, index, call.api_version) for topic in request.topics for index in range(len(topic.partitions))]
+    asked = [_validated(broker, topic, index, call.api_version) for topic in request.topics for index in range(len(topic.partitions))]
     for row, each in zip(rows, asked, strict=True):
         row.error_code = each if isinstance(each, ErrorCode) else ErrorCode.NONE
     known = [(row, each) for row, each in zip(rows, asked, strict=True) if isinstance(each, OffsetAsked)]
@@ -45,7 +45,7 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     led = broker.groups.coordinated(request.group_id)
     if isinstance(led, ErrorCode):
         for row, _ in known:
-            row.error_code = told(led, call.api_version)
+            row.error_code = mapped_error(led, call.api_version)
         return answer
     commit = TransactionalCommitAsked(
         transactional_id=request.transactional_id,
@@ -60,24 +60,24 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     later = Deferred()
 
     def on_answer(given: GroupAnswer) -> None:
-        assert isinstance(given, CommitAnswer), "a commit is answered as one"
+        assert isinstance(given, CommitAnswer), "the answer to a commit"
         for (row, _), error in zip(known, given.errors, strict=True):
-            row.error_code = told(error, call.api_version)
+            row.error_code = mapped_error(error, call.api_version)
         later.complete(answer)
 
     broker.transactional_commits.commit(led, commit, call.api_version, on_answer)
     return later
 
 
-def told(error: ErrorCode, api_version: int) -> ErrorCode:
-    """Return an error as a version is told it."""
+def mapped_error(error: ErrorCode, api_version: int) -> ErrorCode:
+    """Map an error for a request version."""
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and api_version < FIRST_VERSION_WITH_LOADING:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return error
 
 
-def _judged(broker: Broker, topic: TxnOffsetCommitRequestTopic, index: int, api_version: int) -> OffsetAsked | ErrorCode:
-    """Return what is asked for one partition, or why that partition is not there."""
+def _validated(broker: Broker, topic: TxnOffsetCommitRequestTopic, index: int, api_version: int) -> OffsetAsked | ErrorCode:
+    """Return the offset to commit for one partition, or why the partition is unknown."""
     name = topic.name
     if api_version >= FIRST_VERSION_WITH_TOPIC_IDS:
         found = broker.image.topic_by_id(topic.topic_id)
@@ -110,10 +110,10 @@ def _blank(request: TxnOffsetCommitRequest, error: ErrorCode = ErrorCode.NONE) -
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:
-    """Build the answer in which every partition has the same error."""
+    """Return a response with the same error for every partition."""
     request = call.body
     assert isinstance(request, TxnOffsetCommitRequest), "dispatch decodes by API key"
-    return _blank(request, told(error, call.api_version))
+    return _blank(request, mapped_error(error, call.api_version))
 
 
 HANDLER = Handler(key=ApiKey.TXN_OFFSET_COMMIT, handle=handle, refuse=refuse)

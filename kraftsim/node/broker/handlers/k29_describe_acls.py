@@ -1,4 +1,4 @@
-"""DescribeAcls (29): access rules are told of, where there is an authorizer that could have any.   Source: KIP-140, kafka.server.AclApis."""
+"""DescribeAcls (29): list ACLs, if an authorizer is configured.   Source: KIP-140, kafka.server.AclApis."""
 
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Handler
@@ -8,7 +8,7 @@ from protocol.api_keys import ApiKey
 
 
 def handle(broker: Broker, call: Call) -> Answer:
-    """Answer at once."""
+    """Respond at once."""
     return describe_acls(call) if broker.shell.security.authorizer is None else describe_rules(broker.image.registries, call)
 
 

@@ -1,4 +1,4 @@
-"""DescribeConfigs (32) on a broker: what holds for topics and for itself, as its metadata say.   Source: KIP-133, kafka.server.ConfigHelper."""
+"""DescribeConfigs (32) on a broker: effective configs of topics and of itself, by its metadata.   Source: KIP-133, kafka.server.ConfigHelper."""
 
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Deferred, Handler
@@ -10,7 +10,7 @@ from protocol.messages.k32_describe_configs import DescribeConfigsRequest
 
 
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
-    """Answer once the broker knows what is set on topics: at once, or when ZooKeeper has said so."""
+    """Respond once the broker knows the topics' configs: at once, or after a read from ZooKeeper."""
     request = call.body
     assert isinstance(request, DescribeConfigsRequest), "dispatch decodes by API key"
     named = [row.resource_name for row in request.resources if row.resource_type == ConfigResourceType.TOPIC]

@@ -1,4 +1,4 @@
-"""AlterConfigs (33) on a broker: what it knows to be wrong is refused here, the rest is handed on; one answer for both.
+"""AlterConfigs (33) on a broker: invalid resources are rejected here, the rest is forwarded, and the responses are merged.
 
 Source: KIP-133, KIP-590, kafka.server.KafkaApis.handleAlterConfigsRequest.
 """
@@ -19,34 +19,34 @@ from protocol.messages.k33_alter_configs import AlterConfigsRequest, AlterConfig
 from protocol.schema import Message
 
 NOT_REPLACED = frozenset((ConfigResourceType.BROKER_LOGGER,))
-"""Loggers cannot be set as a whole."""
+"""The configs of loggers cannot be replaced as a whole."""
 
 
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
-    """Answer per resource, in the order in which they were asked for."""
+    """Return a result for each resource, in the order of the request."""
     request = call.body
     assert isinstance(request, AlterConfigsRequest), "dispatch decodes by API key"
     times = count_resources(request.resources)
 
-    def look(resource: AlterConfigsResource) -> AlterConfigsResourceResponse | None:
-        return _done_here(broker, times, resource)
+    def process_locally(resource: AlterConfigsResource) -> AlterConfigsResourceResponse | None:
+        return _local_result(broker, times, resource)
 
-    def hand_on(done: Sequence[AlterConfigsResourceResponse | None]) -> Answer | Deferred:
+    def forward(done: Sequence[AlterConfigsResourceResponse | None]) -> Answer | Deferred:
         left = [resource for resource, row in zip(request.resources, done, strict=True) if row is None]
 
         def join(answer: Message | None) -> Answer:
-            assert answer is None or isinstance(answer, AlterConfigsResponse), "the controller answers what it is asked"
-            told = [] if answer is None else answer.responses
-            return AlterConfigsResponse(responses=joined_rows(AlterConfigsResourceResponse, request.resources, done, told))
+            assert answer is None or isinstance(answer, AlterConfigsResponse), "the controller's response to AlterConfigs"
+            rows = [] if answer is None else answer.responses
+            return AlterConfigsResponse(responses=joined_rows(AlterConfigsResourceResponse, request.resources, done, rows))
 
         rest = AlterConfigsRequest(resources=left, validate_only=request.validate_only) if left else None
         return forward_rest(broker, call, rest, join, _refuse)
 
-    return looked_at(broker.shell, call, request.resources, look, hand_on)
+    return looked_at(broker.shell, call, request.resources, process_locally, forward)
 
 
-def _done_here(broker: Broker, times: Mapping[tuple[int, str], int], resource: AlterConfigsResource) -> AlterConfigsResourceResponse | None:
-    """Return the row of a resource that the controller need not hear of, or None."""
+def _local_result(broker: Broker, times: Mapping[tuple[int, str], int], resource: AlterConfigsResource) -> AlterConfigsResourceResponse | None:
+    """Return the result of a resource that is not forwarded to the controller, or None."""
     refusal = refuse_common(times, resource) or refuse_type(resource, broker.parts.resource_types - NOT_REPLACED)
     if refusal is None and resource.resource_type == ConfigResourceType.BROKER:
         refusal = refuse_replaced_broker(broker.config_tables, broker.config.node_id, resource, broker_settings(broker.config, broker.image).value)

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs (34): replicas of this broker are to lie in other log directories of it. The answer does not wait until they do.
+"""AlterReplicaLogDirs (34): move replicas between log directories of this broker. The response does not wait for the moves.
 
 Source: KIP-113, kafka.server.ReplicaManager.alterReplicaLogDirs.
 """
@@ -17,11 +17,11 @@ from protocol.messages.k34_alter_replica_log_dirs import (
 
 FILE_NAME_CHARACTERS_MAX = 255
 COPY_NAME_EXTRA = len(".") + 32 + len("-future")
-"""What the name of a directory has besides topic and partition while a replica is copied into it."""
+"""The length that the directory name of a future replica has beyond topic and partition."""
 
 
 def handle(broker: Broker, call: Call) -> Deferred:
-    """Begin the moves; a partition that is named for two directories is answered once."""
+    """Start the moves; a partition that is named for two directories has one result."""
     request = call.body
     assert isinstance(request, AlterReplicaLogDirsRequest), "dispatch decodes by API key"
     later = Deferred()
@@ -49,7 +49,7 @@ async def _move(broker: Broker, path: str, topic: str, partition: int) -> ErrorC
         return ErrorCode.KAFKA_STORAGE_ERROR
     hosted = broker.partitions.find(topic, partition)
     if hosted is not None and hosted.home is not home and len(directories.online) < len(directories.all):
-        return ErrorCode.KAFKA_STORAGE_ERROR  # there may be a copy in the one that failed
+        return ErrorCode.KAFKA_STORAGE_ERROR  # the failed directory may have a future replica
     if await broker.partitions.move(topic, partition, home):
         return ErrorCode.NONE
     is_known = broker.image.partition(topic, partition) is not None

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (35): what lies in each log directory of this broker, how large it is, and how much room is left.
+"""DescribeLogDirs (35): the replicas in each log directory of this broker, their sizes, and the total and usable bytes.
 
 Source: KIP-113, KIP-827, kafka.server.ReplicaManager.describeLogDirs.
 """
@@ -19,7 +19,7 @@ from protocol.messages.k35_describe_log_dirs import (
 
 
 def handle(broker: Broker, call: Call) -> Answer:
-    """Answer at once; with the directories alone if nothing that is asked for lies in them."""
+    """Respond at once; directories without matching replicas are included."""
     request = call.body
     assert isinstance(request, DescribeLogDirsRequest), "dispatch decodes by API key"
     asked = None if request.topics is None else {(topic.topic, number) for topic in request.topics for number in topic.partitions}

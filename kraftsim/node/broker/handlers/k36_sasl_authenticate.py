@@ -1,4 +1,4 @@
-"""SaslAuthenticate (36): out of place where it comes here, unless a client authenticates again.   Source: KIP-152, KIP-368, KafkaApis."""
+"""SaslAuthenticate (36): ILLEGAL_SASL_STATE, unless a client re-authenticates.   Source: KIP-152, KIP-368, KafkaApis."""
 
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Handler

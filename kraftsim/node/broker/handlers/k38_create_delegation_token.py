@@ -1,4 +1,4 @@
-"""CreateDelegationToken (38): clients are not authenticated, so none may have a token.   Source: KIP-48, allowTokenRequests."""
+"""CreateDelegationToken (38): rejected, because delegation tokens are not supported.   Source: KIP-48, allowTokenRequests."""
 
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Handler
@@ -7,7 +7,7 @@ from protocol.api_keys import ApiKey
 
 
 def handle(broker: Broker, call: Call) -> Answer:
-    """Say so."""
+    """Return the error."""
     return create_delegation_token(call)
 
 

@@ -1,4 +1,4 @@
-"""ExpireDelegationToken (40): clients are not authenticated, so none has a token.   Source: KIP-48, allowTokenRequests."""
+"""ExpireDelegationToken (40): rejected, because delegation tokens are not supported.   Source: KIP-48, allowTokenRequests."""
 
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Handler
@@ -7,7 +7,7 @@ from protocol.api_keys import ApiKey
 
 
 def handle(broker: Broker, call: Call) -> Answer:
-    """Say so."""
+    """Return the error."""
     return expire_delegation_token(call)
 
 

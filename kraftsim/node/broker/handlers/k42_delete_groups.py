@@ -1,4 +1,4 @@
-"""DeleteGroups: forget groups without members, with their offsets.   Source: kafka.coordinator.group.GroupCoordinator.handleDeleteGroups, KIP-229."""
+"""DeleteGroups: delete empty groups and their offsets.   Source: kafka.coordinator.group.GroupCoordinator.handleDeleteGroups, KIP-229."""
 
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Handler
@@ -9,7 +9,7 @@ from protocol.messages.k42_delete_groups import DeletableGroupResult, DeleteGrou
 
 
 def handle(broker: Broker, call: Call) -> Answer:
-    """Answer each group once, however often it is named: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP or gone."""
+    """Return one result for each group, however often it is named: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP or NONE."""
     request = call.body
     assert isinstance(request, DeleteGroupsRequest), "dispatch decodes by API key"
     names = list(dict.fromkeys(request.groups_names))
@@ -26,7 +26,7 @@ def _delete(broker: Broker, group_id: str) -> ErrorCode:
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:
-    """Build the answer in which every group has the same error."""
+    """Return a response with the same error for every group."""
     request = call.body
     assert isinstance(request, DeleteGroupsRequest), "dispatch decodes by API key"
     return DeleteGroupsResponse(results=[DeletableGroupResult(group_id=name, error_code=error) for name in dict.fromkeys(request.groups_names)])

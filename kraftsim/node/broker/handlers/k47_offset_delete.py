@@ -1,4 +1,4 @@
-"""OffsetDelete: forget offsets that no member of the group reads.
+"""OffsetDelete: delete committed offsets of topics to which the group is not subscribed.
 
 Source: kafka.server.KafkaApis.handleOffsetDeleteRequest, kafka.coordinator.group.GroupCoordinator.handleDeleteOffsets, KIP-496.
 """
@@ -16,7 +16,7 @@ from protocol.messages.k47_offset_delete import (
 
 
 def handle(broker: Broker, call: Call) -> Answer:
-    """Answer each partition, or with the error of the group and no partitions."""
+    """Return a result for each partition, or a group-level error without partitions."""
     request = call.body
     assert isinstance(request, OffsetDeleteRequest), "dispatch decodes by API key"
     led = broker.groups.coordinated(request.group_id)

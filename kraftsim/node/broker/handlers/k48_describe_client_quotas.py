@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (48): which quotas are set, as the broker's metadata say.   Source: KIP-546, kafka.server.KafkaApis."""
+"""DescribeClientQuotas (48): the configured client quotas, by the broker's metadata.   Source: KIP-546, kafka.server.KafkaApis."""
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.client_quotas import DescribedQuotas, describe_quotas
@@ -11,7 +11,7 @@ from protocol.messages.k48_describe_client_quotas import DescribeClientQuotasReq
 
 
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
-    """Answer at once, or after some turns of the loop: a row takes 7 us, and no byte of a request names it."""
+    """Respond at once, or over several iterations of the event loop: a row takes 7 us, and the size of a request does not limit their number."""
     assert isinstance(call.body, DescribeClientQuotasRequest), "dispatch decodes by API key"
     found = describe_quotas(broker.image.registries, call.body)
     if isinstance(found, Refusal):

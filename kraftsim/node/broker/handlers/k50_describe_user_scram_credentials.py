@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (50): who can log in by SCRAM, as the broker's metadata say.   Source: KIP-554, kafka.server.KafkaApis."""
+"""DescribeUserScramCredentials (50): the SCRAM credentials of users, by the broker's metadata.   Source: KIP-554, kafka.server.KafkaApis."""
 
 from kraftsim.core.metadata.scram_credentials import DescribedCredentials, describe_credentials
 from kraftsim.node.broker.broker import Broker
@@ -14,7 +14,7 @@ from protocol.messages.k50_describe_user_scram_credentials import (
 
 
 def handle(broker: Broker, call: Call) -> Answer:
-    """Answer at once."""
+    """Respond at once."""
     assert isinstance(call.body, DescribeUserScramCredentialsRequest), "dispatch decodes by API key"
     results = []
     for found in describe_credentials(broker.image.registries, call.body):
@@ -29,7 +29,7 @@ def handle(broker: Broker, call: Call) -> Answer:
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:
     assert isinstance(call.body, DescribeUserScramCredentialsRequest), "dispatch decodes by API key"
-    rows = [DescribeUserScramCredentialsResult(error_code=error, error_message=None) for _ in call.body.users or ()]  # Kafka names no user
+    rows = [DescribeUserScramCredentialsResult(error_code=error, error_message=None) for _ in call.body.users or ()]  # Kafka leaves the user empty
     return DescribeUserScramCredentialsResponse(error_code=error, error_message=None, results=rows)
 
 

@@ -1,4 +1,4 @@
-"""DescribeCluster (60) on a broker: the brokers that serve clients, and one of them drawn by lot as the controller: it passes requests on.
+"""DescribeCluster (60) on a broker: the alive brokers; the reported controller is a random one of them, which forwards requests.
 
 Source: KIP-700, kafka.server.KafkaApis.handleDescribeCluster.
 """
@@ -11,11 +11,11 @@ from protocol.errors import ErrorCode
 from protocol.messages.k60_describe_cluster import BROKERS, DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 
 FENCED_SINCE = 2
-"""The first version that can ask for brokers that are fenced."""
+"""The first version that can include fenced brokers."""
 
 
 def handle(broker: Broker, call: Call) -> Answer:
-    """Answer at once, from the broker's metadata."""
+    """Respond at once, from the broker's metadata."""
     assert isinstance(call.body, DescribeClusterRequest), "dispatch decodes by API key"
     refused = refuse_endpoint(call, BROKERS)
     if refused is not None:

@@ -1,6 +1,6 @@
-"""DescribeProducers (61): the producers that a replica remembers, and where their open transactions begin.
+"""DescribeProducers (61): the active producers of a replica, and the start offsets of their open transactions.
 
-Any replica may be asked: one of a follower says what would hold if it led.   Source: KIP-664, kafka.cluster.Partition.activeProducerState.
+Followers serve it, too, with the state that they would have as leader.   Source: KIP-664, kafka.cluster.Partition.activeProducerState.
 """
 
 from kraftsim.core.metadata.topic_names import why_name_is_invalid
@@ -24,7 +24,7 @@ UNKNOWN_TOPIC = "This server does not host this topic-partition."
 
 
 def handle(broker: Broker, call: Call) -> Answer:
-    """Answer at once."""
+    """Respond at once."""
     request = call.body
     assert isinstance(request, DescribeProducersRequest), "dispatch decodes by API key"
     topics = [

@@ -1,4 +1,4 @@
-"""DescribeTransactions: what this coordinator knows of transactional ids.   Source: KIP-664, TransactionCoordinator.handleDescribeTransactions."""
+"""DescribeTransactions: the state of transactional ids at their coordinator.   Source: KIP-664, TransactionCoordinator.handleDescribeTransactions."""
 
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Handler
@@ -14,7 +14,7 @@ from protocol.messages.k65_describe_transactions import (
 
 
 def handle(broker: Broker, call: Call) -> Answer:
-    """Answer each id by itself: with what is known, INVALID_REQUEST, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, TRANSACTIONAL_ID_NOT_FOUND."""
+    """Return for each id its state, INVALID_REQUEST, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS or TRANSACTIONAL_ID_NOT_FOUND."""
     request = call.body
     assert isinstance(request, DescribeTransactionsRequest), "dispatch decodes by API key"
     return DescribeTransactionsResponse(transaction_states=[_described(broker, each) for each in request.transactional_ids])
@@ -45,12 +45,12 @@ def _described(broker: Broker, transactional_id: str) -> TransactionState:
 
 
 def refused(transactional_id: str, error: ErrorCode) -> TransactionState:
-    """Return the row of an id of which nothing is told."""
+    """Return the row of an id with an error."""
     return TransactionState(error_code=error, transactional_id=transactional_id)
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:
-    """Build the answer in which every id has the same error."""
+    """Return a response with the same error for every id."""
     request = call.body
     assert isinstance(request, DescribeTransactionsRequest), "dispatch decodes by API key"
     return DescribeTransactionsResponse(transaction_states=[refused(each, error) for each in request.transactional_ids])

@@ -18,7 +18,7 @@ ANY_DURATION_BELOW: Final = 0
 
 
 def handle(broker: Broker, call: Call) -> Answer:
-    """Answer with the ids that pass every filter that is given; COORDINATOR_LOAD_IN_PROGRESS while some are still being read."""
+    """Return the ids that match every filter of the request; COORDINATOR_LOAD_IN_PROGRESS while some are being loaded."""
     request = call.body
     assert isinstance(request, ListTransactionsRequest), "dispatch decodes by API key"
     try:

@@ -1,6 +1,7 @@
-"""AllocateProducerIds (67) on a broker whose metadata is in ZooKeeper: a broker asks the controller for producer ids.
+"""AllocateProducerIds (67) on a ZooKeeper-mode broker: a broker requests a block of producer ids from the controller.
 
-Who is not the controller says so.   Source: kafka.server.KafkaApis, kafka.controller.KafkaController.processAllocateProducerIds.
+A broker that is not the controller returns an error.
+Source: kafka.server.KafkaApis, kafka.controller.KafkaController.processAllocateProducerIds.
 """
 
 from kraftsim.node.broker.broker import Broker
@@ -11,14 +12,14 @@ from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRespo
 
 
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
-    """Answer as the controller, or refuse."""
-    assert broker.zookeeper is not None, "others do not offer it"
+    """Respond as the controller, or return an error."""
+    assert broker.zookeeper is not None, "only ZooKeeper-mode brokers serve this API"
     controller = broker.zookeeper.controller
     return refuse(call, ErrorCode.NOT_CONTROLLER) if controller is None else controller.handle(call.api_key, call)
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:
-    """Build the answer of an error that concerns the whole request."""
+    """Return a response for a request-level error."""
     return AllocateProducerIdsResponse(error_code=error)
 
 

@@ -1,7 +1,7 @@
-"""ConsumerGroupHeartbeat: a member of a consumer group comes, is there, reports what it has, or goes.
+"""ConsumerGroupHeartbeat: a member of a consumer group joins, heartbeats, acknowledges its partitions, or leaves.
 
 Source: kafka.server.KafkaApis.handleConsumerGroupHeartbeat, org.apache.kafka.coordinator.group.GroupCoordinatorService, KIP-848, KIP-1082; the texts
-were asked of Apache Kafka 4.1.2 and 4.4.0.
+were verified against Apache Kafka 4.1.2 and 4.4.0.
 """
 
 from typing import Final
@@ -26,11 +26,11 @@ from protocol.messages.k68_consumer_group_heartbeat import (
 )
 
 FIRST_VERSION_WITH_OWN_IDS: Final = 1
-"""Since then every member draws its id itself."""
+"""Since this version members generate their own ids."""
 
 
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
-    """Answer with the member's epoch, and with its partitions where they have changed; UNSUPPORTED_VERSION where there are no such groups."""
+    """Respond with the member epoch, and with the assignment if it has changed; UNSUPPORTED_VERSION if consumer groups are disabled."""
     request = call.body
     assert isinstance(request, ConsumerGroupHeartbeatRequest), "dispatch decodes by API key"
     if not broker.groups.serves_consumers:
@@ -60,7 +60,7 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     later = Deferred()
 
     def on_answer(answer: GroupAnswer) -> None:
-        assert isinstance(answer, HeartbeatAnswer), "a heartbeat is answered as one"
+        assert isinstance(answer, HeartbeatAnswer), "the answer to a heartbeat"
         later.complete(_answer(answer))
 
     led.ask(lambda waiter, now: led.shard.consumer_heartbeat(waiter, asked, now), on_answer)
@@ -68,7 +68,7 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
 
 
 def refuse_request(request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: tuple[str, ...]) -> Refusal | None:
-    """Return why a request makes no sense, whatever the group is: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION."""
+    """Return the error of a request that is invalid for any group: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION."""
     epoch = request.member_epoch
     for name, text in (("GroupId", request.group_id), ("InstanceId", request.instance_id), ("RackId", request.rack_id)):
         if text is not None and not text.strip():

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: consumer groups with their members, what these have and are to have.
+"""ConsumerGroupDescribe: consumer groups with their members, and the current and target assignment of each.
 
 Source: kafka.server.KafkaApis.handleConsumerGroupDescribe, org.apache.kafka.coordinator.group.GroupMetadataManager.consumerGroupDescribe, KIP-848.
 """
@@ -25,7 +25,7 @@ from protocol.messages.k69_consumer_group_describe import (
 
 
 def handle(broker: Broker, call: Call) -> Answer:
-    """Answer each group: GROUP_ID_NOT_FOUND for one that is not there or of the other kind; UNSUPPORTED_VERSION where there are no such groups."""
+    """Return a row for each group: GROUP_ID_NOT_FOUND if there is no such consumer group; UNSUPPORTED_VERSION if they are disabled."""
     request = call.body
     assert isinstance(request, ConsumerGroupDescribeRequest), "dispatch decodes by API key"
     if not broker.groups.serves_consumers:
@@ -74,7 +74,7 @@ def _member(broker: Broker, group: ConsumerGroup, member: ConsumerMember) -> Mem
 
 
 def _assignment(broker: Broker, shares: Shares) -> Assignment:
-    """Topics that are not there any more are left out."""
+    """Deleted topics are omitted."""
     rows = [
         TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=list(numbers))
         for topic_id, numbers in shares.items()
@@ -88,14 +88,14 @@ def _refused(group_id: str, error: ErrorCode, why: str | None = None) -> Describ
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:
-    """Build the answer in which every group has the same error."""
+    """Return a response with the same error for every group."""
     request = call.body
     assert isinstance(request, ConsumerGroupDescribeRequest), "dispatch decodes by API key"
     return ConsumerGroupDescribeResponse(groups=[_refused(group_id, error) for group_id in request.group_ids])
 
 
 def _weight(broker: Broker, group_id: str) -> int:
-    """Count the topics of members, too: each is a row in what they have and in what they are to have."""
+    """Count the topics of members, too: each has a row in the current and in the target assignment."""
     led = broker.groups.coordinated(group_id)
     group = None if isinstance(led, ErrorCode) else led.shard.consumer_groups.get(group_id)
     return 1 if group is None else 1 + sum(1 + len(member.assigned) for member in group.members.values())

@@ -1,4 +1,4 @@
-"""ListConfigResources (74): what has configurations; up to 3.9 only subscriptions to clients' metrics, which exist by them.
+"""ListConfigResources (74): the resources that have configs; up to 3.9 only client metrics subscriptions, which exist by their config.
 
 Source: KIP-1000, KIP-1142, kafka.server.KafkaApis.handleListClientMetricsResources.
 """
@@ -18,11 +18,11 @@ LISTED = (
     ConfigResourceType.BROKER,
     ConfigResourceType.TOPIC,
 )
-"""In the order in which they are told."""
+"""In the order in which they are returned."""
 
 
 def handle(broker: Broker, call: Call) -> Answer:
-    """Answer at once."""
+    """Respond at once."""
     assert isinstance(call.body, ListConfigResourcesRequest), "dispatch decodes by API key"
     asked = (ConfigResourceType.CLIENT_METRICS,) if call.api_version == 0 else tuple(call.body.resource_types) or LISTED
     if any(kind not in LISTED for kind in asked):

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions (75): topics by name, a page of partitions at a time. No array of a partition is ever null.
+"""DescribeTopicPartitions (75): topics by name, one page of partitions per request. No array of a partition is ever null.
 
 Source: KIP-966, kafka.server.handlers.DescribeTopicPartitionsRequestHandler, KRaftMetadataCache.
 """
@@ -23,7 +23,7 @@ from protocol.messages.k75_describe_topic_partitions import (
 
 
 def handle(broker: Broker, call: Call) -> Answer:
-    """Answer with one page, and where the next one begins. INVALID_REQUEST for every topic if the cursor is outside of them."""
+    """Return one page and the cursor of the next. INVALID_REQUEST for every topic if the cursor is outside of them."""
     request = call.body
     assert isinstance(request, DescribeTopicPartitionsRequest), "dispatch decodes by API key"
     cursor = request.cursor
@@ -90,7 +90,7 @@ def _partition(broker: Broker, listener: str, number: int, registered: Partition
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:
-    """Build the answer in which every topic has the same error."""
+    """Return a response with the same error for every topic."""
     request = call.body
     assert isinstance(request, DescribeTopicPartitionsRequest), "dispatch decodes by API key"
     return DescribeTopicPartitionsResponse(

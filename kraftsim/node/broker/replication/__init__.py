@@ -1,1 +1,1 @@
-"""Copies of partitions: fetched from those who lead them, and reported to the controller as in sync or not."""
+"""Replication: fetchers for followed partitions, and ISR changes of led ones."""

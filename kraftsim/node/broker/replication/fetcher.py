@@ -1,6 +1,6 @@
-"""Copies the partitions that one other broker leads: one Fetch after the other for all of them, and a ListOffsets for those that have lost the place.
+"""The fetcher for one leader broker: one Fetch after the other for all partitions, and ListOffsets for those that are out of range.
 
-If something goes wrong with the connection, every partition waits for replica.fetch.backoff.ms; if it does with one partition, only that one waits.
+If the connection fails, every partition backs off for replica.fetch.backoff.ms; if one partition has an error, only that one does.
 Source: AbstractFetcherThread, ReplicaFetcherThread, RemoteLeaderEndPoint.
 """
 
@@ -63,11 +63,12 @@ Rebuild = Callable[[HostedPartition, Following, PeerConnection, int], Awaitable[
 
 
 @dataclass(slots=True)
-class _Copied:
-    """A partition that is copied; nothing is asked for it before `not_before_ms` of the monotonic clock.
+class _FetchState:
+    """The fetch state of a partition; it is not fetched before `not_before_ms` of the monotonic clock.
 
-    `lag`: how many records it was behind what is replicated, when the leader said so last; a replica without any is in sync for all that it knows.
-    `is_compared`: that its log is the leader's, as far as it goes, is known; where Fetch does not say so (before 2.7) it is asked for first.
+    `lag`: the number of records behind the high watermark in the last response; with 0 the replica is in sync as far as it knows.
+    `is_compared`: the log is known to be a prefix of the leader's. Before 2.7 Fetch does not return a diverging epoch, so that this is
+    checked by OffsetForLeaderEpoch first.
     """
 
     hosted: HostedPartition
@@ -76,12 +77,12 @@ class _Copied:
     lag: int | None = None
     is_compared: bool = False
     asked: tuple[FetchWish, int, FetchPartition] | None = None
-    """What was asked for it last, in which version, and in which words."""
+    """The last fetch position, the request version, and the row built from both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetcherPorts:
-    """What a fetcher needs of its broker. `address` says where the leader listens now, None if it is not known to be alive."""
+    """What a fetcher needs of its broker. `address` returns the leader's endpoint, None if it is not known to be alive."""
 
     address: Callable[[], tuple[str, int] | None]
     broker_epoch: Callable[[], int]
@@ -91,11 +92,11 @@ class FetcherPorts:
     disk_failed: Callable[[str, str, OSError], None]
     throttle: ReplicationThrottle
     rebuild: Rebuild
-    """Lets a replica begin anew behind what is in the remote store only; says why that cannot be now."""
+    """Restarts a replica after the offsets that are in remote storage only; returns the reason if that is not possible now."""
 
 
 class ReplicaFetcher:
-    """One fetcher of one leader. It sleeps while it has nothing to copy."""
+    """One of the fetchers of a leader. It sleeps while it has no partitions."""
 
     def __init__(self, shell: NodeShell, leader_id: int, number: int, ports: FetcherPorts) -> None:
         self.leader_id = leader_id
@@ -103,47 +104,47 @@ class ReplicaFetcher:
         self._config = shell.config
         self._number = number
         self._ports = ports
-        self._copied: dict[PartitionKey, _Copied] = {}
+        self._states: dict[PartitionKey, _FetchState] = {}
         self._has_work = asyncio.Event()
         self._connection: PeerConnection | None = None
         self._session = KeptFetchSession()
         self._names: dict[bytes, str] = {}
-        """Topics of the last Fetch, by id: older leaders want to be told their names when they are forgotten."""
+        """Topics of the last Fetch, by id: leaders before topic ids need the names in forgotten_topics_data."""
         self._is_running = False
         self._is_over = False
-        self._asked_now: list[_Copied] = []
-        """What the present round is about: if nobody answers, it waits. What comes meanwhile is asked for at once."""
+        self._in_flight: list[_FetchState] = []
+        """The partitions of the current request: on a connection error they back off; those added in the meantime are fetched at once."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is to be copied."""
-        return not self._copied
+        """Whether it has no partitions."""
+        return not self._states
 
     def add(self, hosted: HostedPartition, following: Following) -> None:
-        """Copy a partition from now on."""
-        self._copied[hosted.topic, hosted.partition] = _Copied(hosted, following)
+        """Start to fetch a partition."""
+        self._states[hosted.topic, hosted.partition] = _FetchState(hosted, following)
         self._has_work.set()
         if not self._is_running:
             self._is_running = True
             self._shell.tasks.spawn(self._run(), f"fetcher-{self._number}-{self.leader_id}")
 
     def remove(self, key: PartitionKey) -> None:
-        """Copy a partition no longer; an answer that is under way says nothing any more."""
-        self._copied.pop(key, None)
+        """Stop to fetch a partition; a response in flight is ignored."""
+        self._states.pop(key, None)
 
     def stop(self) -> None:
-        """Be done with this leader. What is asked for ends without an answer, what is written is written to its end."""
+        """Shut down. A request in flight is dropped; a write in progress is completed."""
         self._is_over = True
         self._leave()
         self._has_work.set()
 
     def close(self) -> None:
-        """Copy nothing any more."""
-        self._copied.clear()
+        """Remove all partitions, and close the connection."""
+        self._states.clear()
         self._leave()
 
     def abort(self) -> None:
-        """Drop the connection as a process that dies."""
+        """Close the connection at once, like a killed process."""
         if self._connection is not None:
             self._connection.abort()
 
@@ -151,26 +152,26 @@ class ReplicaFetcher:
 
     async def _run(self) -> None:
         while not self._is_over:
-            if not self._copied:
+            if not self._states:
                 self._has_work.clear()
                 await self._has_work.wait()
                 continue
-            self._asked_now = []
+            self._in_flight = []
             try:
                 await self._round()
             except OSError as failure:
                 if self._is_over:
                     return
                 self._leave()
-                for each in self._asked_now:
-                    self._wait_for(each, str(failure))
+                for each in self._in_flight:
+                    self._back_off(each, str(failure))
 
     async def _round(self) -> None:
-        """Ask once for every partition that may be asked for, and is not held back."""
+        """Send one request for the partitions that are due and not throttled."""
         now_ms = self._now_ms()
-        due = [(each, wish) for each in self._copied.values() if each.not_before_ms <= now_ms and (wish := each.following.wish()) is not None]
+        due = [(each, wish) for each in self._states.values() if each.not_before_ms <= now_ms and (wish := each.following.wish()) is not None]
         if due and self._ports.throttle.is_set:
-            free = self._not_held_back(due)
+            free = self._not_throttled(due)
             if not free:
                 await asyncio.sleep(self._config.replica_fetch_backoff_ms / 1000)
                 return
@@ -178,22 +179,22 @@ class ReplicaFetcher:
         if not due:
             await self._sleep()
             return
-        self._asked_now = [each for each, _ in due]
+        self._in_flight = [each for each, _ in due]
         connection = await self._connected()
         lost = [(each, wish) for each, wish in due if isinstance(wish, OffsetWish)]
         if lost:
-            await self._ask_offsets(connection, lost)
+            await self._list_offsets(connection, lost)
             return
         wished = [(each, wish) for each, wish in due if isinstance(wish, FetchWish)]
         if connection.version_for(ApiKey.FETCH) < FIRST_FETCH_WITH_LAST_EPOCH:
-            unsure = [(each, wish) for each, wish in wished if not each.is_compared and wish.last_fetched_epoch != NO_LEADER_EPOCH]
-            if unsure:
-                await self._compare(connection, unsure)
+            unverified = [(each, wish) for each, wish in wished if not each.is_compared and wish.last_fetched_epoch != NO_LEADER_EPOCH]
+            if unverified:
+                await self._truncate_by_epochs(connection, unverified)
                 return
         await self._fetch(connection, wished)
 
-    def _not_held_back(self, due: list[tuple[_Copied, FetchWish | OffsetWish]]) -> list[tuple[_Copied, FetchWish | OffsetWish]]:
-        """Leave out the partitions that have had their share for now; what is in sync is none of them."""
+    def _not_throttled(self, due: list[tuple[_FetchState, FetchWish | OffsetWish]]) -> list[tuple[_FetchState, FetchWish | OffsetWish]]:
+        """Exclude the throttled partitions while the quota is exceeded; in-sync replicas are never throttled."""
         throttle = self._ports.throttle
         if not throttle.is_exceeded:
             return due
@@ -204,9 +205,9 @@ class ReplicaFetcher:
         ]
 
     async def _sleep(self) -> None:
-        """Wait until somebody may be asked for, or something else is to be copied."""
+        """Wait until a backoff ends or a partition is added."""
         self._has_work.clear()
-        waiting = [each.not_before_ms for each in self._copied.values() if each.following.wish() is not None]
+        waiting = [each.not_before_ms for each in self._states.values() if each.following.wish() is not None]
         if not waiting:
             await self._has_work.wait()
             return
@@ -242,11 +243,11 @@ class ReplicaFetcher:
             self._connection.close()
             self._connection = None
 
-    # Asking --------------------------------------------------------------------------------------------------------------------------------
+    # Requests ------------------------------------------------------------------------------------------------------------------------------
 
-    async def _fetch(self, connection: PeerConnection, due: list[tuple[_Copied, FetchWish]]) -> None:
+    async def _fetch(self, connection: PeerConnection, due: list[tuple[_FetchState, FetchWish]]) -> None:
         version = connection.version_for(ApiKey.FETCH)
-        if any(is_derived(each.hosted.topic_id) for each, _ in due):  # whoever leads knows such topics by their names only
+        if any(is_derived(each.hosted.topic_id) for each, _ in due):  # the leader knows such topics by name only
             version = min(version, FIRST_FETCH_WITH_TOPIC_IDS - 1)
         asked = {(each.hosted.topic_id, each.hosted.partition): (each, wish) for each, wish in due}
         plan = self._session.plan({key: self._wanted(each, wish, version) for key, (each, wish) in asked.items()})
@@ -258,7 +259,7 @@ class ReplicaFetcher:
         except OSError:
             self._session.on_failure()
             raise
-        assert isinstance(answer, FetchResponse), "Fetch was asked"
+        assert isinstance(answer, FetchResponse), "the response of Fetch"
         ids = {name: topic_id for topic_id, name in names.items()}
         rows: dict[ReadKey, PartitionData] = {
             (topic.topic_id if version >= FIRST_FETCH_WITH_TOPIC_IDS else ids.get(topic.topic, EMPTY), partition.partition_index): partition
@@ -270,21 +271,21 @@ class ReplicaFetcher:
         if error in SESSION_ERRORS:
             return
         if not is_fit:
-            raise ConnectionError(f"broker {self.leader_id} answered Fetch with {error.name} and {len(rows)} partitions of {len(asked)}")
+            raise ConnectionError(f"broker {self.leader_id} returned {error.name} and {len(rows)} partitions of {len(asked)} in a Fetch response")
         for key, (each, wish) in asked.items():
             row = rows.get(key)
             if row is None:
                 continue
-            if self._copied.get((each.hosted.topic, each.hosted.partition)) is not each or not await self._take(each, wish, row):
-                self._session.on_failure()  # what the leader takes for told is to be told again
+            if self._states.get((each.hosted.topic, each.hosted.partition)) is not each or not await self._take(each, wish, row):
+                self._session.on_failure()  # start a new session: the leader omits what it considers as delivered
 
-    def _wanted(self, each: _Copied, wish: FetchWish, version: int) -> FetchPartition:
-        """Return what a wish is in a request; the same object for the same wish: most of many partitions have nothing new."""
+    def _wanted(self, each: _FetchState, wish: FetchWish, version: int) -> FetchPartition:
+        """Return the request row of a fetch position; the same object if it is unchanged, as it is for most partitions."""
         if each.asked is None or each.asked[0] is not wish or each.asked[1] != version:
-            each.asked = (wish, version, self._in_words(wish, each.hosted.partition, version))
+            each.asked = (wish, version, self._build_row(wish, each.hosted.partition, version))
         return each.asked[2]
 
-    def _in_words(self, wish: FetchWish, partition: int, version: int) -> FetchPartition:
+    def _build_row(self, wish: FetchWish, partition: int, version: int) -> FetchPartition:
         return FetchPartition(
             partition=partition,
             current_leader_epoch=wish.leader_epoch,
@@ -317,13 +318,13 @@ class ReplicaFetcher:
             request.replica_id = self._config.node_id
         return request
 
-    async def _compare(self, connection: PeerConnection, unsure: list[tuple[_Copied, FetchWish]]) -> None:
-        """Ask where the leader's log ends in the epoch of our last record, and cut off what it does not have; if it has no such epoch, ask again.
+    async def _truncate_by_epochs(self, connection: PeerConnection, unverified: list[tuple[_FetchState, FetchWish]]) -> None:
+        """Find the leader's end offset of our last epoch, and truncate what the leader does not have; without such an epoch, retry.
 
         Source: KIP-101, KIP-279; AbstractFetcherThread.truncateToEpochEndOffsets.
         """
         topics: dict[str, OffsetForLeaderTopic] = {}
-        for each, wish in unsure:
+        for each, wish in unverified:
             topics.setdefault(each.hosted.topic, OffsetForLeaderTopic(topic=each.hosted.topic)).partitions.append(
                 OffsetForLeaderPartition(
                     partition=each.hosted.partition, current_leader_epoch=wish.leader_epoch, leader_epoch=wish.last_fetched_epoch
@@ -331,12 +332,12 @@ class ReplicaFetcher:
             )
         request = OffsetForLeaderEpochRequest(replica_id=self._config.node_id, topics=list(topics.values()))
         answer = await connection.request(request)
-        assert isinstance(answer, OffsetForLeaderEpochResponse), "OffsetForLeaderEpoch was asked"
+        assert isinstance(answer, OffsetForLeaderEpochResponse), "the response of OffsetForLeaderEpoch"
         rows = {(topic.topic, row.partition): row for topic in answer.topics for row in topic.partitions}
-        for each, wish in unsure:
+        for each, wish in unverified:
             key = (each.hosted.topic, each.hosted.partition)
             row = rows.get(key)
-            if row is None or self._copied.get(key) is not each:
+            if row is None or self._states.get(key) is not each:
                 continue
             error = ErrorCode(row.error_code)
             if error is ErrorCode.NONE and row.leader_epoch == wish.last_fetched_epoch and row.end_offset >= wish.fetch_offset:
@@ -347,7 +348,7 @@ class ReplicaFetcher:
             await self._carry_out(each, step)
             each.is_compared = isinstance(step, CutTo) and row.leader_epoch in (wish.last_fetched_epoch, NO_LEADER_EPOCH)
 
-    async def _ask_offsets(self, connection: PeerConnection, lost: list[tuple[_Copied, OffsetWish]]) -> None:
+    async def _list_offsets(self, connection: PeerConnection, lost: list[tuple[_FetchState, OffsetWish]]) -> None:
         topics: dict[str, ListOffsetsTopic] = {}
         for each, wish in lost:
             hosted = each.hosted
@@ -359,18 +360,18 @@ class ReplicaFetcher:
                 )
             )
         answer = await connection.request(ListOffsetsRequest(replica_id=self._config.node_id, topics=list(topics.values())))
-        assert isinstance(answer, ListOffsetsResponse), "ListOffsets was asked"
+        assert isinstance(answer, ListOffsetsResponse), "the response of ListOffsets"
         rows = {(topic.name, partition.partition_index): partition for topic in answer.topics for partition in topic.partitions}
         for each, wish in lost:
             key = (each.hosted.topic, each.hosted.partition)
             row = rows.get(key)
-            if row is not None and self._copied.get(key) is each:
+            if row is not None and self._states.get(key) is each:
                 await self._carry_out(each, each.following.on_offset(wish, error=ErrorCode(row.error_code), offset=row.offset))
 
-    # Answers -------------------------------------------------------------------------------------------------------------------------------
+    # Responses -----------------------------------------------------------------------------------------------------------------------------
 
-    async def _take(self, each: _Copied, wish: FetchWish, row: PartitionData) -> bool:
-        """Do what follows from an answer. Tell whether anything does: it is of no use if the replica has moved since it was asked for."""
+    async def _take(self, each: _FetchState, wish: FetchWish, row: PartitionData) -> bool:
+        """Process a row of a response. Returns False if it was ignored, because the replica has changed since the request."""
         diverging = None
         if row.diverging_epoch.end_offset >= 0:
             diverging = Diverging(leader_epoch=row.diverging_epoch.epoch, end_offset=row.diverging_epoch.end_offset)
@@ -391,13 +392,13 @@ class ReplicaFetcher:
             await self._carry_out(each, step)
         return step is not IGNORE
 
-    async def _append(self, each: _Copied, records: bytes | memoryview, accepted: Accept) -> None:
+    async def _append(self, each: _FetchState, records: bytes | memoryview, accepted: Accept) -> None:
         hosted = each.hosted
         latest_epoch = hosted.log.epochs.latest_epoch
         try:
             has_moved = hosted.copy(records, accepted)
         except MalformedBatch as malformed:
-            self._wait_for(each, malformed.reason)
+            self._back_off(each, malformed.reason)
             has_moved = True
         except OSError as failure:
             self._ports.disk_failed(hosted.log.directory, "write", failure)
@@ -407,29 +408,29 @@ class ReplicaFetcher:
         if hosted.log.epochs.latest_epoch != latest_epoch:
             await self._on_disk(hosted, "write", hosted.log.store_epochs)
         if hosted.owes_flush:
-            await self._on_disk(hosted, "flush", hosted.flush)  # the next Fetch says that it is here
+            await self._on_disk(hosted, "flush", hosted.flush)  # the next Fetch acknowledges the records
 
-    async def _carry_out(self, each: _Copied, step: NextStep) -> None:
+    async def _carry_out(self, each: _FetchState, step: NextStep) -> None:
         match step:
             case CutTo() | RestartAt():
                 await self.cut(each.hosted, step)
             case RebuildFromTier():
                 await self._rebuild(each, step.log_start_offset)
             case BackOff():
-                self._wait_for(each, step.why)
+                self._back_off(each, step.why)
             case Halt():
-                self._note(each, step.why)
+                self._emit_failure(each, step.why)
             case _:
-                assert not isinstance(step, Accept), "taken before"
-                assert isinstance(step, AskForOffsets) or step, "asked again in the next round"
+                assert not isinstance(step, Accept), "processed by the caller"
+                assert isinstance(step, AskForOffsets) or step, "retried in the next request"
 
     async def cut(self, hosted: HostedPartition, step: CutTo | RestartAt) -> None:
-        """Cut a log back to where it may be the leader's."""
+        """Truncate a log to where it may match the leader's."""
         following = hosted.replica.following
         try:
             async with hosted.log.gate:
                 if hosted.replica.following is not following or not hosted.log.is_open:
-                    return  # it follows somebody else by now, or nobody
+                    return  # the leader has changed in the meantime
                 hosted.cut(step)
                 await hosted.log.settle_cut()
                 await hosted.home.lower_recovery_point(hosted.key, hosted.log.flushed_offset)
@@ -440,15 +441,15 @@ class ReplicaFetcher:
         await self._on_disk(hosted, "write", hosted.log.store_epochs)
         self._ports.on_moved((hosted.topic, hosted.partition))
 
-    async def _rebuild(self, each: _Copied, log_start_offset: int) -> None:
-        """Begin anew behind what the leader has in the remote store only. Whatever is in the way, it is tried again."""
-        assert self._connection is not None, "the leader has just answered"
+    async def _rebuild(self, each: _FetchState, log_start_offset: int) -> None:
+        """Restart the log after the offsets that are in the leader's remote storage only. Failures are retried."""
+        assert self._connection is not None, "the leader has just responded"
         try:
             why = await self._ports.rebuild(each.hosted, each.following, self._connection, log_start_offset)
         except (OSError, MalformedMessage) as failure:
             why = str(failure) or type(failure).__name__
         if why is not None:
-            self._wait_for(each, why)
+            self._back_off(each, why)
         self._ports.on_moved((each.hosted.topic, each.hosted.partition))
 
     async def _on_disk(self, hosted: HostedPartition, operation: str, work: Callable[[], Awaitable[None]]) -> None:
@@ -457,11 +458,11 @@ class ReplicaFetcher:
         except OSError as failure:
             self._ports.disk_failed(hosted.log.directory, operation, failure)
 
-    def _wait_for(self, each: _Copied, why: str) -> None:
+    def _back_off(self, each: _FetchState, why: str) -> None:
         each.not_before_ms = self._now_ms() + self._config.replica_fetch_backoff_ms
-        self._note(each, why)
+        self._emit_failure(each, why)
 
-    def _note(self, each: _Copied, why: str) -> None:
+    def _emit_failure(self, each: _FetchState, why: str) -> None:
         hosted = each.hosted
         self._shell.world.note(CopyingFailed(topic=hosted.topic, partition=hosted.partition, leader_id=self.leader_id, reason=why))
 

@@ -1,4 +1,4 @@
-"""Asks the controller for other sets of in-sync replicas: whatever has gathered goes into one AlterPartition, and the next one waits for its answer.
+"""Requests ISR changes from the controller: pending ones are sent in one AlterPartition, the next one is sent after its response.
 
 Source: kafka.server.DefaultAlterPartitionManager (KIP-497).
 """
@@ -27,7 +27,7 @@ PartitionKey = tuple[str, int]
 
 
 class IsrChanges:
-    """`on_moved` hears of partitions whose high watermark may have moved."""
+    """`on_moved` is called for partitions whose high watermark may have advanced."""
 
     def __init__(
         self, shell: NodeShell, channel: ControllerChannel, broker_epoch: Callable[[], int], on_moved: Callable[[PartitionKey], None]
@@ -40,7 +40,7 @@ class IsrChanges:
         self._in_flight: dict[tuple[bytes, int], tuple[HostedPartition, IsrProposal]] | None = None
 
     def ask(self, hosted: HostedPartition, proposal: IsrProposal) -> None:
-        """Ask for a set. A proposal of an earlier leader epoch that has not left yet is forgotten."""
+        """Queue a proposal. It replaces one of an earlier leader epoch that has not been sent yet."""
         self._gathered[hosted.topic, hosted.partition] = (hosted, proposal)
         self._send()
 
@@ -52,7 +52,7 @@ class IsrChanges:
         self._channel.send(self._request(), self._on_answer, _in_version)
 
     def _request(self) -> AlterPartitionRequest:
-        assert self._in_flight, "there is something to ask for"
+        assert self._in_flight, "at least one proposal is pending"
         own_id, own_epoch = self._shell.config.node_id, self._broker_epoch()
         topics: dict[bytes, AlterPartitionTopic] = {}
         for hosted, proposal in self._in_flight.values():
@@ -67,7 +67,7 @@ class IsrChanges:
         return AlterPartitionRequest(broker_id=own_id, broker_epoch=own_epoch, topics=list(topics.values()))
 
     def _in_sync(self, proposal: IsrProposal, own_id: int, own_epoch: int) -> list[BrokerState]:
-        """Return who is to be in sync, with the epoch of each: that under which it fetches."""
+        """Return the proposed ISR with the broker epoch under which each replica fetches."""
         isr = zip(proposal.isr, proposal.broker_epochs, strict=True)
         return [BrokerState(broker_id=each, broker_epoch=own_epoch if each == own_id else epoch) for each, epoch in isr]
 
@@ -94,7 +94,7 @@ class IsrChanges:
             self._shell.tasks.spawn(self._send_later(), "isr-retry")
 
     def _settle(self, hosted: HostedPartition, proposal: IsrProposal, outcome: AgreedIsr | ErrorCode) -> After:
-        """Let a partition know what came of its proposal."""
+        """Deliver the result of a proposal to its partition."""
         after = hosted.replica.on_isr_answer(proposal, outcome, self._shell.world.clock.wall_ms())
         if after is After.CHANGED:
             self._on_moved((hosted.topic, hosted.partition))
@@ -106,13 +106,13 @@ class IsrChanges:
 
 
 def _topic_of(hosted: HostedPartition) -> AlterPartitionTopic:
-    """Name a topic by both, its name for the versions before 2."""
+    """Return a row with topic id and name; versions before 2 use the name."""
     return AlterPartitionTopic(topic_name=hosted.topic, topic_id=hosted.topic_id)
 
 
 def _in_version(body: Message, version: int) -> Message:
-    """Return a request in the words of a version: before 3 those in sync have no epochs, and before 2 topics have names only."""
-    assert isinstance(body, AlterPartitionRequest), "nothing else is asked here"
+    """Return a request for a version: before 3 the ISR has no broker epochs, and before 2 topics have names only."""
+    assert isinstance(body, AlterPartitionRequest), "the channel sends AlterPartition only"
     if version >= FIRST_WITH_EPOCHS:
         return body
     topics = [

@@ -1,4 +1,4 @@
-"""What a broker does for partitions that have several replicas: copies those that others lead, and says of those that it leads who is in sync.
+"""Replication of a broker: fetches the partitions that it follows, and maintains the ISR of those that it leads.
 
 Source: kafka.server.{ReplicaManager, ReplicaFetcherManager}, Partition.isReplicaIsrEligible (KIP-841, KIP-903).
 """
@@ -22,7 +22,7 @@ PartitionKey = tuple[str, int]
 
 
 class Replication:
-    """`on_moved` hears of partitions of which readers see more or less than before, or whose role changed."""
+    """`on_moved` is called for partitions whose visible range or role has changed."""
 
     def __init__(
         self,
@@ -49,12 +49,12 @@ class Replication:
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
         self._place: dict[PartitionKey, ReplicaFetcher] = {}
         self.directory_id = bytes(16)
-        """Of the data directory; known once the broker has read what it is."""
+        """The id of the data directory; set once the broker has loaded it."""
 
-    # Copying -------------------------------------------------------------------------------------------------------------------------------
+    # Following -----------------------------------------------------------------------------------------------------------------------------
 
     async def follow(self, hosted: HostedPartition, following: Following) -> None:
-        """Copy a partition from whoever leads it now; nobody, if that is not known."""
+        """Fetch a partition from its current leader, if there is one."""
         key = (hosted.topic, hosted.partition)
         self.leave(key)
         fetcher = self._fetcher(following.leader_id, key)
@@ -66,13 +66,13 @@ class Replication:
             fetcher.add(hosted, following)
 
     def leave(self, key: PartitionKey) -> None:
-        """Copy a partition no longer."""
+        """Stop to fetch a partition."""
         fetcher = self._place.pop(key, None)
         if fetcher is not None:
             fetcher.remove(key)
 
     def leave_idle(self) -> None:
-        """Be done with those from whom nothing is copied: what one of them never answers would hold up what it comes to lead again.
+        """Shut down fetchers without partitions: an unanswered request of one would delay the partitions that its leader gets later.
 
         Source: AbstractFetcherManager.shutdownIdleFetcherThreads.
         """
@@ -82,13 +82,13 @@ class Replication:
                 del self._fetchers[place]
 
     def close(self) -> None:
-        """Copy nothing any more."""
+        """Shut down all fetchers."""
         for fetcher in self._fetchers.values():
             fetcher.close()
         self._place.clear()
 
     def abort(self) -> None:
-        """Drop every connection as a process that dies."""
+        """Close every connection at once, like a killed process."""
         for fetcher in self._fetchers.values():
             fetcher.abort()
 
@@ -120,28 +120,28 @@ class Replication:
     # Leading -------------------------------------------------------------------------------------------------------------------------------
 
     def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
-        """Tell whether a follower may join those in sync: alive, not about to go, and of the incarnation that is registered."""
+        """Return whether a follower may join the ISR: unfenced, not in controlled shutdown, and with the registered broker epoch."""
         registered = self._image().broker(broker_id)
         if registered is None or registered.fenced or registered.in_controlled_shutdown:
             return False
         return broker_epoch in (NO_BROKER_EPOCH, registered.broker_epoch)
 
     def is_stale(self, broker_id: int, broker_epoch: int) -> bool:
-        """Tell whether a follower asks with the epoch of an incarnation that has been replaced."""
+        """Return whether a follower fetches with the broker epoch of an earlier incarnation."""
         registered = self._image().broker(broker_id)
         return registered is not None and broker_epoch != NO_BROKER_EPOCH and registered.broker_epoch > broker_epoch
 
     def ask(self, hosted: HostedPartition, proposal: IsrProposal | None) -> None:
-        """Put a change of those in sync to the controller."""
+        """Propose an ISR change to the controller."""
         if proposal is not None:
             self._changes.ask(hosted, proposal)
 
     async def shrink(self, hosted: Callable[[], Iterable[HostedPartition]]) -> None:
-        """Let followers that are behind for too long leave those in sync, for ever. Looked at every half of replica.lag.time.max.ms."""
+        """Periodically remove lagging followers from the ISR; checked every half of replica.lag.time.max.ms."""
         while True:
             await asyncio.sleep(max(self._shell.config.replica_lag_time_max_ms // 2, 1) / 1000)
             now_ms = self._shell.world.clock.wall_ms()
             for each in list(hosted()):
                 self.ask(each, each.replica.shrinking(now_ms))
-                if each.replica.is_leader and each.replica.advance(now_ms):  # who had just been in sync is not waited for any more
+                if each.replica.is_leader and each.replica.advance(now_ms):  # replicas that were recently in sync no longer hold it back
                     self._on_moved((each.topic, each.partition))

@@ -1,7 +1,7 @@
-"""How fast records may be copied for replicas that are moved: a rate for what is handed out here, and one for what is fetched.
+"""Replication quotas for reassignments: one rate for records served to followers, one for records fetched from leaders.
 
-Which replicas are held back says the topic, how much all of them may have together says the broker. Whoever is in sync is never held back, or a limit
-that is too low would cost acknowledged records their copies; what is copied for it counts all the same.
+The topic config lists the throttled replicas; the broker config limits their total rate. In-sync replicas are never throttled, or a low
+limit would reduce the replication of acknowledged records; their bytes are recorded all the same.
 
 Source: KIP-73, kafka.server.{ReplicationQuotaManager, BrokerConfigHandler, TopicConfigHandler}, ReplicaManager.shouldLeaderThrottle.
 """
@@ -22,7 +22,7 @@ ALL_REPLICAS: Final = "*"
 
 
 class ReplicationThrottle:
-    """One direction: `leader` for what is handed out, `follower` for what is fetched. Bytes count for replicas that are held back, and only those."""
+    """One direction: `leader` for served records, `follower` for fetched ones. Only bytes of replicas on the list are recorded."""
 
     def __init__(self, direction: str, config: NodeConfig, clock: Clock) -> None:
         self._rate_key = f"{direction}.replication.throttled.rate"
@@ -31,39 +31,39 @@ class ReplicationThrottle:
         self._clock = clock
         self._rate = SteadyRate(config.replication_quota_window_num, config.replication_quota_window_size_seconds * 1000)
         self._limit = UNLIMITED
-        self._held: dict[str, Collection[int] | None] = {}
-        """By topic, the partitions that are held back; None: all of them."""
+        self._throttled: dict[str, Collection[int] | None] = {}
+        """The throttled partitions of each topic; None: all of them."""
         self.is_set = False
-        """Whether anything is held back at all: what is not set costs nothing."""
+        """Whether any replica is throttled; if not, the check costs nothing."""
 
     def follow(self, settings: BrokerSettings, topics: Mapping[str, Mapping[str, str]]) -> None:
-        """Let hold what the metadata say now: of the broker, and of every topic that has configurations."""
-        told = settings.own.get(self._rate_key, settings.cluster.get(self._rate_key))
-        self._limit = UNLIMITED if told is None else int(told)
-        self._held = {name: self._partitions(configs[self._replicas_key]) for name, configs in topics.items() if configs.get(self._replicas_key)}
-        self.is_set = bool(self._held)
+        """Apply the current configs of the broker and of all topics."""
+        value = settings.own.get(self._rate_key, settings.cluster.get(self._rate_key))
+        self._limit = UNLIMITED if value is None else int(value)
+        self._throttled = {name: self._partitions(configs[self._replicas_key]) for name, configs in topics.items() if configs.get(self._replicas_key)}
+        self.is_set = bool(self._throttled)
 
     def holds(self, topic: str, partition: int) -> bool:
-        """Tell whether this broker's replica of a partition is held back."""
-        if topic not in self._held:
+        """Return whether this broker's replica of a partition is throttled."""
+        if topic not in self._throttled:
             return False
-        partitions = self._held[topic]
+        partitions = self._throttled[topic]
         return partitions is None or partition in partitions
 
     @property
     def is_exceeded(self) -> bool:
-        """Whether more was copied than may be."""
+        """Whether the rate is above the limit."""
         return self._rate.measure(self._clock.monotonic_ms()) > self._limit
 
     def record(self, size_bytes: int) -> None:
-        """Count what was copied for replicas that are held back."""
+        """Record bytes of throttled replicas."""
         self._rate.record(size_bytes, self._clock.monotonic_ms())
 
-    def _partitions(self, told: str) -> Collection[int] | None:
-        """Return which partitions of a list `partition:broker,...` are meant here; None for all."""
-        if told.strip() == ALL_REPLICAS:
+    def _partitions(self, value: str) -> Collection[int] | None:
+        """Return the partitions of this broker in a list `partition:broker,...`; None for all."""
+        if value.strip() == ALL_REPLICAS:
             return None
-        pairs = (each.strip().split(":") for each in told.split(","))
+        pairs = (each.strip().split(":") for each in value.split(","))
         return frozenset(int(partition) for partition, broker_id in pairs if broker_id == self._broker_id)
 
 
@@ -76,7 +76,7 @@ class ReplicationThrottles:
         self.follower = ReplicationThrottle("follower", config, clock)
 
     def follow(self, image: MetadataImage) -> None:
-        """Let hold what the metadata say now."""
+        """Apply the configs of the current metadata."""
         settings = broker_settings(self._config, image)
         topics = {name: configs for (kind, name), configs in image.configs() if kind == TOPIC_RESOURCE}
         self.leader.follow(settings, topics)

@@ -1,1 +1,1 @@
-"""A broker's part in tiered storage: copies, reads, deletes and rebuilds, and the metadata topic that tells of all that (KIP-405)."""
+"""Tiered storage of a broker: copies, reads, deletes and rebuilds remote segments, and their metadata topic (KIP-405)."""

@@ -1,6 +1,6 @@
-"""A leader copies the closed segments of a partition to the remote store, the oldest first, and says so before and after.
+"""Copies inactive segments of a led partition to remote storage, oldest first; the copy is announced before and confirmed after.
 
-What is done where a producer snapshot is missing is decided by a part (`core.tiered_storage.remedies`).
+A missing producer snapshot is handled by a replaceable component (`core.tiered_storage.remedies`).
 Source: RemoteLogManager.RLMCopyTask.
 """
 
@@ -30,15 +30,15 @@ UUID_BYTES = 16
 
 
 class CopyFailed(Exception):
-    """A segment cannot be copied now; the next attempt comes with the next turn."""
+    """A segment cannot be copied now; it is retried in the next run."""
 
     def __init__(self, why: str, *, was_announced: bool) -> None:
         super().__init__(why)
         self.was_announced = was_announced
 
 
-class Archivist:
-    """Copies what one broker leads."""
+class SegmentCopier:
+    """Copies the segments of the partitions that a broker leads."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Archivist:
         self._ids = world.random("remote segment ids")
 
     async def copy_due(self, hosted: HostedPartition) -> int:
-        """Copy what may be copied now, and return how many segments were."""
+        """Copy the segments that are due, and return how many were copied."""
         replica = hosted.replica
         due = candidates(
             hosted.log.segments,
@@ -73,10 +73,10 @@ class Archivist:
         )
         if self._remedy.at_archive is AtArchive.HOLD and any(each.next_offset not in hosted.snapshots.offsets for each in due):
             return 0
-        cut_count = hosted.log.cut_count
+        truncation_count = hosted.log.cut_count
         for count, each in enumerate(due):
             await self._quota.wait()
-            if replica.reign is None or not hosted.log.is_open or hosted.log.cut_count != cut_count:
+            if replica.reign is None or not hosted.log.is_open or hosted.log.cut_count != truncation_count:
                 return count
             self._quota.record(each.segment.size_bytes)
             try:
@@ -99,9 +99,9 @@ class Archivist:
         had_snapshot = candidate.next_offset in hosted.snapshots.offsets
         if not self._remedy.announces_before_looking:
             self._require_snapshot(hosted, candidate, was_announced=False)
-        segment, cut_count = self._described(hosted, candidate), hosted.log.cut_count
+        segment, truncation_count = self._describe(hosted, candidate), hosted.log.cut_count
         await self._metadata.publish(segment.owner, segment_record(segment))
-        self._note_started(hosted, segment)
+        self._emit_started(hosted, segment)
         if self._remedy.announces_before_looking:
             self._require_snapshot(hosted, candidate, was_announced=True)
         files = self._files(hosted, candidate)
@@ -112,7 +112,7 @@ class Archivist:
             raise
         if custom_metadata is not None and len(custom_metadata) > self._custom_metadata_max_bytes:
             await self._deletion.delete(segment)
-            raise CopyFailed(f"{len(custom_metadata)} bytes of custom metadata are too many", was_announced=True)
+            raise CopyFailed(f"{len(custom_metadata)} bytes of custom metadata exceed the limit", was_announced=True)
         finished = SegmentUpdate(
             segment_id=segment.segment_id,
             owner=segment.owner,
@@ -121,7 +121,7 @@ class Archivist:
             state=SegmentState.COPY_SEGMENT_FINISHED,
             custom_metadata=custom_metadata,
         )
-        producer_count = self._compare(hosted, candidate, is_ours=had_snapshot) if RemoteFile.PRODUCERS in files else -1
+        producer_count = self._emit_producers(hosted, candidate, is_ours=had_snapshot) if RemoteFile.PRODUCERS in files else -1
         self._world.note(
             RemoteCopyFinished(
                 topic=hosted.topic,
@@ -133,10 +133,10 @@ class Archivist:
             )
         )
         await self._metadata.publish(segment.owner, update_record(finished))
-        if hosted.log.cut_count == cut_count:  # else what of the copy is this log's is looked up by its epochs
+        if hosted.log.cut_count == truncation_count:  # otherwise the copied offset is determined by the leader epochs
             hosted.replica.copied_offset = max(hosted.replica.copied_offset, segment.end_offset)
 
-    def _described(self, hosted: HostedPartition, candidate: Candidate) -> RemoteSegment:
+    def _describe(self, hosted: HostedPartition, candidate: Candidate) -> RemoteSegment:
         segment = candidate.segment
         transactions = hosted.log.file_of_segment(segment.base_offset, TRANSACTION_INDEX)
         return RemoteSegment(
@@ -152,7 +152,7 @@ class Archivist:
             is_transaction_index_empty=transactions is None,
         )
 
-    def _note_started(self, hosted: HostedPartition, segment: RemoteSegment) -> None:
+    def _emit_started(self, hosted: HostedPartition, segment: RemoteSegment) -> None:
         self._world.note(
             RemoteCopyStarted(
                 topic=hosted.topic,
@@ -166,7 +166,7 @@ class Archivist:
         )
 
     def _require_snapshot(self, hosted: HostedPartition, candidate: Candidate, *, was_announced: bool) -> None:
-        """Have a snapshot behind the segment, or say why it cannot be copied. Raises CopyFailed."""
+        """Ensure that there is a snapshot at the end of the segment, as the remedy allows. Raises CopyFailed if it cannot be copied."""
         next_offset = candidate.next_offset
         if next_offset in hosted.snapshots.offsets:
             return
@@ -200,8 +200,8 @@ class Archivist:
             files[RemoteFile.PRODUCERS] = [snapshot]
         return files
 
-    def _compare(self, hosted: HostedPartition, candidate: Candidate, *, is_ours: bool) -> int:
-        """Note who is known behind a segment, if that is not what a remedy made up; return how many producers its snapshot names."""
+    def _emit_producers(self, hosted: HostedPartition, candidate: Candidate, *, is_ours: bool) -> int:
+        """Emit an event with the snapshot's producers, unless a remedy wrote it; return their number."""
         next_offset, state = candidate.next_offset, hosted.replica.producer_state
         written = hosted.log.file_of_segment(next_offset, PRODUCER_SNAPSHOT)
         entries = [] if written is None else list(state_entries(parse_producer_rows(written), state.entry_class))
@@ -220,7 +220,7 @@ class Archivist:
 
 
 def pieces_of(file: File, size_bytes: int) -> Iterator[Chunk | FileSlice]:
-    """Yield a file in pieces that are read when they are written elsewhere."""
-    assert LOG in file.path, "records are copied piece by piece"
+    """Yield the slices of a file; each is read when it is uploaded."""
+    assert LOG in file.path, "only records are uploaded in slices"
     for position in range(0, size_bytes, PIECE_BYTES):
         yield file.slice(position, min(PIECE_BYTES, size_bytes - position))

@@ -1,4 +1,4 @@
-"""Remote segments are deleted: said before, done, and said after, so that whoever comes next ends what was begun.
+"""Deletes remote segments: announced before, confirmed after, so that the next leader completes an interrupted deletion.
 
 Source: RemoteLogManager (RLMExpirationTask, deleteRemoteLogSegment, deleteRemoteLogPartition).
 """
@@ -14,12 +14,12 @@ from kraftsim.node.broker.tiered_storage.remote_store import RemoteStore
 from kraftsim.world.interface import World
 from protocol.uuids import uuid_text
 
-TOPIC_IS_GONE = "its topic is gone"
-COPY_FAILED = "its copy failed"
+TOPIC_DELETED = "topic deleted"
+COPY_FAILED = "copy failed"
 
 
 class RemoteDeletion:
-    """Deletes what one broker is responsible for."""
+    """Deletes the remote segments that a broker is responsible for."""
 
     def __init__(self, world: World, node_id: int, store: RemoteStore, metadata: RemoteMetadataLog) -> None:
         self._world = world
@@ -28,11 +28,11 @@ class RemoteDeletion:
         self._metadata = metadata
 
     async def delete(self, segment: RemoteSegment, reason: str = COPY_FAILED) -> None:
-        """Delete one segment, in whatever state it is. Raises OSError."""
+        """Delete one segment in any state. Raises OSError."""
         if segment.state is not SegmentState.DELETE_SEGMENT_STARTED:
-            await self._say(segment, SegmentState.DELETE_SEGMENT_STARTED)
+            await self._publish(segment, SegmentState.DELETE_SEGMENT_STARTED)
         await self._store.delete(segment)
-        await self._say(segment, SegmentState.DELETE_SEGMENT_FINISHED)
+        await self._publish(segment, SegmentState.DELETE_SEGMENT_FINISHED)
         self._world.note(
             RemoteSegmentDeleted(
                 topic=segment.owner.topic,
@@ -45,7 +45,7 @@ class RemoteDeletion:
         )
 
     async def delete_expired(self, hosted: HostedPartition, catalogue: SegmentCatalogue) -> int | None:
-        """Delete what is due of a partition that is led here; return where its log begins now, None if that has not changed. Raises OSError."""
+        """Delete the expired segments of a led partition; return the new log start offset, None if it is unchanged. Raises OSError."""
         replica, log = hosted.replica, hosted.log
         if not hosted.settings.retention.is_deleted:
             return None
@@ -67,12 +67,12 @@ class RemoteDeletion:
             await self.delete(each.segment, each.reason)
         return moved
 
-    async def delete_all(self, owner: TopicIdPartition, catalogue: SegmentCatalogue, reason: str = TOPIC_IS_GONE) -> None:
+    async def delete_all(self, owner: TopicIdPartition, catalogue: SegmentCatalogue, reason: str = TOPIC_DELETED) -> None:
         """Delete every segment of a partition. Raises OSError."""
         for segment in catalogue.segments:
             await self.delete(segment, reason)
 
-    async def _say(self, segment: RemoteSegment, state: SegmentState) -> None:
+    async def _publish(self, segment: RemoteSegment, state: SegmentState) -> None:
         update = SegmentUpdate(
             segment_id=segment.segment_id,
             owner=segment.owner,

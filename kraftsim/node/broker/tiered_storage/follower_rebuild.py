@@ -1,4 +1,4 @@
-"""A follower begins anew behind what its leader has in the remote store only: with the leader epochs and the producers that are told of there.
+"""Restarts a follower's log after the offsets that its leader has in remote storage only, with the leader epochs and producer state from there.
 
 Source: kafka.server.TierStateMachine, KIP-405.
 """
@@ -45,15 +45,15 @@ FIRST_VERSION_WITH_EARLIEST_LOCAL = 8
 
 
 @dataclass(slots=True)
-class Learned:
-    """Who is known behind a segment, and how much of the store was read to know it."""
+class RebuiltProducers:
+    """The producer state at the end of a segment, and how many bytes were replayed to build it."""
 
     entries: list[ProducerStateEntry]
     replayed_bytes: int = 0
 
 
 class FollowerRebuild:
-    """Rebuilds what one broker follows."""
+    """Rebuilds the followed partitions of a broker."""
 
     def __init__(self, world: World, node_id: int, reader: RemoteReader, remedy: SnapshotRemedy) -> None:
         self._world = world
@@ -64,9 +64,9 @@ class FollowerRebuild:
     async def rebuild(
         self, hosted: HostedPartition, following: Following, connection: PeerConnection, catalogue: SegmentCatalogue | None, log_start_offset: int
     ) -> str | None:
-        """Begin anew; return why that cannot be now. Raises OSError: of the store, of the connection, or of this broker's disk."""
+        """Restart the log; return the reason if that is not possible now. Raises OSError of remote storage, connection, or disk."""
         if catalogue is None:
-            return "what is in the remote store is not known yet"
+            return "the remote log metadata is not loaded yet"
         bounds = await self._bounds(hosted, following, connection, log_start_offset)
         if isinstance(bounds, str):
             return bounds
@@ -79,20 +79,20 @@ class FollowerRebuild:
         segment = segment_before(catalogue, bounds, leader_epoch)
         if isinstance(segment, NotThere):
             return segment.why
-        told = await self._reader.file(segment, RemoteFile.LEADER_EPOCHS)
-        learned = await self._producers(hosted, segment, catalogue)
-        if told is None or isinstance(learned, str):
-            return learned if isinstance(learned, str) else "the remote segment has no leader epochs"
+        checkpoint = await self._reader.file(segment, RemoteFile.LEADER_EPOCHS)
+        rebuilt = await self._producers(hosted, segment, catalogue)
+        if checkpoint is None or isinstance(rebuilt, str):
+            return rebuilt if isinstance(rebuilt, str) else "the remote segment has no leader epochs"
         if hosted.replica.following is not following or not hosted.log.is_open:
-            return None  # it follows somebody else by now, or nobody
+            return None  # the leader has changed in the meantime
         try:
-            epochs = tuple(each for each in parse_leader_epoch_checkpoint(told) if each.start_offset <= segment.end_offset)
+            epochs = tuple(each for each in parse_leader_epoch_checkpoint(checkpoint) if each.start_offset <= segment.end_offset)
         except MalformedMessage as malformed:
             return str(malformed)
         behind = RestartBehind(
             offset=segment.end_offset + 1, log_start_offset=bounds.log_start_offset, epochs=epochs, now_ms=self._world.clock.wall_ms()
         )
-        hosted.rebuild_behind(behind, learned.entries)
+        hosted.rebuild_behind(behind, rebuilt.entries)
         self._world.note(
             RebuiltFromRemote(
                 topic=hosted.topic,
@@ -100,7 +100,7 @@ class FollowerRebuild:
                 segment_id=uuid_text(segment.segment_id),
                 next_offset=behind.offset,
                 producer_count=len(hosted.replica.producer_state.entries),
-                replayed_bytes=learned.replayed_bytes,
+                replayed_bytes=rebuilt.replayed_bytes,
                 remedy=self._remedy.name,
             )
         )
@@ -112,24 +112,24 @@ class FollowerRebuild:
                 next_offset=behind.offset,
                 producer_count=len(known),
                 digest=producer_digest(known.values()),
-                promised=self._remedy.promises_equal_state and len(known) == len(learned.entries),
+                promised=self._remedy.promises_equal_state and len(known) == len(rebuilt.entries),
             )
         )
         await hosted.home.lower_recovery_point(hosted.key, hosted.log.flushed_offset)
         await hosted.log.store_epochs()
         return None
 
-    # Asking the leader ---------------------------------------------------------------------------------------------------------------------
+    # Requests to the leader ----------------------------------------------------------------------------------------------------------------
 
     async def _bounds(self, hosted: HostedPartition, following: Following, connection: PeerConnection, log_start_offset: int) -> LeaderBounds | str:
         asked = ListOffsetsPartition(
             partition_index=hosted.partition, current_leader_epoch=following.leader_epoch, timestamp=EARLIEST_LOCAL_TIMESTAMP
         )
         if connection.version_for(ApiKey.LIST_OFFSETS) < FIRST_VERSION_WITH_EARLIEST_LOCAL:
-            return "the leader does not know where its local log begins"
+            return "the leader does not support EARLIEST_LOCAL_TIMESTAMP"
         request = ListOffsetsRequest(replica_id=self._node_id, topics=[ListOffsetsTopic(name=hosted.topic, partitions=[asked])])
         answer = await connection.request(request)
-        assert isinstance(answer, ListOffsetsResponse), "ListOffsets was asked"
+        assert isinstance(answer, ListOffsetsResponse), "the response of ListOffsets"
         row = answer.topics[0].partitions[0]
         if row.error_code:
             return ErrorCode(row.error_code).name
@@ -143,23 +143,23 @@ class FollowerRebuild:
         )
         request = OffsetForLeaderEpochRequest(replica_id=self._node_id, topics=[OffsetForLeaderTopic(topic=hosted.topic, partitions=[asked])])
         answer = await connection.request(request)
-        assert isinstance(answer, OffsetForLeaderEpochResponse), "OffsetForLeaderEpoch was asked"
+        assert isinstance(answer, OffsetForLeaderEpochResponse), "the response of OffsetForLeaderEpoch"
         row = answer.topics[0].partitions[0]
         return ErrorCode(row.error_code).name if row.error_code else (row.leader_epoch, row.end_offset)
 
     # Producers -----------------------------------------------------------------------------------------------------------------------------
 
-    async def _producers(self, hosted: HostedPartition, segment: RemoteSegment, catalogue: SegmentCatalogue) -> Learned | str:
-        """Return who is known behind a segment, or why that cannot be said."""
+    async def _producers(self, hosted: HostedPartition, segment: RemoteSegment, catalogue: SegmentCatalogue) -> RebuiltProducers | str:
+        """Return the producer state at the end of a segment, or why it is not available."""
         state = hosted.replica.producer_state
         entries = await self._snapshot(segment, state)
         if entries is not None:
-            return entries if isinstance(entries, str) else Learned(entries)
+            return entries if isinstance(entries, str) else RebuiltProducers(entries)
         match self._remedy.at_rebuild:
             case AtRebuild.REQUIRE:
                 return "the remote segment has no producer snapshot"
             case AtRebuild.BEGIN_EMPTY:
-                return Learned([])
+                return RebuiltProducers([])
             case AtRebuild.REPLAY_ALL:
                 return await self._replayed(segment, catalogue, state, oldest_ms=None)
             case AtRebuild.REPLAY_YOUNGER:
@@ -173,13 +173,13 @@ class FollowerRebuild:
             entries = list(state_entries(parse_producer_rows(written), state.entry_class))
         except MalformedFile as malformed:
             return str(malformed)
-        strangers = [entry for entry in entries if entry.last_offset > segment.end_offset]
-        return "the producer snapshot is of a later segment" if strangers else entries
+        later = [entry for entry in entries if entry.last_offset > segment.end_offset]
+        return "the producer snapshot is of a later segment" if later else entries
 
     async def _replayed(
         self, segment: RemoteSegment, catalogue: SegmentCatalogue, state: ProducerStateManager, *, oldest_ms: int | None
-    ) -> Learned | str:
-        """Read back to a segment with a snapshot, to the first that is too old to matter, or to the first of all; then forward."""
+    ) -> RebuiltProducers | str:
+        """Go back to a segment with a snapshot, to the first that is older than the limit, or to the first of all; then replay forward."""
         chain: list[RemoteSegment] = []
         entries: list[ProducerStateEntry] = []
         at: RemoteSegment | None = segment
@@ -200,10 +200,10 @@ class FollowerRebuild:
             async for batch in self._reader.batches(each, each.start_offset):
                 replaying.replay(batch)
             replayed_bytes += each.size_bytes
-        return Learned(list(replaying.entries.values()), replayed_bytes)
+        return RebuiltProducers(list(replaying.entries.values()), replayed_bytes)
 
     def _before(self, segment: RemoteSegment, catalogue: SegmentCatalogue) -> RemoteSegment | None:
-        """Return the segment that ends where this one begins: of the same epoch, or of one before."""
+        """Return the segment that ends where this one starts, of the same or an earlier leader epoch."""
         first_epoch = segment.leader_epochs[0].leader_epoch
         for leader_epoch in (each for each in reversed(catalogue.leader_epochs) if each <= first_epoch):
             found = catalogue.holding(leader_epoch, segment.start_offset - 1)

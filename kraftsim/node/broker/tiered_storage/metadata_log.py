@@ -1,7 +1,7 @@
-"""This broker's side of `__remote_log_metadata`: it writes what it does with segments, and reads what all brokers did.
+"""A broker's client of `__remote_log_metadata`: publishes its own segment events, and reads those of all brokers.
 
-Whoever leads a partition of that topic is asked like any other, this broker included. What was written counts once it has been read back, so that a
-copy that is known here is known to whoever reads as far as this. Each start reads the topic from its beginning.
+Requests go to the leaders of the topic's partitions, this broker included. An event takes effect once it has been read back, so that
+a segment known here is known to every broker that has read as far. Each start reads the topic from its beginning.
 Source: org.apache.kafka.server.log.remote.metadata.storage.{TopicBasedRemoteLogMetadataManager, ConsumerTask, ProducerManager}.
 """
 
@@ -32,7 +32,7 @@ OwnerKey = tuple[bytes, int]
 
 
 class RemoteMetadataLog:
-    """`create_topic` is asked while there is no metadata topic; `note_news` hears of partitions of which something was learned."""
+    """Publishes and reads segment events. `create_topic` is called while the metadata topic does not exist."""
 
     def __init__(
         self, shell: NodeShell, image: Callable[[], MetadataImage], *, own_versions: Mapping[int, VersionRange], create_topic: Callable[[], None]
@@ -42,7 +42,7 @@ class RemoteMetadataLog:
         self._own_versions = own_versions
         self._create_topic = create_topic
         self._assigned: dict[int, None] = {}
-        """The partitions of the metadata topic that are read here."""
+        """The partitions of the metadata topic that this broker reads."""
         self._catalogues: dict[OwnerKey, SegmentCatalogue] = {}
         self._next_offsets: dict[int, int] = {}
         self._caught_up: dict[int, None] = {}
@@ -50,22 +50,22 @@ class RemoteMetadataLog:
         self._readers: dict[int, None] = {}
         self._connections: dict[tuple[str, int], PeerConnection] = {}
 
-    # What is known -------------------------------------------------------------------------------------------------------------------------
+    # State ---------------------------------------------------------------------------------------------------------------------------------
 
     def catalogue(self, owner: TopicIdPartition) -> SegmentCatalogue | None:
-        """Return what is known of a partition's remote segments; None as long as the metadata topic was not read to its end."""
+        """Return the known remote segments of a partition; None until its metadata partition has been read to the end."""
         number = self._number_of(owner)
         if number is None:
             return None
         if number not in self._assigned:
             self._assigned[number] = None
-            self.look_for_leaders()
+            self.start_readers()
         if number not in self._caught_up:
             return None
         return self._catalogues.setdefault((owner.topic_id, owner.partition), SegmentCatalogue())
 
-    def look_for_leaders(self) -> None:
-        """Read from whoever leads what is to be read here."""
+    def start_readers(self) -> None:
+        """Start readers for the current leaders of the partitions to read."""
         if self._image().topic(METADATA_TOPIC) is None:
             self._create_topic()
             return
@@ -75,19 +75,19 @@ class RemoteMetadataLog:
                 self._shell.tasks.spawn(self._read_from(leader_id), f"remote log metadata of broker {leader_id}")
 
     def close(self) -> None:
-        """Talk to nobody any more."""
+        """Close all connections."""
         for connection in list(self._connections.values()):
             connection.close()
 
     def abort(self) -> None:
-        """Drop every connection as a process that dies."""
+        """Close every connection at once, like a killed process."""
         for connection in self._connections.values():
             connection.abort()
 
     # Writing -------------------------------------------------------------------------------------------------------------------------------
 
     async def publish(self, owner: TopicIdPartition, value: bytes) -> None:
-        """Write a record, and return when it has been read back. Raises OSError: nobody knows then whether it is in the log."""
+        """Append an event, and return when it has been read back. Raises OSError; whether it is in the log is unknown then."""
         async with asyncio.timeout(self._shell.config.request_timeout_ms / 1000):
             await self._publish(owner, value)
 
@@ -97,14 +97,14 @@ class RemoteMetadataLog:
             offset = None if number is None else await self._append(number, value)
             if number is not None and offset is not None:
                 self._assigned[number] = None
-                self.look_for_leaders()
+                self.start_readers()
                 await self._read_back(number, offset)
                 return
-            self.look_for_leaders()
+            self.start_readers()
             await asyncio.sleep(BACKOFF_SECONDS)
 
     async def _append(self, number: int, value: bytes) -> int | None:
-        """Append to a partition of the metadata topic, and return the offset; None if that was not possible now."""
+        """Append to a partition of the metadata topic, and return the offset; None if that failed and may be retried."""
         now_ms = self._shell.world.clock.wall_ms()
         batch = build_batch([Record(0, now_ms, None, value, ())])
         request = ProduceRequest(
@@ -120,7 +120,7 @@ class RemoteMetadataLog:
         except OSError:
             self._leave("writer", leader_id)
             return None
-        assert isinstance(answer, ProduceResponse), "Produce was asked"
+        assert isinstance(answer, ProduceResponse), "the response of Produce"
         row = answer.responses[0].partition_responses[0]
         return row.base_offset if row.error_code == ErrorCode.NONE else None
 
@@ -134,7 +134,7 @@ class RemoteMetadataLog:
     # Reading -------------------------------------------------------------------------------------------------------------------------------
 
     async def _read_from(self, leader_id: int) -> None:
-        """Read what one broker leads of what is to be read here, as long as it leads anything of it."""
+        """Read the assigned partitions that one broker leads, as long as there are any."""
         while numbers := [number for number in self._assigned if self._leader_of(number) == leader_id]:
             try:
                 connection = await self._connected("reader", leader_id)
@@ -147,7 +147,7 @@ class RemoteMetadataLog:
     async def _fetch(self, connection: PeerConnection, numbers: list[int]) -> None:
         topic = self._image().topic(METADATA_TOPIC)
         if topic is None:
-            raise ConnectionError("the metadata topic is gone")
+            raise ConnectionError("the metadata topic does not exist")
         asked = [
             FetchPartition(partition=number, fetch_offset=self._next_offsets.get(number, 0), partition_max_bytes=FETCH_BYTES) for number in numbers
         ]
@@ -159,7 +159,7 @@ class RemoteMetadataLog:
                 topics=[FetchTopic(topic=METADATA_TOPIC, topic_id=topic.topic_id, partitions=asked)],
             )
         )
-        assert isinstance(answer, FetchResponse), "Fetch was asked"
+        assert isinstance(answer, FetchResponse), "the response of Fetch"
         rows = [row for each in answer.responses for row in each.partitions]
         if not rows or any(row.error_code for row in rows):
             await asyncio.sleep(BACKOFF_SECONDS)
@@ -192,19 +192,19 @@ class RemoteMetadataLog:
 
     def _apply(self, value: bytes) -> None:
         try:
-            told = parse_metadata(value)
+            event = parse_metadata(value)
         except MalformedMessage:
-            return  # written by nobody that writes such records
-        if told is None:
+            return  # not a valid remote log metadata record
+        if event is None:
             return
-        catalogue = self._catalogues.setdefault((told.owner.topic_id, told.owner.partition), SegmentCatalogue())
-        match told:
+        catalogue = self._catalogues.setdefault((event.owner.topic_id, event.owner.partition), SegmentCatalogue())
+        match event:
             case RemoteSegment():
-                catalogue.apply_started(told)
+                catalogue.apply_started(event)
             case SegmentUpdate():
-                catalogue.apply_update(told)
+                catalogue.apply_update(event)
 
-    # Finding -------------------------------------------------------------------------------------------------------------------------------
+    # Look-up -------------------------------------------------------------------------------------------------------------------------------
 
     def _number_of(self, owner: TopicIdPartition) -> int | None:
         topic = self._image().topic(METADATA_TOPIC)

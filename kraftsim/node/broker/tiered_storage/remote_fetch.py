@@ -1,4 +1,4 @@
-"""A part of an answer to Fetch that has to come from the remote store.   Source: kafka.server.DelayedRemoteFetch, RemoteLogReader."""
+"""The part of a Fetch response that is read from remote storage.   Source: kafka.server.DelayedRemoteFetch, RemoteLogReader."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ NO_OFFSET = -1
 
 @dataclass(frozen=True, slots=True)
 class RemoteWish:
-    """Read from this offset on, so many bytes, and put it into the answer for the partition."""
+    """A read from an offset on with a size limit; its records go into the response row of the partition."""
 
     hosted: HostedPartition
     answer: PartitionData
@@ -22,8 +22,8 @@ class RemoteWish:
 
 
 async def fill_from_remote(broker: Broker, wish: RemoteWish, *, at_least_one: bool) -> int:
-    """Put what was read into the answer, and return how many bytes that are; nothing if the store took too long."""
-    assert broker.tiered is not None, "a tiered log is of a broker with a remote store"
+    """Read the records into the response, and return their size; 0 if the read timed out."""
+    assert broker.tiered is not None, "a tiered log exists only if remote storage is enabled"
     found = await broker.tiered.read(wish.hosted, wish.offset, wish.bytes_max, at_least_one=at_least_one, reads_committed=wish.reads_committed)
     answer = wish.answer
     if isinstance(found, Refusal):

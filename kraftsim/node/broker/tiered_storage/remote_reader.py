@@ -1,6 +1,6 @@
-"""Reads records from the remote store: for consumers, for whoever asks for a point in time, and for followers that need to know the producers.
+"""Reads remote segments: for consumers, for timestamp searches, and for followers that rebuild their producer state.
 
-Which segment holds an offset is told by the leader epochs of this replica's own log, so that nothing is read that is not a part of it.
+The segment of an offset is found by the leader epochs of this replica's own log, so that only segments of its lineage are read.
 Source: RemoteLogManager (read, findOffsetByTimestamp, collectAbortedTransactions), RemoteIndexCache.
 """
 
@@ -21,14 +21,14 @@ from protocol.disk.transaction_index import AbortedTransaction, parse_transactio
 from protocol.errors import ErrorCode
 
 INDEXES_MAX = 256
-"""So many segments' indexes are kept."""
+"""The number of segments whose indexes are cached."""
 PIECE_BYTES_MIN = 64 * 1024
 SCANNED_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteRecords:
-    """Whole batches, and the aborted transactions that touch them."""
+    """Whole batches, and the aborted transactions that overlap them."""
 
     records: memoryview
     aborted: tuple[AbortedTransaction, ...]
@@ -42,7 +42,7 @@ class _Indexes:
 
 
 class RemoteReader:
-    """`catalogue_of` says what is known of a partition's remote segments; None while it is not known."""
+    """`catalogue_of` returns the known remote segments of a partition; None while they are not loaded."""
 
     def __init__(self, world: World, store: RemoteStore, catalogue_of: Callable[[HostedPartition], SegmentCatalogue | None]) -> None:
         self._world = world
@@ -53,10 +53,10 @@ class RemoteReader:
     async def read(
         self, hosted: HostedPartition, offset: int, bytes_max: int, *, at_least_one: bool, reads_committed: bool
     ) -> RemoteRecords | Refusal:
-        """Return what follows from the batch that holds an offset, of one segment. OFFSET_OUT_OF_RANGE if it is not there. Raises OSError."""
+        """Return batches of one segment, from the batch with the offset on. OFFSET_OUT_OF_RANGE if no segment has it. Raises OSError."""
         segment = self._holding(hosted, offset)
         if segment is None:
-            return Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is in no remote segment")
+            return Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is not in any remote segment")
         indexes = await self._indexes_of(segment)
         position = position_of_offset(indexes.offsets, offset)
         size_bytes = max(bytes_max, PIECE_BYTES_MIN)
@@ -75,10 +75,10 @@ class RemoteReader:
         return RemoteRecords(records, aborted)
 
     async def find_timestamp(self, hosted: HostedPartition, timestamp: int) -> FoundRecord | None:
-        """Return the first record of the remote segments that is not older; None if there is none before the local log. Raises OSError."""
+        """Return the first remote record at or after a timestamp; None if there is none before the local log. Raises OSError."""
         catalogue = self._catalogue_of(hosted)
         if catalogue is None:
-            raise OSError("what is in the remote store is not known yet")
+            raise OSError("the remote log metadata is not loaded yet")
         segment = self._holding(hosted, hosted.replica.log_start_offset)
         while segment is not None and segment.start_offset < hosted.replica.local_start_offset:
             if segment.max_timestamp_ms >= timestamp:
@@ -92,7 +92,7 @@ class RemoteReader:
         return None
 
     async def batches(self, segment: RemoteSegment, first_offset: int = 0) -> AsyncIterator[RecordBatch]:
-        """Yield the batches of a segment from the one on that holds an offset. Raises OSError."""
+        """Yield the batches of a segment from the one with an offset on. Raises OSError."""
         position = position_of_offset((await self._indexes_of(segment)).offsets, first_offset)
         size_bytes = SCANNED_BYTES
         while piece := await self._store.read(segment, position, size_bytes):
@@ -102,12 +102,12 @@ class RemoteReader:
                 if batch.last_offset >= first_offset:
                     yield batch
             if not taken and len(piece) < size_bytes:
-                return  # it ends inside a batch
+                return  # the segment ends in the middle of a batch
             size_bytes = SCANNED_BYTES if taken else 2 * size_bytes
             position += taken
 
     async def file(self, segment: RemoteSegment, kind: RemoteFile) -> bytes | None:
-        """Return a file of a segment; None if it is not there. Raises OSError."""
+        """Return a file of a segment; None if it does not exist. Raises OSError."""
         try:
             return await self._store.file(segment, kind)
         except FileNotFoundError:
@@ -120,7 +120,7 @@ class RemoteReader:
         return found if found is not None and found.state is SegmentState.COPY_SEGMENT_FINISHED else None
 
     async def _aborted(self, hosted: HostedPartition, segment: RemoteSegment, first_offset: int, end_offset: int) -> tuple[AbortedTransaction, ...]:
-        """Return the aborted transactions that touch what was read: of this segment, of those behind it, and of those that are here."""
+        """Return the aborted transactions that overlap the records: from this segment, from the following ones, and from the local log."""
         found: list[AbortedTransaction] = []
         following: RemoteSegment | None = segment
         reached = segment.start_offset

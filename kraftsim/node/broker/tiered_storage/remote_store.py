@@ -1,6 +1,6 @@
-"""The segments of all partitions in a store of objects: which objects a segment is, and what they are called.
+"""Remote segments in an object store: the objects of a segment and their keys.
 
-Names are those of Apache Kafka's own LocalTieredStorage, so that a directory that one wrote can be read by the other.
+Keys are those of Apache Kafka's LocalTieredStorage, so that each can read a directory written by the other.
 Source: org.apache.kafka.server.log.remote.storage.{RemoteStorageManager, RemoteLogSegmentFileset}, KIP-405.
 """
 
@@ -14,7 +14,7 @@ from protocol.uuids import uuid_text
 
 
 class RemoteFile(Enum):
-    """What a segment is made of in the store, in the order in which it is written; the value is how a name ends."""
+    """The files of a remote segment, in the order in which they are written; the value is the suffix of the key."""
 
     RECORDS = LOG
     OFFSETS = OFFSET_INDEX
@@ -25,20 +25,20 @@ class RemoteFile(Enum):
 
 
 class RemoteStore:
-    """Copies, reads and deletes. Every method may raise OSError; what is not there is a FileNotFoundError."""
+    """Copies, reads and deletes segments. Every method may raise OSError; a missing object is a FileNotFoundError."""
 
     def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects
 
     async def copy(self, segment: RemoteSegment, files: Mapping[RemoteFile, Sequence[Chunk | FileSlice]]) -> bytes | None:
-        """Write a segment, one object after the other; what the store wants to be told of it later comes back."""
+        """Write a segment, one object after the other; return the store's custom metadata, if any."""
         for kind in RemoteFile:
             if kind in files:
                 await self._objects.put(key_of(segment, kind), files[kind])
         return None
 
     async def read(self, segment: RemoteSegment, position: int, size_bytes: int) -> bytes:
-        """Return so many bytes of the records, fewer only at their end."""
+        """Return up to this many bytes of the records; fewer only at their end."""
         return await self._objects.get(key_of(segment, RemoteFile.RECORDS), position, size_bytes)
 
     async def file(self, segment: RemoteSegment, kind: RemoteFile) -> bytes:
@@ -46,13 +46,13 @@ class RemoteStore:
         return await self._objects.get(key_of(segment, kind))
 
     async def delete(self, segment: RemoteSegment) -> None:
-        """Delete all that there is of a segment, the records last."""
+        """Delete all objects of a segment, the records last."""
         for kind in reversed(RemoteFile):
             await self._objects.delete(key_of(segment, kind))
 
 
 def directory_of(owner: TopicIdPartition) -> str:
-    """Return what the keys of a partition's segments begin with."""
+    """Return the key prefix of a partition's segments."""
     return f"{owner.topic}-{owner.partition}-{uuid_text(owner.topic_id)}"
 
 

@@ -1,4 +1,4 @@
-"""Tiered storage of one broker: looks at each partition from time to time, copies and deletes what it leads, and follows what others did.
+"""The remote log manager of a broker: periodically copies and deletes segments of led partitions, and follows the metadata of others.
 
 Source: kafka.log.remote.RemoteLogManager, KIP-405.
 """
@@ -16,8 +16,8 @@ from kraftsim.core.tiered_storage.remote_segment import TopicIdPartition
 from kraftsim.core.tiered_storage.segment_catalogue import SegmentCatalogue
 from kraftsim.events.tiered_storage import RemoteRead
 from kraftsim.node.broker.hosted_partition import HostedPartition
-from kraftsim.node.broker.tiered_storage.archiving import Archivist
-from kraftsim.node.broker.tiered_storage.deleting import TOPIC_IS_GONE, RemoteDeletion
+from kraftsim.node.broker.tiered_storage.archiving import SegmentCopier
+from kraftsim.node.broker.tiered_storage.deleting import TOPIC_DELETED, RemoteDeletion
 from kraftsim.node.broker.tiered_storage.follower_rebuild import FollowerRebuild
 from kraftsim.node.broker.tiered_storage.metadata_log import RemoteMetadataLog
 from kraftsim.node.broker.tiered_storage.remote_quotas import COPY, FETCH, RemoteQuota
@@ -32,11 +32,11 @@ from protocol.malformed import MalformedMessage
 from protocol.malformed_batches import MalformedBatch
 
 DELETION_ATTEMPTS = 20
-NOT_TIERED_ANY_MORE = "it is not tiered any more"
+REMOTE_STORAGE_DISABLED = "remote storage disabled"
 
 
 class TieredStorage:
-    """What a broker with `remote.log.storage.system.enable` has beside its partitions."""
+    """The tiered storage of a broker with `remote.log.storage.system.enable`."""
 
     def __init__(
         self,
@@ -56,76 +56,76 @@ class TieredStorage:
         self._hosted = hosted
         self._on_changed = on_changed
         self.remedy = remedy
-        location, told = store_location(shell.config)
-        store = RemoteStore(shell.world.objects(location, told))
+        location, client_settings = store_location(shell.config)
+        store = RemoteStore(shell.world.objects(location, client_settings))
         node_id = shell.config.node_id
         self.metadata = RemoteMetadataLog(shell, image, own_versions=own_versions, create_topic=create_topic)
         self._deletion = RemoteDeletion(shell.world, node_id, store, self.metadata)
         clock, config = shell.world.clock, shell.config
-        copies = RemoteQuota(
+        copy_quota = RemoteQuota(
             COPY,
             windows=config.remote_log_manager_copy_quota_window_num,
             window_seconds=config.remote_log_manager_copy_quota_window_size_seconds,
             settings=settings,
             clock=clock,
         )
-        self._reads = RemoteQuota(
+        self._read_quota = RemoteQuota(
             FETCH,
             windows=config.remote_log_manager_fetch_quota_window_num,
             window_seconds=config.remote_log_manager_fetch_quota_window_size_seconds,
             settings=settings,
             clock=clock,
         )
-        self._archivist = Archivist(
+        self._copier = SegmentCopier(
             shell.world,
             node_id,
             store,
             self.metadata,
             remedy,
             self._deletion,
-            copies,
+            copy_quota,
             custom_metadata_max_bytes=shell.config.remote_log_metadata_custom_metadata_max_bytes,
         )
         self._reader = RemoteReader(shell.world, store, self.catalogue_of)
         self._rebuild = FollowerRebuild(shell.world, node_id, self._reader, remedy)
         self._busy: dict[tuple[str, int], None] = {}
-        """Partitions that are being looked at, or wait for their turn."""
-        self._looks = asyncio.Semaphore(shell.config.remote_log_manager_thread_pool_size)
-        self._reads_under_way = 0
+        """Partitions with a task that runs or waits for a slot."""
+        self._slots = asyncio.Semaphore(shell.config.remote_log_manager_thread_pool_size)
+        self._pending_reads = 0
 
-    # Coming up and going down --------------------------------------------------------------------------------------------------------------
+    # Startup and shutdown ------------------------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Look at all partitions from now on, at intervals."""
+        """Start the periodic task for all partitions."""
         self._shell.tasks.spawn(self._run(), "tiered storage")
 
     def close(self) -> None:
-        """Talk to nobody any more."""
+        """Close all connections."""
         self.metadata.close()
 
     def abort(self) -> None:
-        """Drop every connection as a process that dies."""
+        """Close every connection at once, like a killed process."""
         self.metadata.abort()
 
     async def _run(self) -> None:
         while True:
-            self.metadata.look_for_leaders()
+            self.metadata.start_readers()
             for hosted in self._hosted():
                 if hosted.log.is_tiered and hosted.key not in self._busy:
                     self._busy[hosted.key] = None
-                    self._shell.tasks.spawn(self._look_at(hosted), f"tiering of {hosted.topic}-{hosted.partition}")
+                    self._shell.tasks.spawn(self._run_task(hosted), f"tiering of {hosted.topic}-{hosted.partition}")
             await asyncio.sleep(self._config.remote_log_manager_task_interval_ms / 1000)
 
-    async def _look_at(self, hosted: HostedPartition) -> None:
+    async def _run_task(self, hosted: HostedPartition) -> None:
         try:
-            async with self._looks:
-                await self._look(hosted)
+            async with self._slots:
+                await self._tier(hosted)
         except OSError:
-            return  # the store, or who keeps the metadata, does not answer: there is a next time
+            return  # remote storage or a metadata leader is not available: retried in the next run
         finally:
             del self._busy[hosted.key]
 
-    async def _look(self, hosted: HostedPartition) -> None:
+    async def _tier(self, hosted: HostedPartition) -> None:
         catalogue = self.catalogue_of(hosted)
         if catalogue is None or not hosted.log.is_open:
             return
@@ -135,29 +135,29 @@ class TieredStorage:
         if not replica.is_leader:
             return
         if hosted.settings.tiering.copies:
-            await self._archivist.copy_due(hosted)
+            await self._copier.copy_due(hosted)
         if replica.is_leader and await self._deletion.delete_expired(hosted, catalogue) is not None:
             await hosted.log.store_epochs()
             self._on_changed(hosted.key)
 
-    # What others ask -----------------------------------------------------------------------------------------------------------------------
+    # Used by others ------------------------------------------------------------------------------------------------------------------------
 
     def catalogue_of(self, hosted: HostedPartition) -> SegmentCatalogue | None:
-        """Return what is known of a partition's remote segments; None while it is not known."""
+        """Return the known remote segments of a partition; None while they are not loaded."""
         return self.metadata.catalogue(owner_of(hosted))
 
     async def read(
         self, hosted: HostedPartition, offset: int, bytes_max: int, *, at_least_one: bool, reads_committed: bool
     ) -> RemoteRecords | Refusal | None:
-        """Read for a consumer, for as long as remote.fetch.max.wait.ms; None: that was not enough."""
-        if self._reads_under_way >= self._config.remote_log_reader_max_pending_tasks:
-            return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "too many remote reads are under way")
-        self._reads_under_way += 1
+        """Read for a consumer, for at most remote.fetch.max.wait.ms; None on timeout."""
+        if self._pending_reads >= self._config.remote_log_reader_max_pending_tasks:
+            return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "too many pending remote reads")
+        self._pending_reads += 1
         try:
             async with asyncio.timeout(self._config.remote_fetch_max_wait_ms / 1000):
                 while self.catalogue_of(hosted) is None:
                     await asyncio.sleep(0.05)
-                await self._reads.wait()
+                await self._read_quota.wait()
                 found = await self._reader.read(hosted, offset, bytes_max, at_least_one=at_least_one, reads_committed=reads_committed)
         except TimeoutError:
             found = None
@@ -166,23 +166,23 @@ class TieredStorage:
         except (OSError, MalformedMessage) as failure:
             found = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, str(failure))
         finally:
-            self._reads_under_way -= 1
+            self._pending_reads -= 1
         size_bytes = len(found.records) if isinstance(found, RemoteRecords) else 0
-        self._reads.record(size_bytes)
+        self._read_quota.record(size_bytes)
         reason = found.why if isinstance(found, Refusal) else "" if found is not None else "time out"
         self._shell.world.note(RemoteRead(topic=hosted.topic, partition=hosted.partition, fetch_offset=offset, size_bytes=size_bytes, reason=reason))
         return found
 
     async def find_timestamp(self, hosted: HostedPartition, timestamp: int) -> FoundRecord | None:
-        """Return the first remote record that is not older than a timestamp. Raises OSError, and MalformedMessage for damaged objects."""
+        """Return the first remote record at or after a timestamp. Raises OSError, and MalformedMessage for damaged objects."""
         return await self._reader.find_timestamp(hosted, timestamp)
 
     async def rebuild(self, hosted: HostedPartition, following: Following, connection: PeerConnection, log_start_offset: int) -> str | None:
-        """Let a follower begin anew behind what its leader has in the remote store only; return why that cannot be now. Raises OSError."""
+        """Restart a follower's log after the leader's remote-only offsets; return the reason if that is not possible now. Raises OSError."""
         return await self._rebuild.rebuild(hosted, following, connection, self.catalogue_of(hosted), log_start_offset)
 
     def refuse_topic(self, topic: str) -> Refusal | None:
-        """Return why a topic cannot be tiered as far as the replicas here tell, where that is asked at all; others may differ."""
+        """Return why remote storage cannot be enabled for a topic, by the replicas on this broker and if the remedy checks it at all."""
         if not self.remedy.refuses_topics:
             return None
         for hosted in self._hosted():
@@ -192,17 +192,17 @@ class TieredStorage:
         return None
 
     def on_tiering(self, hosted: HostedPartition) -> None:
-        """A partition is tiered from now on, or no longer, or its topic is gone: then who led it deletes what it has in the remote store."""
+        """Remote storage was enabled or disabled, or the topic deleted: in the last two cases the leader deletes the remote segments."""
         topic = self._image().topic_by_id(hosted.topic_id)
         if topic is not None:
             self._shell.tasks.spawn(self._store_epochs(hosted), f"epochs of {hosted.topic}-{hosted.partition}")
         is_over = hosted.log.is_tiered if topic is None else not hosted.log.is_tiered
         if is_over and hosted.replica.is_leader:
-            reason = TOPIC_IS_GONE if topic is None else NOT_TIERED_ANY_MORE
+            reason = TOPIC_DELETED if topic is None else REMOTE_STORAGE_DISABLED
             self._shell.tasks.spawn(self._delete_all(owner_of(hosted), reason), f"remote deletion of {hosted.topic}-{hosted.partition}")
 
     async def _store_epochs(self, hosted: HostedPartition) -> None:
-        """Write how a log's epochs are now that it begins elsewhere; what a disk refuses is found out by the next write."""
+        """Store the leader epochs of a log with a new local start; an I/O error is handled by the next write."""
         try:
             await hosted.log.store_epochs()
         except OSError:
@@ -216,10 +216,10 @@ class TieredStorage:
                     await self._deletion.delete_all(owner, catalogue, reason)
                     return
                 except OSError:
-                    pass  # again
+                    pass  # retried
             await asyncio.sleep(self._config.remote_log_manager_task_interval_ms / 1000)
 
 
 def owner_of(hosted: HostedPartition) -> TopicIdPartition:
-    """Return a partition as the remote store knows it."""
+    """Return the identity of a partition in remote storage."""
     return TopicIdPartition(hosted.topic_id, hosted.partition, hosted.topic)

@@ -1,1 +1,1 @@
-"""The transaction coordinator of a broker: its log, its markers, its time-outs."""
+"""The transaction coordinator of a broker: its log, its markers, its timeouts."""

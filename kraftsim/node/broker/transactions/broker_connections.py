@@ -1,4 +1,4 @@
-"""Connections to brokers, this one included, for one purpose: each is opened when it is needed, and anew when its broker is elsewhere.
+"""Connections to brokers, this one included, for one purpose: each is opened on demand, and reopened when the broker's address has changed.
 
 Source: kafka.common.InterBrokerSendThread, of which each purpose has its own.
 """
@@ -12,7 +12,7 @@ AddressOf = Callable[[int], tuple[str, int] | None]
 
 
 class BrokerConnections:
-    """At most one connection to each broker. `purpose` ends the client id by which others see who asks."""
+    """At most one connection to each broker. `purpose` is the suffix of the client id."""
 
     def __init__(self, shell: NodeShell, purpose: str, *, address_of: AddressOf, own_versions: Mapping[int, VersionRange]) -> None:
         self._shell = shell
@@ -22,7 +22,7 @@ class BrokerConnections:
         self._connections: dict[int, PeerConnection] = {}
 
     async def to(self, broker_id: int) -> PeerConnection:
-        """Return an open connection. Raises OSError: nobody is there, or nobody knows where."""
+        """Return an open connection. Raises OSError if the broker is not alive or not reachable."""
         known, address = self._connections.get(broker_id), self._address_of(broker_id)
         if address is None:
             raise ConnectionError(f"broker {broker_id} is not known to be alive")
@@ -51,11 +51,11 @@ class BrokerConnections:
             connection.close()
 
     def close(self) -> None:
-        """Close them all."""
+        """Close all connections."""
         for connection in list(self._connections.values()):
             connection.close()
 
     def abort(self) -> None:
-        """Drop them all as a process that dies."""
+        """Close every connection at once, like a killed process."""
         for connection in self._connections.values():
             connection.abort()

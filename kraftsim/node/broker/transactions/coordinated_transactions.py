@@ -1,6 +1,6 @@
-"""One partition of `__transaction_state` that this broker leads: its transactional ids, and the log in which they are written down.
+"""One partition of `__transaction_state` that this broker leads: its transactional ids, and the log that stores them.
 
-A change holds once its record is on all replicas that are in sync. The coordinator epoch is the leader epoch of the partition.
+A change takes effect once its record is on all in-sync replicas. The coordinator epoch is the leader epoch of the partition.
 Source: org.apache.kafka.coordinator.transaction.TransactionStateManager.appendTransactionToLog.
 """
 
@@ -30,7 +30,7 @@ from protocol.records import Record
 
 OnStored = Callable[[ErrorCode], None]
 
-TOLD: Final[Mapping[ErrorCode, ErrorCode]] = {
+MAPPED_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -40,11 +40,11 @@ TOLD: Final[Mapping[ErrorCode, ErrorCode]] = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""How an error of the log is told to clients."""
+"""How errors of the append are mapped for clients."""
 
 
 class CoordinatedTransactions:
-    """The transactional ids of one partition. While `is_loading`, they are not all known yet, and nobody may ask."""
+    """The transactional ids of one partition. While `is_loading`, requests fail with COORDINATOR_LOAD_IN_PROGRESS."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class CoordinatedTransactions:
         self.coordinator_epoch = hosted.replica.leader_epoch
         self.is_loading = True
         self.is_over = False
-        """Another broker answers now, or this one does under a later epoch."""
+        """The partition is unloaded: another broker is its coordinator, or this one is with a later epoch."""
         self._world = world
         self._log = log
         self._rules = rules
@@ -72,23 +72,23 @@ class CoordinatedTransactions:
         return self.hosted.partition
 
     def store(self, entry: TransactionEntry, facts: TransactionFacts, on_stored: OnStored) -> None:
-        """Write facts down, let them hold, and say so; or say why they do not."""
+        """Write a state transition, and complete it once the record is replicated; on an error it is dropped."""
         entry.begin(facts)
         record = facts_record(entry.transactional_id, facts, self._value_version())
 
         def on_end(error: ErrorCode, offset: int) -> None:
             if error is ErrorCode.NONE:
                 entry.finish(self._rules.held(entry.facts, facts))
-                self._note_change(entry, offset)
+                self._emit_change(entry, offset)
             else:
                 entry.give_up()
-                self._note_given_up(entry, offset, error)
+                self._emit_given_up(entry, offset, error)
             on_stored(error)
 
         self._append([record], facts.timeout_ms, on_end)
 
     def store_tombstones(self, entries: list[TransactionEntry], timeout_ms: int) -> None:
-        """Forget transactional ids. Until the tombstones are committed, nobody may use them."""
+        """Expire transactional ids. They cannot be used until the tombstones are committed."""
         for entry in entries:
             entry.pending = DEAD
 
@@ -97,32 +97,32 @@ class CoordinatedTransactions:
                 entry.give_up()
                 if error is ErrorCode.NONE:
                     self.shard.forget(entry.transactional_id)
-                    self._note_expiry(entry, offset + index)
+                    self._emit_expiry(entry, offset + index)
                 else:
-                    self._note_given_up(entry, offset if offset == NO_OFFSET else offset + index, error)
+                    self._emit_given_up(entry, offset if offset == NO_OFFSET else offset + index, error)
 
         self._append([tombstone(entry.transactional_id) for entry in entries], timeout_ms, on_end)
 
     def _append(self, rows: list[tuple[bytes, bytes | None]], timeout_ms: int, on_end: Callable[[ErrorCode, int], None]) -> None:
-        """Append records in one batch, and say how it ended, with the offset of the first."""
+        """Append records in one batch; `on_end` receives the result and the offset of the first."""
         timestamp = self._world.clock.wall_ms()
         records = [Record(timestamp=timestamp, key=key, value=value) for key, value in rows]
         outcome = self._log.append(self.hosted, RecordBatch(build_batch(records)), ALL_REPLICAS)
         if isinstance(outcome, Refusal):
-            on_end(TOLD.get(outcome.error, outcome.error), NO_OFFSET)
+            on_end(MAPPED_ERRORS.get(outcome.error, outcome.error), NO_OFFSET)
             return
         first_offset = outcome.first_offset
 
         def on_replicated(error: ErrorCode) -> None:
-            told = ErrorCode.NOT_COORDINATOR if self.is_over else TOLD.get(error, error)
-            on_end(told, first_offset)
+            mapped = ErrorCode.NOT_COORDINATOR if self.is_over else MAPPED_ERRORS.get(error, error)
+            on_end(mapped, first_offset)
 
         self._log.when_replicated(self.hosted, outcome.last_offset + 1, on_replicated, timeout_ms=timeout_ms)
 
-    # Notes ---------------------------------------------------------------------------------------------------------------------------------
+    # Events --------------------------------------------------------------------------------------------------------------------------------
 
-    def note_loaded(self, next_offset: int) -> None:
-        """All of the log is read: say what is believed of each id."""
+    def emit_loaded(self, next_offset: int) -> None:
+        """Loading is complete: emit the state of each transactional id."""
         for entry in self.shard.entries.values():
             facts = entry.facts
             self._world.note(
@@ -131,7 +131,7 @@ class CoordinatedTransactions:
                     producer_id=facts.producer_id,
                     producer_epoch=facts.producer_epoch,
                     state=facts.state.label,
-                    partitions=told_partitions(facts),
+                    partitions=partitions_text(facts),
                     coordinator_epoch=self.coordinator_epoch,
                     partition=self.number,
                     record_offset=entry.record_offset,
@@ -146,7 +146,7 @@ class CoordinatedTransactions:
             )
         )
 
-    def _note_change(self, entry: TransactionEntry, offset: int) -> None:
+    def _emit_change(self, entry: TransactionEntry, offset: int) -> None:
         facts = entry.facts
         self._world.note(
             TransactionStateChanged(
@@ -154,7 +154,7 @@ class CoordinatedTransactions:
                 producer_id=facts.producer_id,
                 producer_epoch=facts.producer_epoch,
                 state=facts.state.label,
-                partitions=told_partitions(facts),
+                partitions=partitions_text(facts),
                 coordinator_epoch=self.coordinator_epoch,
                 partition=self.number,
                 offset=offset,
@@ -163,7 +163,7 @@ class CoordinatedTransactions:
             )
         )
 
-    def _note_given_up(self, entry: TransactionEntry, offset: int, error: ErrorCode) -> None:
+    def _emit_given_up(self, entry: TransactionEntry, offset: int, error: ErrorCode) -> None:
         self._world.note(
             TransactionChangeGivenUp(
                 transactional_id=entry.transactional_id,
@@ -174,7 +174,7 @@ class CoordinatedTransactions:
             )
         )
 
-    def _note_expiry(self, entry: TransactionEntry, offset: int) -> None:
+    def _emit_expiry(self, entry: TransactionEntry, offset: int) -> None:
         facts = entry.facts
         self._world.note(
             TransactionalIdExpired(
@@ -188,6 +188,6 @@ class CoordinatedTransactions:
         )
 
 
-def told_partitions(facts: TransactionFacts) -> str:
-    """Return the members of a transaction in the order in which events name them."""
+def partitions_text(facts: TransactionFacts) -> str:
+    """Return the partitions of a transaction in the format of events."""
     return ",".join(sorted(f"{topic}-{number}" for topic, number in facts.partitions))

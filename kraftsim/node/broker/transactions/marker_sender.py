@@ -1,6 +1,6 @@
-"""Asks the leaders of partitions to write the markers of transactions that are decided: WriteTxnMarkers, one request at a time to each broker.
+"""Sends WriteTxnMarkers to the leaders of a transaction's partitions: one request at a time to each broker.
 
-This broker itself is asked like any other.
+This broker itself is one of them and has no special path.
 Source: TransactionMarkerChannelManager, TransactionMarkerRequestCompletionHandler.
 """
 
@@ -27,7 +27,7 @@ KNOWN: Final = {int(code): code for code in ErrorCode}
 
 
 class MarkerSender:
-    """Carries out what the queue of markers wants. `complete` writes that a transaction is over."""
+    """Executes the effects of the marker queue. `complete` writes the completion of a transaction."""
 
     def __init__(
         self,
@@ -47,26 +47,26 @@ class MarkerSender:
         self._pump: Pump[Effect] = Pump(queue.take_effects, self._carry_out)
 
     def add(self, ended: EndedTransaction) -> None:
-        """Have the markers of a transaction written."""
+        """Enqueue the markers of a transaction."""
         self.queue.add(ended)
         self.settle()
 
     def settle(self) -> None:
-        """Carry out what the queue has decided."""
+        """Execute the pending effects of the queue."""
         if not self._is_closed:
             self._pump.run()
 
     def close(self) -> None:
-        """Ask nobody any more."""
-        self._stand_still()
+        """Stop, and close all connections."""
+        self._stop()
         self._connections.close()
 
     def abort(self) -> None:
-        """Drop every connection as a process that dies."""
-        self._stand_still()
+        """Close every connection at once, like a killed process."""
+        self._stop()
         self._connections.abort()
 
-    def _stand_still(self) -> None:
+    def _stop(self) -> None:
         self._is_closed = True
         if self._alarm is not None:
             self._alarm.cancel()
@@ -90,7 +90,7 @@ class MarkerSender:
         self.settle()
 
     async def _exchange(self, effect: SendMarkers) -> None:
-        """Ask one broker, and take its answer, or that there is none."""
+        """Send one request, and process the response or its loss."""
         try:
             connection = await self._connections.to(effect.broker_id)
             answer = await connection.request(request_of(effect.markers))
@@ -99,23 +99,23 @@ class MarkerSender:
             self.queue.on_lost(effect.broker_id)
             self.settle()
             return
-        assert isinstance(answer, WriteTxnMarkersResponse), "WriteTxnMarkers was asked"
+        assert isinstance(answer, WriteTxnMarkersResponse), "the response of WriteTxnMarkers"
         await self.shell.world.breathe("markers answered for, and not looked at")
         await self.take(effect.broker_id, errors_of(answer))
 
     async def take(self, broker_id: int, errors: MarkerErrors) -> None:
-        """Take an answer: what it completes is completed before anybody else looks (KAFKA-10080)."""
+        """Process a response; transactions that it completes are completed before any other task runs (KAFKA-10080)."""
         self.queue.on_answer(broker_id, errors)
         self.settle()
 
 
 def request_of(markers: tuple[Marker, ...]) -> WriteTxnMarkersRequest:
-    """Return the request that asks for markers."""
+    """Build the request for these markers."""
     return WriteTxnMarkersRequest(markers=[_row(marker) for marker in markers])
 
 
 def errors_of(answer: WriteTxnMarkersResponse) -> MarkerErrors:
-    """Return how it went. Two markers of one producer share a row, or have two."""
+    """Return the result of each partition. Two markers of one producer may share a row or have one each."""
     found: dict[int, dict[TopicPartition, ErrorCode]] = {}
     for row in answer.markers:
         theirs = found.setdefault(row.producer_id, {})

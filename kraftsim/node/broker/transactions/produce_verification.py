@@ -1,7 +1,7 @@
-"""Before a Produce request begins transactions in partitions: who must be asked about them, and what becomes of those that may not.
+"""Verification of a transactional Produce request: which partitions the coordinator must verify, and the errors of those that fail.
 
-Asked is once for all partitions of a request, and only for those in which the producer has no transaction open. Since Produce 12 the coordinator is
-told to add them, so that the producer need not (KIP-890 part 2).
+There is one verification for all partitions of a request, and only for those without an open transaction of the producer. Since Produce 12
+the coordinator adds the partitions, so that the producer need not send AddPartitionsToTxn (KIP-890 part 2).
 
 Source: KIP-890, kafka.server.ReplicaManager.{handleProduceAppend, maybeSendPartitionsToTransactionCoordinator}.
 """
@@ -21,7 +21,7 @@ from protocol.batches import RecordBatch
 from protocol.errors import ErrorCode
 
 FIRST_VERSION_WITH_ABORTABLE: Final = 11
-"""Of Produce: the client knows TRANSACTION_ABORTABLE."""
+"""The first version of Produce with TRANSACTION_ABORTABLE."""
 FIRST_VERSION_THAT_ADDS: Final = 12
 NOT_ADDED: Final = "Partition was not added to the transaction"
 NOT_VERIFIED: Final = "Unable to verify the partition has been added to the transaction. Underlying error: "
@@ -37,14 +37,14 @@ WORTH_A_RETRY: Final = frozenset(
 
 @dataclass(slots=True)
 class Verified:
-    """What is known of the partitions of a request: the guards to append with, and those to which nothing is appended."""
+    """The verification result of a request: the guards of the verified partitions, and the errors of the others."""
 
     guards: dict[PartitionKey, int] = field(default_factory=dict)
     refused: dict[PartitionKey, Refusal] = field(default_factory=dict)
 
 
 class ProduceVerification:
-    """One request of a transactional producer. `run` calls back, at once if nobody need be asked."""
+    """One request of a transactional producer. `run` calls back, at once if no verification is required."""
 
     def __init__(
         self,
@@ -69,16 +69,16 @@ class ProduceVerification:
         self._retry_until_ms = clock.monotonic_ms() + min(config.add_partitions_to_txn_retry_backoff_max_ms, config.request_timeout_ms)
 
     def run(self, batches: Mapping[PartitionKey, RecordBatch]) -> None:
-        """Ask about the partitions of these batches, which are all of one producer.
+        """Verify the partitions of these batches, which are all of one producer.
 
-        Asked again while the transaction before is not complete, each time with new guards: the marker that ends it takes those before away.
+        Retried while the previous transaction is being completed, each time with new guards: its marker invalidates the earlier ones.
         """
         now_ms = self._clock.wall_ms()
         verified = self._verified = Verified()
         for key, batch in batches.items():
             hosted = self._partitions.find(*key)
             if hosted is None:
-                continue  # whoever appends says what is the matter
+                continue  # the append returns the error
             guard = hosted.begin_verification(batch.producer_id, batch.producer_epoch, batch.base_sequence, now_ms, adds=self._adds)
             if isinstance(guard, Refusal):
                 verified.refused[key] = guard
@@ -106,9 +106,9 @@ class ProduceVerification:
 
 
 def produce_refusal(error: ErrorCode, version: int) -> Refusal:
-    """Return what a producer is told of an error that a coordinator gave: one that a client of this version of Produce goes on from.
+    """Map an error of the coordinator to one that a client of this version of Produce can handle.
 
-    NOT_ENOUGH_REPLICAS stands for whatever may be different soon, because it is tried again without a new look at the metadata.
+    NOT_ENOUGH_REPLICAS stands for transient errors, because clients retry it without refreshing their metadata.
     """
     if error is ErrorCode.PRODUCER_FENCED:
         error = ErrorCode.INVALID_PRODUCER_EPOCH

@@ -1,4 +1,4 @@
-"""What the APIs of transactions have in common: how an error is spelt to older clients, and what the event log hears of a refusal.
+"""Shared by the transaction APIs: how errors are mapped for older clients, and the events of rejected requests.
 
 Source: KIP-588; kafka.server.KafkaApis.
 """
@@ -11,15 +11,15 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 
 
-def spelt(error: ErrorCode, call: Call, first_version_with_fenced: int) -> ErrorCode:
-    """Return an error as the client's version knows it: PRODUCER_FENCED was INVALID_PRODUCER_EPOCH."""
+def error_in_version(error: ErrorCode, call: Call, first_version_with_fenced: int) -> ErrorCode:
+    """Return an error in the form of the request version: PRODUCER_FENCED was INVALID_PRODUCER_EPOCH before."""
     if error is ErrorCode.PRODUCER_FENCED and call.api_version < first_version_with_fenced:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error
 
 
-def note_refusal(world: World, key: ApiKey, transactional_id: str, producer: Expected, error: ErrorCode) -> None:
-    """Note that a producer was turned away, and why."""
+def emit_refusal(world: World, key: ApiKey, transactional_id: str, producer: Expected, error: ErrorCode) -> None:
+    """Emit an event for a rejected request of a producer."""
     api = key.name
     if error is ErrorCode.PRODUCER_FENCED:
         world.note(ProducerFenced(transactional_id=transactional_id, producer_id=producer[0], producer_epoch=producer[1], api=api))

@@ -1,7 +1,7 @@
-"""The transaction coordinator of a broker: takes what producers ask for their transactional ids, and sees each transaction to its end.
+"""The transaction coordinator of a broker: processes the requests for its transactional ids, and completes each transaction.
 
-Every change is decided by the rules, written down, and told to whoever asked once all replicas in sync have it. A decision is answered as soon as it
-is written; the markers follow.
+The rules decide every transition; it is appended to the log, and the response is sent once all in-sync replicas have it. EndTxn is
+answered when the prepare state is written; the markers follow.
 Source: org.apache.kafka.coordinator.transaction.TransactionCoordinator, TransactionStateManager; KIP-98, KIP-360, KIP-890.
 """
 
@@ -34,7 +34,7 @@ from protocol.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The producer id and epoch to go on with. `is_fresh`: nobody was told this id before."""
+    """The producer id and epoch to continue with. `is_fresh`: the id was not returned to any client before."""
 
     producer_id: int
     producer_epoch: int
@@ -44,12 +44,12 @@ class Identity:
 OnIdentity = Callable[[Identity | Refusal], None]
 OnEnd = Callable[[ErrorCode], None]
 OnProducerId = Callable[[int | Refusal], None]
-BUSY: Final = Refusal(ErrorCode.CONCURRENT_TRANSACTIONS, "the transaction of the former producer is being aborted")
-UNKNOWN_ID: Final = Refusal(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "nobody has initialised this transactional id")
+BUSY: Final = Refusal(ErrorCode.CONCURRENT_TRANSACTIONS, "the transaction of the previous producer is being aborted")
+UNKNOWN_ID: Final = Refusal(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "the transactional id is not initialized")
 
 
 class TransactionCoordinator:
-    """`partitions` says for which transactional ids this broker answers; `markers` writes the ends of transactions."""
+    """`partitions` has the loaded transactional ids; `markers` sends the transaction markers."""
 
     def __init__(
         self,
@@ -88,26 +88,26 @@ class TransactionCoordinator:
         self.markers = parts.marker_sender(shell, queue, address_of=self._address_of, own_versions=own_versions, complete=self.complete)
 
     def on_partition_changed(self, key: PartitionKey) -> None:
-        """Begin or end to answer for a partition, if another broker leads it now, or this one."""
+        """Load or unload a partition if this broker became or ceased to be its leader."""
         self.partitions.on_partition_changed(key)
 
     def begin_upkeep(self) -> None:
-        """Start the tasks that abort what takes too long, and forget what nobody uses."""
+        """Start the tasks that abort timed-out transactions and expire unused transactional ids."""
         self._shell.tasks.spawn(self._abort_timed_out(), "transaction time-outs")
         self._shell.tasks.spawn(self._expire(), "transactional id expiration")
 
     def close(self) -> None:
-        """Ask nobody for markers any more: the node goes down."""
+        """Stop to send markers: the node shuts down."""
         self.markers.close()
 
     def abort(self) -> None:
-        """Drop every connection as a process that dies."""
+        """Close every connection at once, like a killed process."""
         self.markers.abort()
 
     # InitProducerId ------------------------------------------------------------------------------------------------------------------------
 
     def init(self, transactional_id: str, timeout_ms: int, expected: Expected | None, on_end: OnIdentity) -> None:
-        """Give a transactional id to whoever asks, which fences its former producer."""
+        """Initialize a transactional id, which fences its previous producer."""
         led = self.partitions.coordinated(transactional_id)
         if isinstance(led, ErrorCode):
             on_end(Refusal(led))
@@ -152,7 +152,7 @@ class TransactionCoordinator:
     # AddPartitionsToTxn, AddOffsetsToTxn ---------------------------------------------------------------------------------------------------
 
     def add(self, transactional_id: str, producer: Expected, partitions: Sequence[TopicPartition], transaction_version: int, on_end: OnEnd) -> None:
-        """Let partitions take part in a transaction: all of them, or none."""
+        """Add partitions to a transaction: all of them, or none."""
         found = self._known(transactional_id)
         if isinstance(found, Refusal):
             on_end(found.error)
@@ -168,7 +168,7 @@ class TransactionCoordinator:
                 led.store(entry, outcome, on_end)
 
     def verify(self, transactional_id: str, producer: Expected, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
-        """Tell of each partition whether it takes part in the transaction. Nothing is written."""
+        """Return for each partition whether it is in the transaction. Nothing is written."""
         found = self._known(transactional_id)
         if isinstance(found, Refusal):
             return dict.fromkeys(partitions, found.error)
@@ -178,7 +178,7 @@ class TransactionCoordinator:
     # EndTxn --------------------------------------------------------------------------------------------------------------------------------
 
     def end(self, transactional_id: str, asked: EndAsked, on_end: OnIdentity, fresh_producer_id: int | None = None) -> None:
-        """Commit or abort: answered once the decision is written."""
+        """Commit or abort; `on_end` is called once the prepare state is written."""
         found = self._known(transactional_id)
         if isinstance(found, Refusal):
             on_end(found)
@@ -208,7 +208,7 @@ class TransactionCoordinator:
     def force_abort(
         self, led: CoordinatedTransactions, entry: TransactionEntry, reason: str, on_end: OnEnd, fresh_producer_id: int | None = None
     ) -> None:
-        """Abort a transaction over the head of its producer, who is fenced by it."""
+        """Abort a transaction without its producer, which is fenced."""
         if entry.pending is not None or entry.facts.state is not ONGOING:
             on_end(ErrorCode.CONCURRENT_TRANSACTIONS)
             return
@@ -244,7 +244,7 @@ class TransactionCoordinator:
         self.markers.add(EndedTransaction(entry, completion, led.number, led.coordinator_epoch))
 
     def complete(self, ended: EndedTransaction) -> None:
-        """All markers of a transaction are written: write that it is over. Another coordinator, or a later epoch of this one, does so itself."""
+        """All markers are written: write the completion. If the partition was unloaded or reloaded since, its new coordinator does so."""
         led = self.partitions.find(ended.shard_number)
         if led is None or led.is_loading or led.coordinator_epoch != ended.coordinator_epoch:
             return
@@ -269,17 +269,17 @@ class TransactionCoordinator:
         found = registered.listener(self._config.inter_broker_listener_name)
         return None if found is None else (found.host, found.port)
 
-    # Coming and going ----------------------------------------------------------------------------------------------------------------------
+    # Loading and unloading -----------------------------------------------------------------------------------------------------------------
 
     def _on_loaded(self, led: CoordinatedTransactions) -> None:
-        """Go on where the former coordinator stopped: whatever is decided is brought to its end."""
+        """Continue after the previous coordinator: complete all transactions in a prepare state."""
         for entry in list(led.shard.prepared()):
             self._send_markers(led, entry)
 
     def _on_left(self, led: CoordinatedTransactions) -> None:
         self.markers.queue.forget_shard(led.number)
 
-    # Time ----------------------------------------------------------------------------------------------------------------------------------
+    # Timeouts and expiration ---------------------------------------------------------------------------------------------------------------
 
     async def _abort_timed_out(self) -> None:
         while True:
@@ -299,11 +299,11 @@ class TransactionCoordinator:
                 for expired in led.shard.expired(self._now_ms(), self._config.transactional_id_expiration_ms):
                     led.store_tombstones(expired, self._config.request_timeout_ms)
 
-    # Finding -------------------------------------------------------------------------------------------------------------------------------
+    # Look-up -------------------------------------------------------------------------------------------------------------------------------
 
     def _known(self, transactional_id: str) -> tuple[CoordinatedTransactions, TransactionEntry] | Refusal:
         if not transactional_id:
-            return Refusal(ErrorCode.INVALID_REQUEST, "a transactional id has at least one character")
+            return Refusal(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
         led = self.partitions.coordinated(transactional_id)
         if isinstance(led, ErrorCode):
             return Refusal(led)
@@ -311,7 +311,7 @@ class TransactionCoordinator:
         return UNKNOWN_ID if entry is None else (led, entry)
 
     def _claim(self, on_claimed: OnProducerId) -> None:
-        """Get a fresh producer id, at once or later."""
+        """Allocate a producer id, at once or later."""
         claimed = self._producer_ids.claim()
         if isinstance(claimed, Waiting):
             self._producer_ids.wait(claimed, on_claimed)
@@ -319,7 +319,7 @@ class TransactionCoordinator:
             on_claimed(claimed)
 
     def _claim_for(self, led: CoordinatedTransactions, on_id: Callable[[int], None], on_refused: Callable[[Refusal], None]) -> None:
-        """Get a fresh producer id, and go on if this broker still answers for the partition."""
+        """Allocate a producer id, and continue if the partition is still loaded with the same epoch."""
 
         def on_claimed(claimed: int | Refusal) -> None:
             if isinstance(claimed, Refusal):
@@ -336,12 +336,12 @@ class TransactionCoordinator:
 
 
 def is_first_of_its_id(before: TransactionFacts, given: TransactionFacts) -> bool:
-    """Tell whether an epoch is the first one of a producer id, and is not told again because its answer was lost."""
+    """Return whether the result is the first epoch of a producer id, and not a retry whose response was lost."""
     return given.producer_epoch == 0 and (before.producer_id, before.producer_epoch) != (given.producer_id, 0)
 
 
 def identity_after(facts: TransactionFacts) -> Identity:
-    """Return with which id and epoch a producer goes on after a decision: with another id, where the epochs of its own are used up (KAFKA-18660)."""
+    """Return the producer id and epoch to continue with after EndTxn: a new id if the epochs are exhausted (KAFKA-18660)."""
     if facts.next_producer_id != NO_PRODUCER_ID:
         return Identity(facts.next_producer_id, 0)
     return Identity(facts.producer_id, facts.producer_epoch)

@@ -1,4 +1,4 @@
-"""The partitions of `__transaction_state` that this broker leads: read back when it comes to lead them, forgotten when it does no longer.
+"""The partitions of `__transaction_state` that this broker leads: loaded on becoming leader, unloaded on resignation.
 
 Source: TransactionStateManager.{loadTransactionsForTxnTopicPartition, removeTransactionsForTxnTopicPartition}, BrokerMetadataPublisher.
 """
@@ -23,7 +23,7 @@ OnPartition = Callable[[CoordinatedTransactions], None]
 
 
 class TransactionPartitions:
-    """Partitions by number. `on_loaded` and `on_left` hear of each that this broker begins and ceases to answer for."""
+    """Partitions by number. `on_loaded` and `on_left` are called for each one that is loaded and unloaded."""
 
     def __init__(
         self,
@@ -51,33 +51,33 @@ class TransactionPartitions:
         self._led: dict[int, CoordinatedTransactions] = {}
 
     def partition_of(self, transactional_id: str) -> int:
-        """Return the number of the partition that a transactional id belongs to."""
+        """Return the partition of `__transaction_state` that a transactional id belongs to."""
         topic = self._image().topic(TRANSACTION_STATE)
         count = self._shell.config.transaction_state_log_num_partitions if topic is None else len(topic.partitions)
         return partition_of(transactional_id, count)
 
     def coordinated(self, transactional_id: str) -> CoordinatedTransactions | ErrorCode:
-        """Return where an id is, or why this broker does not answer for it: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
+        """Return the partition of a transactional id, or NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
         found = self._led.get(self.partition_of(transactional_id))
         if found is None:
             return ErrorCode.NOT_COORDINATOR
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if found.is_loading else found
 
     def is_current(self, led: CoordinatedTransactions) -> bool:
-        """Tell whether this broker still answers for a partition, under the same epoch."""
+        """Return whether a partition is still loaded with the same coordinator epoch."""
         return self._led.get(led.number) is led and not led.is_loading
 
     def find(self, number: int) -> CoordinatedTransactions | None:
-        """Return a partition that this broker answers for, or is about to."""
+        """Return a partition that is loaded or being loaded."""
         return self._led.get(number)
 
     def all(self) -> Iterator[CoordinatedTransactions]:
-        """Yield every partition that this broker answers for, or is about to, by number."""
+        """Yield every partition that is loaded or being loaded, by number."""
         for number in sorted(self._led):
             yield self._led[number]
 
     def on_partition_changed(self, key: PartitionKey) -> None:
-        """Begin or end to answer for a partition, if another broker leads it now, or this one does, or does so under another epoch."""
+        """Load or unload a partition if its leader or its leader epoch has changed."""
         topic, number = key
         if topic != TRANSACTION_STATE:
             return
@@ -85,7 +85,7 @@ class TransactionPartitions:
         leads = hosted is not None and hosted.replica.is_leader
         known = self._led.get(number)
         if known is not None and not (hosted is known.hosted and leads and known.coordinator_epoch == known.hosted.replica.leader_epoch):
-            self._leave(known)
+            self._unload(known)
             known = None
         if known is None and hosted is not None and leads:
             led = CoordinatedTransactions(
@@ -94,14 +94,14 @@ class TransactionPartitions:
             self._led[number] = led
             self._shell.tasks.spawn(self._load(led), f"transactions of {TRANSACTION_STATE}-{number}")
 
-    def _leave(self, led: CoordinatedTransactions) -> None:
+    def _unload(self, led: CoordinatedTransactions) -> None:
         del self._led[led.number]
         led.is_over = True
         self._on_left(led)
         self._world.note(TransactionsUnloaded(partition=led.number, coordinator_epoch=led.coordinator_epoch))
 
     async def _load(self, led: CoordinatedTransactions) -> None:
-        """Read the log to its end, beyond the high watermark, too: what is there may be committed, and is not written by anybody else any more."""
+        """Read the log to its end, beyond the high watermark, too: those records may be committed, and no other broker writes them any more."""
         log = led.hosted.log
         try:
             next_offset = await read_back(
@@ -117,5 +117,5 @@ class TransactionPartitions:
         if led.is_over:
             return
         led.is_loading = False
-        led.note_loaded(next_offset)
+        led.emit_loaded(next_offset)
         self._on_loaded(led)

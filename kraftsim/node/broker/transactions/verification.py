@@ -1,6 +1,6 @@
-"""Asks the coordinators of transactions whether partitions are in them, before the first records of a transaction are written here.
+"""Verifies with transaction coordinators that partitions are in a transaction, before its first records are appended here.
 
-This broker itself is asked like any other: AddPartitionsToTxn, whose answer every release since 3.5 knows to give.
+The request is AddPartitionsToTxn, also to this broker itself; coordinators serve it to brokers since 3.5.
 
 Source: KIP-890, kafka.server.AddPartitionsToTxnManager.
 """
@@ -28,13 +28,13 @@ from protocol.messages.k24_add_partitions_to_txn import (
 )
 
 FIRST_VERSION_OF_BROKERS: Final = 4
-"""Of AddPartitionsToTxn: before it producers asked for one transaction each."""
+"""The first version of AddPartitionsToTxn for brokers; in earlier ones a producer adds partitions to its own transaction."""
 NO_LEADER: Final = -1
 OnVerified = Callable[[VerificationErrors], None]
 
 
 class Verifier:
-    """Answers with a code for each partition: what the coordinator said, or COORDINATOR_NOT_AVAILABLE, or NETWORK_EXCEPTION."""
+    """Returns an error code for each partition: the coordinator's, COORDINATOR_NOT_AVAILABLE, or NETWORK_EXCEPTION."""
 
     def __init__(self, shell: NodeShell, image: Callable[[], MetadataImage], *, own_versions: Mapping[int, VersionRange]) -> None:
         self._shell = shell
@@ -47,7 +47,7 @@ class Verifier:
     async def verify(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Sequence[TopicPartition], *, adds: bool = False
     ) -> VerificationErrors:
-        """Wait until it is known of every partition whether it is in the transaction; with `adds`, whether it is in it now."""
+        """Wait until every partition is verified; with `adds`, until it is added."""
         answered: asyncio.Future[VerificationErrors] = asyncio.get_running_loop().create_future()
 
         def settle(errors: VerificationErrors) -> None:
@@ -67,10 +67,10 @@ class Verifier:
         *,
         adds: bool = False,
     ) -> None:
-        """Do the same, and call back; maybe at once."""
+        """The same with a callback, which may be called at once."""
         waiter = self._next_waiter
         self._next_waiter += 1
-        question = Question(
+        verification = Question(
             waiter=waiter,
             transactional_id=transactional_id,
             producer_id=producer_id,
@@ -80,23 +80,23 @@ class Verifier:
         )
         coordinator_id = self._coordinator_of(transactional_id)
         if self._address_of(coordinator_id) is None:
-            on_verified(question.all_with(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            on_verified(verification.all_with(ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
         self._waiters[waiter] = on_verified
-        self._carry_out(self._queue.add(coordinator_id, question))
+        self._carry_out(self._queue.add(coordinator_id, verification))
 
     def close(self) -> None:
-        """Ask nobody any more."""
+        """Close all connections."""
         self._connections.close()
 
     def abort(self) -> None:
-        """Drop every connection as a process that dies."""
+        """Close every connection at once, like a killed process."""
         self._connections.abort()
 
-    # Finding -------------------------------------------------------------------------------------------------------------------------------
+    # Look-up -------------------------------------------------------------------------------------------------------------------------------
 
     def _coordinator_of(self, transactional_id: str) -> int:
-        """Return the broker that leads the partition of a transactional id; -1 while nobody does."""
+        """Return the coordinator of a transactional id; -1 if there is none."""
         image = self._image()
         topic = image.topic(TRANSACTION_STATE)
         if topic is None:
@@ -111,7 +111,7 @@ class Verifier:
         found = registered.listener(self._shell.config.inter_broker_listener_name)
         return None if found is None else (found.host, found.port)
 
-    # Asking --------------------------------------------------------------------------------------------------------------------------------
+    # Requests ------------------------------------------------------------------------------------------------------------------------------
 
     def _carry_out(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -119,63 +119,63 @@ class Verifier:
                 case Ask():
                     self._shell.tasks.spawn(self._exchange(effect), f"verification by broker {effect.coordinator_id}")
                 case Told():
-                    self._tell(effect)
+                    self._complete(effect)
                 case _:
                     assert_never(effect)
 
-    def _tell(self, told: Told) -> None:
-        question = told.question
-        errors = sorted({int(error) for error in told.errors.values()} - {0})
+    def _complete(self, verified: Told) -> None:
+        verification = verified.question
+        errors = sorted({int(error) for error in verified.errors.values()} - {0})
         self._shell.world.note(
             TransactionVerified(
-                transactional_id=question.transactional_id,
-                producer_id=question.producer_id,
-                producer_epoch=question.producer_epoch,
-                partitions=",".join(f"{topic}-{number}" for topic, number in question.partitions),
-                adds=question.adds,
+                transactional_id=verification.transactional_id,
+                producer_id=verification.producer_id,
+                producer_epoch=verification.producer_epoch,
+                partitions=",".join(f"{topic}-{number}" for topic, number in verification.partitions),
+                adds=verification.adds,
                 error_code=errors[0] if errors else 0,
             )
         )
-        self._waiters.pop(question.waiter)(told.errors)
+        self._waiters.pop(verification.waiter)(verified.errors)
 
     async def _exchange(self, ask: Ask) -> None:
-        """Ask one coordinator, and take its answer, or that there is none."""
+        """Send one request, and process the response or its loss."""
         try:
             answer = await self._answer_of(ask)
         except NoCommonVersion:
-            effects = self._queue.on_answer(ask.coordinator_id, {})  # it cannot verify: nobody did when it was built
+            effects = self._queue.on_answer(ask.coordinator_id, {})  # the coordinator is too old to verify
         except OSError:
             self._connections.leave(ask.coordinator_id)
             effects = self._queue.on_error(ask.coordinator_id, ErrorCode.NETWORK_EXCEPTION)
         else:
             await self._shell.world.breathe("verified, and not appended")
-            effects = self._judge(ask, answer)
+            effects = self._process(ask, answer)
         self._carry_out(effects)
 
-    def _judge(self, ask: Ask, answer: AddPartitionsToTxnResponse) -> list[Effect]:
+    def _process(self, ask: Ask, answer: AddPartitionsToTxnResponse) -> list[Effect]:
         error = ErrorCode(answer.error_code)
         if error is ErrorCode.NONE:
             return self._queue.on_answer(ask.coordinator_id, errors_of(answer))
-        is_ours = error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED  # what this broker may not do is nothing that a producer understands
+        is_ours = error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED  # concerns this broker's principal, and is no error that a producer handles
         return self._queue.on_error(ask.coordinator_id, ErrorCode.INVALID_TXN_STATE if is_ours else error)
 
     async def _answer_of(self, ask: Ask) -> AddPartitionsToTxnResponse:
         connection = await self._connections.to(ask.coordinator_id)
         version = connection.version_for(ApiKey.ADD_PARTITIONS_TO_TXN)
         if version < FIRST_VERSION_OF_BROKERS:
-            raise NoCommonVersion(f"broker {ask.coordinator_id} cannot be asked about partitions of transactions")
+            raise NoCommonVersion(f"broker {ask.coordinator_id} does not support verification of transaction partitions")
         answer = await connection.request(request_of(ask.questions), api_version=version)
-        assert isinstance(answer, AddPartitionsToTxnResponse), "AddPartitionsToTxn was asked"
+        assert isinstance(answer, AddPartitionsToTxnResponse), "the response of AddPartitionsToTxn"
         return answer
 
 
 def request_of(questions: Sequence[Question]) -> AddPartitionsToTxnRequest:
-    """Return the request that asks about transactions."""
-    return AddPartitionsToTxnRequest(transactions=[_row(question) for question in questions])
+    """Build the request for these verifications."""
+    return AddPartitionsToTxnRequest(transactions=[_row(verification) for verification in questions])
 
 
 def errors_of(answer: AddPartitionsToTxnResponse) -> dict[str, dict[TopicPartition, ErrorCode]]:
-    """Return what was said of each partition, by transactional id."""
+    """Return the result of each partition, by transactional id."""
     return {
         row.transactional_id: {
             (topic.name, each.partition_index): ErrorCode(each.partition_error_code)
@@ -186,14 +186,14 @@ def errors_of(answer: AddPartitionsToTxnResponse) -> dict[str, dict[TopicPartiti
     }
 
 
-def _row(question: Question) -> AddPartitionsToTxnTransaction:
+def _row(verification: Question) -> AddPartitionsToTxnTransaction:
     topics: dict[str, AddPartitionsToTxnTopic] = {}
-    for topic, number in question.partitions:
+    for topic, number in verification.partitions:
         topics.setdefault(topic, AddPartitionsToTxnTopic(name=topic)).partitions.append(number)
     return AddPartitionsToTxnTransaction(
-        transactional_id=question.transactional_id,
-        producer_id=question.producer_id,
-        producer_epoch=question.producer_epoch,
-        verify_only=not question.adds,
+        transactional_id=verification.transactional_id,
+        producer_id=verification.producer_id,
+        producer_epoch=verification.producer_epoch,
+        verify_only=not verification.adds,
         topics=list(topics.values()),
     )
