@@ -1,1 +1,1 @@
-"""The asyncio shells around the cores: brokers, controllers, and the clients that drive them. They read bytes, ask a core, write bytes."""
+"""The asyncio layer around the pure cores: brokers, controllers, and clients. It does the I/O: reads bytes, calls a core, writes bytes."""

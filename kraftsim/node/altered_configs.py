@@ -1,4 +1,4 @@
-"""The rows of answers to AlterConfigs (33) and IncrementalAlterConfigs (44): two messages of one shape, on brokers and on controllers.
+"""Response rows of AlterConfigs (33) and IncrementalAlterConfigs (44), which have the same structure, on brokers and controllers.
 
 Source: KIP-133, KIP-339, kafka.server.ConfigAdminManager.reassembleIncrementalResponse.
 """
@@ -11,7 +11,7 @@ from protocol.errors import ErrorCode
 
 
 class OfResource(Protocol):
-    """A row of a request or of an answer."""
+    """A row of a request or of a response."""
 
     resource_type: int
     resource_name: str
@@ -21,7 +21,7 @@ Row = TypeVar("Row", bound=OfResource)
 
 
 def row_of(make: Callable[..., Row], resource_type: int, resource_name: str, refusal: Refusal | None) -> Row:
-    """Return the fate of one resource as a row of the answer that `make` makes."""
+    """Return the result for one resource as a row of type `make`."""
     return make(
         error_code=ErrorCode.NONE if refusal is None else refusal.error,
         error_message=None if refusal is None else refusal.message,
@@ -35,9 +35,9 @@ def refused_rows(make: Callable[..., Row], asked: Sequence[OfResource], error: E
     return [row_of(make, each.resource_type, each.resource_name, Refusal(error)) for each in asked]
 
 
-def joined_rows(make: Callable[..., Row], asked: Sequence[OfResource], done: Sequence[Row | None], told: Sequence[Row]) -> list[Row]:
-    """Return what was done here and what the controller told, in the order of the request; what it forgot is an unknown error."""
-    by_resource = {(row.resource_type, row.resource_name): row for row in told}
+def joined_rows(make: Callable[..., Row], asked: Sequence[OfResource], done: Sequence[Row | None], reported: Sequence[Row]) -> list[Row]:
+    """Merge local results and those of the controller, in request order; a resource without a result gets an unknown error."""
+    by_resource = {(row.resource_type, row.resource_name): row for row in reported}
     rows = []
     for each, own in zip(asked, done, strict=True):
         forgotten = row_of(make, each.resource_type, each.resource_name, Refusal(ErrorCode.UNKNOWN_SERVER_ERROR))

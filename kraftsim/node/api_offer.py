@@ -1,10 +1,11 @@
-"""Which APIs a node offers, in which versions, and the answer to ApiVersions that says so.
+"""The APIs and versions that a node supports, and its ApiVersions response.
 
-An API is served in the versions that the release of the node offers and that are declared here; it is advertised in exactly those. What is advertised
-but not served is Kafka's own doing: Produce is shown from version 0 also where it begins with 3 (since 4.0), because librdkafka takes a broker
-without it for one that knows no compression (KAFKA-18659).
+An API is served and advertised in the versions that the node's release supports and that are implemented
+here. As in Kafka, Produce is advertised from version 0 even if version 3 is the lowest supported one (since
+4.0), because librdkafka would otherwise disable compression for the broker (KAFKA-18659).
 
-Source: KIP-35, KIP-511, KIP-584, kafka.server.ApiVersionManager, org.apache.kafka.common.requests.ApiVersionsResponse.
+Source: KIP-35, KIP-511, KIP-584, kafka.server.ApiVersionManager,
+org.apache.kafka.common.requests.ApiVersionsResponse.
 """
 
 import re
@@ -27,26 +28,26 @@ from protocol.messages.k18_api_versions import (
 from protocol.messages.registry import versions_of
 
 VersionRange = tuple[int, int]
-"""First and last version, both inside."""
+"""First and last version, both inclusive."""
 FIRST_PRODUCE_VERSION_SHOWN = 0
 NO_FEATURES_EPOCH = -1
 FIRST_VERSION_WITH_SOFTWARE_NAME = 3
 FIRST_VERSION_WITH_TARGET = 5
 FIRST_VERSION_WITH_MINIMUM_ZERO = 4
-"""Older clients fail on a supported feature whose lowest level is 0 (KAFKA-17492)."""
+"""Older clients fail on a supported feature whose minimum level is 0 (KAFKA-17492)."""
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
 class FinalizedFeatures:
-    """The levels of the cluster's features, and the metadata offset at which they were read (-1: not known yet)."""
+    """The finalized feature levels, and the metadata offset at which they were read (-1: unknown)."""
 
     levels: Mapping[str, int]
     epoch: int
 
 
 class ApiOffer:
-    """What one node offers. `released` are the ranges of its release on its kind of listener, `built` the APIs it has handlers for."""
+    """The APIs of one node. `released` are the version ranges of its release on this kind of listener, `built` the APIs with handlers."""
 
     def __init__(self, released: Mapping[ApiKey, VersionRange], built: Iterable[ApiKey], supported_features: Mapping[str, VersionRange]) -> None:
         self.served: dict[ApiKey, VersionRange] = {}
@@ -58,24 +59,25 @@ class ApiOffer:
         }
         self._supported_features = dict(sorted(supported_features.items()))
         self.is_migration_ready = False
-        """Whether the node can take part in a migration from ZooKeeper (KIP-866); to be set before anybody asks."""
+        """Whether the node is ready for a migration from ZooKeeper (KIP-866); set before the first client connects."""
         self._announces = False
         self._window: int | None = None
         self._answers: dict[int, tuple[FinalizedFeatures, Encoded]] = {}
 
     def announce(self, window: int | None) -> None:
-        """Offer the version of Produce of brokers that have a window of sequence numbers (KIP-758); to be called before any client asks.
+        """Advertise the Produce version of brokers with a window of sequence numbers (KIP-758); call before the first client connects.
 
-        The window goes beside it; None: it goes with another answer.
-        Whoever sees a last version of Produce far above its own asks in its own last one, so that all that are declared are served.
+        The window is sent as a tagged field; None: it is sent in another response.
+        A client that sees a maximum version of Produce far above its own uses its own maximum, so all
+        implemented versions are served.
         """
         self._announces, self._window = True, window
         self.served[ApiKey.PRODUCE] = (self.served[ApiKey.PRODUCE][0], versions_of(ApiKey.PRODUCE)[1])
 
     def answer(self, call: Call, finalized: FinalizedFeatures, own: tuple[str, int] | None = None) -> Answer:
-        """Answer ApiVersions; the bytes are kept until the features change.
+        """Answer ApiVersions; the encoded response is cached until the features change.
 
-        A client that means another than its `own` cluster id and node id is told so, where they are given: by brokers (KIP-1242).
+        Brokers pass their `own` cluster id and node id, and reject a client that expects others (KIP-1242).
         """
         request = call.body
         assert isinstance(request, ApiVersionsRequest), "dispatch decodes by API key"
@@ -94,7 +96,7 @@ class ApiOffer:
         return kept[1]
 
     def unsupported_version_answer(self) -> Answer:
-        """Answer an ApiVersions request of a version that is too new: in version 0, with the range of ApiVersions itself."""
+        """Answer an ApiVersions request of an unsupported version: in version 0, with the range of ApiVersions itself."""
         first, last = self.served[ApiKey.API_VERSIONS]
         row = ApiVersion(api_key=int(ApiKey.API_VERSIONS), min_version=first, max_version=last)
         body = ApiVersionsResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=[row])
@@ -123,7 +125,7 @@ class ApiOffer:
         return response
 
     def _announce(self, response: ApiVersionsResponse, version: int) -> None:
-        """Offer a version of Produce that says what kind of broker this is, and how large its window is where there are tagged fields."""
+        """Advertise the Produce version that marks this kind of broker, and its window if the response version has tagged fields."""
         for row in response.api_keys:
             if row.api_key == ApiKey.PRODUCE:
                 row.max_version = PRODUCE_VERSION
@@ -132,7 +134,7 @@ class ApiOffer:
 
 
 def spoken_versions(released: Mapping[ApiKey, VersionRange]) -> dict[int, VersionRange]:
-    """Return what a node of a release can ask peers of its kind; each connection narrows it to what its peer has."""
+    """Return the versions that a node of a release can send to peers of its kind; each connection intersects them with the peer's."""
     spoken = {}
     for key in sorted(released):
         common = _common(released[key], versions_of(key))

@@ -1,6 +1,6 @@
-"""Many pieces of work that wait for a disk, a few at a time: what waits together becomes durable together, ten files as soon as one.
+"""Runs many disk operations with limited concurrency: their flushes are batched, so that ten files take as long as one.
 
-Apache Kafka closes logs with a pool of threads.   Source: kafka.log.LogManager.shutdown.
+Apache Kafka closes logs with a thread pool.   Source: kafka.log.LogManager.shutdown.
 """
 
 import asyncio
@@ -11,8 +11,8 @@ AT_ONCE: Final = 32
 
 
 async def at_once(works: Sequence[Callable[[], Awaitable[None]]]) -> None:
-    """Do everything, in chunks, and let others in between; the first failure passes through."""
+    """Run all works in chunks, and yield to other tasks in between; the first failure is raised."""
     for first in range(0, len(works), AT_ONCE):
         if first:
-            await asyncio.sleep(0)  # lets others in, though nothing should have to be waited for
+            await asyncio.sleep(0)  # yields even if no work had to wait
         await asyncio.gather(*(work() for work in works[first : first + AT_ONCE]))

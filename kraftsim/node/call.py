@@ -1,6 +1,7 @@
-"""One request under way on a server: what a handler is given, and what it may give back.
+"""One request in progress on a server: the input of a handler, and its possible results.
 
-A handler is synchronous. It returns the body of its answer, or a `Deferred` that somebody completes later: a purgatory, a pump, a peer's answer.
+A handler is synchronous. It returns the response body, or a `Deferred` that is completed later: by a
+purgatory, a pump, or a peer's response.
 """
 
 from collections.abc import Callable
@@ -23,23 +24,24 @@ N = TypeVar("N")
 T = TypeVar("T")
 M = TypeVar("M")
 Allows = Callable[[str], bool]
-"""Resource name -> whether the client has the right to it."""
+"""Resource name -> whether the client is authorized."""
 REASON_CHARACTERS_MAX = 1000
 
 
 class Call:
-    """A request, decoded, and where it came from. One is made per request, so it is flat, and connections fill it in without calling `__init__`."""
+    """A decoded request and its connection. One is created per request, so the class is flat, and connections
+    fill it in without calling `__init__`."""
 
     __slots__ = ("api_key", "api_version", "body", "client_id", "connection", "correlation_id")
 
     is_large: ClassVar[bool] = False
-    """Whether it is served in several turns of the loop; then nothing behind it on its connection is served before it is answered."""
+    """Whether it is served in several event-loop turns; then no later request of its connection is served before it is answered."""
     api_key: int
     api_version: int
-    """The version the client chose: the answer is built in the same one."""
+    """The version of the request: the response is built in the same one."""
     correlation_id: int
     client_id: str | None
-    """What the client calls itself; None and '' mean the same."""
+    """The client id; None and '' mean the same."""
     body: Message
     connection: "ServerConnection"
 
@@ -53,26 +55,26 @@ class Call:
 
     @property
     def listener(self) -> str:
-        """The listener through which the client came."""
+        """The listener of the client's connection."""
         return self.connection.listener
 
     @property
     def principal(self) -> Principal:
-        """Who asks."""
+        """The principal of the client."""
         return self.connection.principal
 
     @property
     def host(self) -> str:
-        """The address that the client has, without its port."""
+        """The client's IP address, without the port."""
         return self.connection.peer.rpartition(":")[0]
 
     def over_whole(self, compute: Callable[[M, int], T]) -> T:
-        """Return what a function makes of the whole request, of which this call may be a part, and its version."""
+        """Return the result of a function of the whole request, of which this call may be a part, and its version."""
         return compute(cast(M, self.body), self.api_version)
 
 
 class LargeCall(Call):
-    """A request of many entries, or a part of it; `whole` is the request that it is a part of, None for the request itself."""
+    """A request with many entries, or a part of it; `whole` is the request that it is a part of, None for the request itself."""
 
     __slots__ = ("_asked", "_known", "_whole")
 
@@ -81,12 +83,12 @@ class LargeCall(Call):
     def __init__(self, head: RequestHead, body: Message, connection: "ServerConnection", whole: "LargeCall | None") -> None:
         super().__init__(head, body, connection)
         self._asked = body
-        """The body as it came: a guard takes away from `body` what the client may not touch."""
+        """The original body: a guard removes from `body` what the client is not authorized for."""
         self._whole = whole
         self._known: dict[object, object] = {}
 
     def over_whole(self, compute: Callable[[M, int], T]) -> T:
-        """The same, computed for the first part and kept for the others."""
+        """The same, computed for the first part and cached for the others."""
         if self._whole is not None:
             return self._whole.over_whole(compute)
         if compute not in self._known:
@@ -95,23 +97,23 @@ class LargeCall(Call):
 
 
 class Encoded(Struct, frozen=True):
-    """An answer as bytes: everything that follows the correlation id, the tags of the header included."""
+    """An encoded response: everything after the correlation id, including the tagged fields of the header."""
 
     rest: bytes
 
 
 class NoAnswer(Struct, frozen=True):
-    """The request gets none (Produce with acks=0) and the next one may be served."""
+    """The request gets no response (Produce with acks=0), and the next one may be served."""
 
 
 class Closing(Struct, frozen=True):
-    """Instead of an answer the connection is closed."""
+    """The connection is closed instead of a response."""
 
     reason: str
 
 
 class Failed(Struct, frozen=True):
-    """The answer could not be built. The client gets UNKNOWN_SERVER_ERROR, or its connection is closed."""
+    """The response could not be built. The client gets UNKNOWN_SERVER_ERROR, or its connection is closed."""
 
     reason: str
 
@@ -121,7 +123,7 @@ Answer = Message | Encoded | NoAnswer | Closing | Failed
 
 
 class Deferred:
-    """An answer that comes later. Completed exactly once, unless the client goes away first."""
+    """A response that is completed later: exactly once, unless the client disconnects first."""
 
     __slots__ = ("_on_abandoned", "_on_answer", "answer", "is_abandoned")
 
@@ -132,19 +134,19 @@ class Deferred:
         self._on_abandoned: Callable[[], None] | None = None
 
     def complete(self, answer: Answer) -> None:
-        """Give the answer. After the client went away this does nothing."""
+        """Complete with a response. After the client has disconnected this does nothing."""
         if self.is_abandoned:
             return
         assert self.answer is None, "a request is answered once"
         self.answer = answer
-        on_answer, self._on_answer, self._on_abandoned = self._on_answer, None, None  # who was answered is let go of: no cycle is left to collect
+        on_answer, self._on_answer, self._on_abandoned = self._on_answer, None, None  # break reference cycles
         if on_answer is not None:
             on_answer()
 
     def complete_with(self, build: Callable[[], Answer]) -> None:
-        """Give the answer that `build` returns. If `build` fails, this request fails, and not the code that happens to complete it.
+        """Complete with the response that `build` returns. If `build` fails, this request fails, and not the code that completes it.
 
-        An AssertionError is raised all the same: the node is wrong about something.
+        An AssertionError is still raised: it means a bug in the node.
         """
         if self.is_abandoned:
             return
@@ -152,23 +154,23 @@ class Deferred:
             answer = build()
         except AssertionError:
             raise
-        except Exception as failure:  # what completes a request is often another request, as the Fetch of a follower that commits a record
+        except Exception as failure:  # often another request completes this one, such as the Fetch of a follower that commits a record
             answer = Failed(f"the answer could not be built: {reason_of(failure)}")
         self.complete(answer)
 
     def when_abandoned(self, callback: Callable[[], None]) -> None:
-        """Call back if the client goes away before there is an answer, so that nothing is kept for it; at once, if it is gone already."""
+        """Call back if the client disconnects before the response, to release resources; immediately, if it has already."""
         if self.is_abandoned and self.answer is None:
             callback()
             return
         self._on_abandoned = callback
 
     def attach(self, on_answer: Callable[[], None]) -> None:
-        """Name the connection that waits. Only the connection calls this."""
+        """Register the waiting connection. Only the connection calls this."""
         self._on_answer = on_answer
 
     def abandon(self) -> None:
-        """The client went away. Only the connection calls this."""
+        """The client has disconnected. Only the connection calls this."""
         self.is_abandoned = True
         self._on_answer = None
         if self.answer is None and self._on_abandoned is not None:
@@ -176,13 +178,13 @@ class Deferred:
 
 
 def reason_of(failure: Exception) -> str:
-    """Return what went wrong, at a length that can be logged: a message may quote 32 KiB of the request."""
+    """Return a loggable description of a failure: a message may quote 32 KiB of the request."""
     text = f"{type(failure).__name__}: {failure}"
     return text if len(text) <= REASON_CHARACTERS_MAX else f"{text[:REASON_CHARACTERS_MAX]}... ({len(text)} characters)"
 
 
 def completed_by(answer: Answer | Deferred, later: Deferred) -> None:
-    """Give `later` an answer once it is there; who abandons the one abandons the other."""
+    """Complete `later` with an answer once it is available; abandoning one abandons the other."""
     if not isinstance(answer, Deferred):
         later.complete(answer)
         return
@@ -199,7 +201,8 @@ def completed_by(answer: Answer | Deferred, later: Deferred) -> None:
 
 
 def without_records(call: Call) -> Call | RequestHead:
-    """Return what is kept of a request while it waits for its answer: all but the records of Produce, which can be a hundred megabytes."""
+    """Return what is retained of a request while it waits for its response: everything but the records of
+    Produce, which can be a hundred megabytes."""
     if call.api_key != ApiKey.PRODUCE:
         return call
     return RequestHead(call.api_key, call.api_version, call.correlation_id, call.client_id, 0)
@@ -209,10 +212,11 @@ def without_records(call: Call) -> Call | RequestHead:
 class Handler(Generic[N]):
     """How a node of kind N serves one API.
 
-    `refuse` builds the answer for a request that `handle` failed on in a way nobody foresaw; without one the connection is closed.
-    `handle_allowed` serves a request whose body does not name all that it asks for: it applies a predicate over resource names
-    (topic names for Fetch) to everything that the request reaches. A node with an authorizer calls it instead of `handle`.
-    `slices` says how a large request is split; without it `handle` gets it whole.
+    `refuse` builds the error response if `handle` raises an unexpected exception; without it the connection
+    is closed. `handle_allowed` serves a request whose body does not name all resources it accesses: it
+    applies a predicate over resource names (topic names for Fetch) to everything that the request reaches. A
+    node with an authorizer calls it instead of `handle`. `slices` defines how a large request is split;
+    without it `handle` gets the whole request.
     """
 
     key: ApiKey

@@ -1,4 +1,4 @@
-"""How a client names itself in the frames of one connection: mostly alike, so the bytes of the last name are compared, and not read.
+"""Client ids in the frames of one connection: usually identical, so the bytes are compared with the previous ones instead of parsed.
 
 Source: org.apache.kafka.common.requests.RequestHeader.
 """
@@ -6,18 +6,18 @@ Source: org.apache.kafka.common.requests.RequestHeader.
 from kraftsim.node.inbox import Buffer
 
 FLEXIBLE_HEADER = 2
-"""The version of the request header that ends with tagged fields."""
+"""The request header version that ends with tagged fields."""
 CLIENT_ID_SIZE_BYTES = 2
 ClientBytes = tuple[bytes, int, str | None]
-"""How a client names itself, as bytes; where the body begins in a frame, its size included; and the name."""
+"""The client id as bytes; the position of the body in a frame, including the size; and the decoded client id."""
 CLIENT_ID_POSITION = 12
-"""Where the client id begins in a frame, its own size first; from there to the body all requests of a client are mostly alike."""
+"""The position of the client id's length in a frame; from there to the body all requests of a client are usually identical."""
 UNKNOWN_CLIENT: ClientBytes = (b"", CLIENT_ID_POSITION + 1, None)
-"""No frame has nothing there."""
+"""Matches no frame, because no frame has zero bytes there."""
 
 
 class ClientNames:
-    """The names seen last on a connection, by version of the request header."""
+    """The latest client ids of a connection, by request header version."""
 
     __slots__ = ("_known",)
 
@@ -25,7 +25,7 @@ class ClientNames:
         self._known = [UNKNOWN_CLIENT] * (FLEXIBLE_HEADER + 1)
 
     def of(self, buffer: Buffer, position: int, header_version: int) -> ClientBytes:
-        """Read how the client names itself in the frame at `position`; UNKNOWN_CLIENT if there is more or less than a name."""
+        """Return the client id of the frame at `position`; UNKNOWN_CLIENT if the header has other content than a client id."""
         position += CLIENT_ID_POSITION
         known = self._known[header_version]
         if buffer[position : position - CLIENT_ID_POSITION + known[1]] == known[0]:

@@ -1,6 +1,6 @@
-"""What a node was told: Kafka's own property names, defaults and checks, and a few settings of ours under `kraftsim.`.
+"""The configuration of a node: Kafka's property names, defaults and validation, and a few settings of kraftsim under `kraftsim.`.
 
-A property file of a real KRaft node can be used as it is, as far as it asks for what is built; whatever cannot be used is one clear error.
+A property file of a real KRaft node can be used unchanged if it uses only implemented features; anything unusable is one clear error.
 
 Source: kafka.server.KafkaConfig, org.apache.kafka.server.config.*, org.apache.kafka.raft.QuorumConfig.
 """
@@ -49,35 +49,35 @@ from kraftsim.node.zookeeper_mode.settings import check_zookeeper, with_node_id
 DEFAULT_CLUSTER_ID = "a3JhZnRzaW0tY2x1c3RlcQ"
 BROKER, CONTROLLER = "broker", "controller"
 BY_PRODUCE, BY_API_VERSIONS, BY_INIT_PRODUCER_ID = "produce", "api-versions", "init-producer-id"
-"""Which answers announce a window; with the last two the broker offers a version of Produce of its own."""
+"""The responses that announce a window; with the last two the broker advertises a special version of Produce."""
 FIVE_BATCHES, LATEST_BATCH, LATEST_BATCH_46, ANNOUNCED_WINDOW = "five-batches", "latest-batch", "latest-batch-46", "latest-batch-announced"
 UNKNOWN_PRODUCERS = ("as-released", "accepted", "unknown-producer-id", "out-of-order")
-"""What becomes of a producer that is not known: the first goes by the release."""
+"""How writes of an unknown producer are handled: the first as in the release."""
 AS_RELEASED, EVERY_SEGMENT, NEWEST_TWO, REPLAY_YOUNGER = "as-released", "every-segment", "newest-two", "replay-younger"
-"""Of which segments producer snapshots are kept: the first goes by the release, the third is how it was before 2.8. With the last a log that has lost
-them all is read no further back than producer.id.expiration.ms."""
+"""Which segments keep producer snapshots: the first as in the release, the third as before 2.8. With the last, a log that has lost all snapshots
+is replayed only for producer.id.expiration.ms."""
 ENDING, ON_DEMAND, EAGER = "ending", "on-demand", "eager"
-"""How a broker asks for blocks of producer ids, beside the release's own way: without the right it ends; late; early."""
+"""Alternatives to the release's producer-id block allocation: stop the broker on an authorization failure; allocate late; allocate early."""
 BLOCK_CHANNELS = ("shared-channel", "own-channel", "numbered", "after-replay", "own-disk")
-"""Where its blocks come from, the first as shipped: see `node/broker/block_channels.py`."""
+"""The sources of blocks, the first as released: see `node/broker/block_channels.py`."""
 RESIZABLE, REPEATING, LAST_ID = "resizable", "repeating", "last-id"
-"""How a controller gives blocks, beside the shipped way: of another size, once for each request, and with records that name a block's last id."""
+"""Alternative block allocators of a controller: variable block size, idempotent requests, and records that contain a block's last id."""
 PLAINTEXT = "PLAINTEXT"
 STORE_PREFIX, REMOTE_METADATA_PREFIX = "rsm.config.", "rlmm.config."
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 ZOOKEEPER_AUTHORIZERS = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
-"""Of brokers whose metadata is in ZooKeeper: since 2.4, and before."""
+"""Authorizers of brokers in ZooKeeper mode: since 2.4, and before."""
 _DEFAULT_MAP = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeConfig:
-    """Every setting of a node, checked. Field names are Kafka's with '_' for '.'; those of ours drop the prefix `kraftsim.`.
+    """All settings of a node, validated. Field names are Kafka's with '_' for '.'; kraftsim's own settings omit the prefix `kraftsim.`.
 
-    Units are in the names. Use `NodeConfig.parse`; a hand-built one is not checked.
+    Units are in the names. Use `NodeConfig.parse`; an instance constructed directly is not validated.
     """
 
-    # who and where
+    # identity and addresses
     process_roles: tuple[str, ...] = setting("process.roles", names)
     node_id: int = setting("node.id", integer(at_least=0), None)
     listeners: tuple[Endpoint, ...] = setting("listeners", endpoints, "PLAINTEXT://:9092")
@@ -92,7 +92,7 @@ class NodeConfig:
     log_dirs: tuple[str, ...] = setting("log.dirs", names, "/tmp/kraftsim-logs")
     metadata_log_dir: str | None = setting("metadata.log.dir", optional_text)
 
-    # ZooKeeper, by those without process.roles, and by controllers that take over from them
+    # ZooKeeper, for brokers without process.roles, and for controllers in a migration
     zookeeper_connect: str = setting("zookeeper.connect", zookeeper_addresses)
     zookeeper_session_timeout_ms: int = setting("zookeeper.session.timeout.ms", integer(), "18000")
     zookeeper_connection_timeout_ms: int | None = setting("zookeeper.connection.timeout.ms", optional_long(at_least=0))
@@ -112,7 +112,7 @@ class NodeConfig:
     max_connection_creation_rate: int = setting("max.connection.creation.rate", integer(at_least=0), "2147483647")
     request_timeout_ms: int = setting("request.timeout.ms", integer(at_least=0), "30000")
 
-    # security; what a listener may have of its own is in node/security/listener_settings.py
+    # security; settings with a listener prefix are in node/security/listener_settings.py
     connection_failed_authentication_delay_ms: int = setting("connection.failed.authentication.delay.ms", integer(at_least=0), "100")
     connections_max_reauth_ms: int = setting("connections.max.reauth.ms", long_integer(), "0")
     sasl_enabled_mechanisms: tuple[str, ...] = setting("sasl.enabled.mechanisms", names, "GSSAPI")
@@ -215,7 +215,7 @@ class NodeConfig:
     add_partitions_to_txn_retry_backoff_ms: int = setting("add.partitions.to.txn.retry.backoff.ms", integer(at_least=1), "20")
     add_partitions_to_txn_retry_backoff_max_ms: int = setting("add.partitions.to.txn.retry.backoff.max.ms", integer(at_least=0), "100")
 
-    # tiered storage; what begins with rsm.config. or rlmm.config. is told to the store, or says what the metadata topic is like
+    # tiered storage; properties with the prefix rsm.config. or rlmm.config. go to the remote store or configure the metadata topic
     remote_log_storage_system_enable: bool = setting("remote.log.storage.system.enable", boolean, "false")
     remote_log_storage_manager_class_name: str | None = setting("remote.log.storage.manager.class.name", optional_text)
     remote_log_metadata_manager_listener_name: str | None = setting("remote.log.metadata.manager.listener.name", optional_text)
@@ -309,17 +309,17 @@ class NodeConfig:
     outgoing_host: str | None = setting("kraftsim.outgoing.host", optional_text)
 
     given: Mapping[str, str] = field(default_factory=dict)
-    """The property set itself: what was said, without what goes without saying."""
+    """The given properties, without defaults."""
 
     @classmethod
     def parse(cls, properties: Mapping[str, str]) -> "NodeConfig":
-        """Check a property set as Kafka would. Raises ConfigError: one line, naming the key."""
+        """Validate properties as Kafka would. Raises ConfigError: one line, naming the key."""
         declared = {str(each.metadata[NAME_KEY]): each for each in fields(cls) if NAME_KEY in each.metadata}
         unknown = unknown_keys(properties)
         if unknown:
             raise ConfigError(words_about_unknown(unknown, declared_keys() | KEYS_WITHOUT_EFFECT))
-        told = with_release_defaults(with_fallbacks(with_node_id(properties)))
-        values = {each.name: parse_setting(each, told.get(name)) for name, each in declared.items()}
+        merged = with_release_defaults(with_fallbacks(with_node_id(properties)))
+        values = {each.name: parse_setting(each, merged.get(name)) for name, each in declared.items()}
         config = cls(**cast(dict[str, str], values))  # type: ignore[arg-type]
         return _with_derived(config, properties)
 
@@ -335,58 +335,58 @@ class NodeConfig:
 
     @property
     def role(self) -> str:
-        """What this node is: `broker` or `controller`."""
+        """The role of this node: `broker` or `controller`."""
         return CONTROLLER if self.is_controller else BROKER
 
     @property
     def is_zookeeper_mode(self) -> bool:
-        """Whether this is a broker whose metadata is in ZooKeeper, as all were before KRaft."""
+        """Whether this is a broker in ZooKeeper mode."""
         return bool(self.zookeeper_connect) and not self.process_roles
 
     @property
     def zookeeper(self) -> ZookeeperAddresses:
-        """Where ZooKeeper is; no servers if nothing was said."""
+        """The addresses of ZooKeeper; empty if not configured."""
         return parse_zookeeper(self.zookeeper_connect)
 
     @property
     def is_migrating(self) -> bool:
-        """Whether this is such a broker, and about to be taken over by controllers of KRaft (KIP-866)."""
+        """Whether this is a ZooKeeper-mode broker in migration to KRaft (KIP-866)."""
         return self.is_zookeeper_mode and self.zookeeper_metadata_migration_enable
 
     @property
     def first_asked(self) -> tuple[Voter, ...]:
-        """Where the quorum is looked for: its voters, or the bootstrap servers, whose ids are not known (negative ones stand in)."""
+        """The initial quorum addresses: the voters, or the bootstrap servers, whose ids are unknown (negative ids are used)."""
         return self.controller_quorum_voters or tuple(
             Voter(-1 - index, host, port) for index, (host, port) in enumerate(self.controller_quorum_bootstrap_servers)
         )
 
     @property
     def log_dir(self) -> str:
-        """The one data directory."""
+        """The first data directory."""
         return self.log_dirs[0]
 
     @property
     def has_metadata_directory(self) -> bool:
-        """Whether the metadata log has a directory of its own."""
+        """Whether the metadata log has its own directory."""
         return self.metadata_log_dir is not None and normpath(self.metadata_log_dir) != normpath(self.log_dir)
 
     @property
     def metadata_directory(self) -> str:
-        """Where the metadata log is, and all that belongs to the quorum."""
+        """The directory of the metadata log and quorum state."""
         return self.log_dir if self.metadata_log_dir is None else self.metadata_log_dir
 
     @property
     def metadata_key(self) -> str:
-        """The key that says so."""
+        """The key of that directory."""
         return "metadata.log.dir" if self.has_metadata_directory else "log.dirs"
 
     @property
     def segment_ms(self) -> int:
-        """How long a segment of a partition may stay active."""
+        """The maximum age of an active segment."""
         return self.log_roll_ms if self.log_roll_ms is not None else self.log_roll_hours * 3_600_000
 
     def advertised_at(self, listener: str) -> Endpoint:
-        """Return where others reach a listener. Raises KeyError."""
+        """Return the advertised endpoint of a listener. Raises KeyError."""
         for endpoint in self.advertised_listeners:
             if endpoint.listener == listener:
                 return endpoint
@@ -394,23 +394,23 @@ class NodeConfig:
 
 
 def is_plugin_key(name: str) -> bool:
-    """Tell whether a key is handed on to the remote store, or to the keeper of its metadata."""
+    """Return whether a key is passed to the remote store or its metadata manager."""
     return name.startswith((STORE_PREFIX, REMOTE_METADATA_PREFIX))
 
 
 def unknown_keys(properties: Mapping[str, str]) -> list[str]:
-    """Return the keys that no release of Apache Kafka and no part of kraftsim knows, in the order of the properties."""
+    """Return the keys that are unknown to all releases of Apache Kafka and to kraftsim, in the order of the properties."""
     known = declared_keys() | KEYS_WITHOUT_EFFECT
     return [name for name in properties if name not in known and not (is_listener_key(name) or is_plugin_key(name))]
 
 
 def declared_keys() -> frozenset[str]:
-    """Return the keys of all settings that a node goes by."""
+    """Return the keys of all settings with effect."""
     return frozenset(str(each.metadata[NAME_KEY]) for each in fields(NodeConfig) if NAME_KEY in each.metadata)
 
 
 def _with_derived(config: NodeConfig, properties: Mapping[str, str]) -> NodeConfig:
-    """Fill in what Kafka derives from other settings, then check what belongs together."""
+    """Set the values that Kafka derives from other settings, then validate combinations."""
     protocols = dict(config.listener_security_protocol_map)
     controller_listeners = tuple(name.upper() for name in config.controller_listener_names)
     if "listener.security.protocol.map" not in properties:
@@ -444,7 +444,7 @@ def _check_roles(config: NodeConfig) -> None:
     if config.is_zookeeper_mode:
         return
     if not config.process_roles:
-        raise ConfigError("process.roles is required, or zookeeper.connect for a broker whose metadata is in ZooKeeper")
+        raise ConfigError("process.roles is required, or zookeeper.connect for a broker in ZooKeeper mode")
     if config.process_roles not in ((BROKER,), (CONTROLLER,)):
         given = ",".join(config.process_roles)
         raise ConfigError(f"process.roles: expected broker or controller (one process cannot be both yet), got {given!r}")
@@ -452,7 +452,7 @@ def _check_roles(config: NodeConfig) -> None:
         raise ConfigError("controller.listener.names must name a listener")
     if not config.controller_quorum_voters:
         if not config.controller_quorum_bootstrap_servers:
-            instead = "or controller.quorum.bootstrap.servers, where the voters stand in the log"
+            instead = "or controller.quorum.bootstrap.servers, for dynamic voters"
             raise ConfigError(f"controller.quorum.voters must name a controller, as id@host:port, {instead}")
         return
     voter_ids = [voter.node_id for voter in config.controller_quorum_voters]

@@ -1,6 +1,6 @@
-"""How one Kafka property is declared: its name, its default as text, and the function that turns text into a value or says what was expected.
+"""Declaration of a Kafka property: its name, its default as text, and the parser, which returns the value or raises with what was expected.
 
-The declarations themselves are the fields of `NodeConfig`; this file knows no key.
+The declarations are the fields of `NodeConfig`; this module contains no keys.
 
 Source: org.apache.kafka.common.config.ConfigDef.
 """
@@ -31,11 +31,11 @@ INT64_MAX = 2**63 - 1
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be used, in one line that names the key."""
+    """An unusable configuration, described in one line that names the key."""
 
 
 def setting(kafka_name: str, parse: Callable[[str], T], default: str | None = "") -> T:
-    """Declare a field of `NodeConfig`. A `default` of None means that the key must be given."""
+    """Declare a field of `NodeConfig`. A `default` of None means that the key is required."""
     return cast(T, field(metadata={NAME_KEY: kafka_name, DEFAULT_KEY: default, PARSE_KEY: parse}))
 
 
@@ -113,23 +113,23 @@ def names(text: str) -> tuple[str, ...]:
 
 
 def choice(*allowed: str) -> Callable[[str], str]:
-    """One of some words, in Kafka's own spelling."""
+    """One of some choices, in Kafka's spelling."""
 
     def parse(text: str) -> str:
-        for word in allowed:
-            if text.lower() == word.lower():
-                return word
+        for each in allowed:
+            if text.lower() == each.lower():
+                return each
         raise ValueError(f"expected one of {', '.join(allowed)}, got {text!r}")
 
     return parse
 
 
 def choices(*allowed: str) -> Callable[[str], tuple[str, ...]]:
-    """Some of some words, between commas."""
+    """A comma-separated list of choices."""
 
     def parse(text: str) -> tuple[str, ...]:
         chosen = names(text)
-        if not chosen or any(word not in allowed for word in chosen):
+        if not chosen or any(each not in allowed for each in chosen):
             raise ValueError(f"expected some of {', '.join(allowed)}, got {text!r}")
         return chosen
 
@@ -137,9 +137,9 @@ def choices(*allowed: str) -> Callable[[str], tuple[str, ...]]:
 
 
 def assignors(text: str) -> tuple[str, ...]:
-    """Assignors of consumer groups: those of Kafka by their names; classes are taken and not loaded."""
+    """Consumer group assignors: Kafka's by name; class names are accepted and not loaded."""
     chosen = names(text)
-    wrong = next((word for word in chosen if word not in SERVER_ASSIGNORS and "." not in word), None)
+    wrong = next((each for each in chosen if each not in SERVER_ASSIGNORS and "." not in each), None)
     if wrong is not None:
         raise ValueError(f"expected {' or '.join(SERVER_ASSIGNORS)} or a class, got {wrong!r}")
     return chosen
@@ -156,7 +156,7 @@ def voters(text: str) -> tuple[Voter, ...]:
 
 
 def initial_controllers(text: str) -> tuple[InitialController, ...]:
-    """The first voters of a quorum, as kafka-storage takes them."""
+    """The initial voters of a quorum, in the format of kafka-storage."""
     return parse_initial_controllers(text)
 
 
@@ -172,7 +172,7 @@ def zookeeper_addresses(text: str) -> str:
 
 
 def counts(text: str) -> dict[str, int]:
-    """Name -> how many, as NAME:COUNT between commas."""
+    """Name -> count, as comma-separated NAME:COUNT."""
     found = {}
     for part in names(text):
         name, colon, count = part.rpartition(":")

@@ -1,7 +1,7 @@
-"""One sentence about each setting with effect, for reference/settings.md and for DescribeConfigs.
+"""One-sentence descriptions of settings with effect, for reference/settings.md and for DescribeConfigs.
 
-Import this module where a sentence is asked for, not at the start of a node: the table is read
-once, at the first `meaning_of`. The words are kraftsim's own.
+Import this module lazily, not at the start of a node: the table is parsed at the first `meaning_of`. The
+texts are kraftsim's own.
 """
 
 from functools import cache
@@ -9,13 +9,13 @@ from functools import cache
 TABLE = """
 add.partitions.to.txn.retry.backoff.max.ms | Longest time for which a broker repeats the verification of a transaction's partition.
 add.partitions.to.txn.retry.backoff.ms | Pause before a broker repeats the verification of a transaction's partition.
-advertised.host.name | Host that a broker up to 2.8 registers; advertised.listeners stands above it.
+advertised.host.name | Host that a broker up to 2.8 registers; advertised.listeners takes precedence.
 advertised.listeners | Addresses that the broker registers, and that clients and other brokers connect to.
-advertised.port | Port that a broker up to 2.8 registers; advertised.listeners stands above it.
+advertised.port | Port that a broker up to 2.8 registers; advertised.listeners takes precedence.
 allow.everyone.if.no.acl.found | Whether a resource without access rules is open to every principal.
 alter.log.dirs.replication.quota.window.num | Number of samples that measure moves between log directories.
 alter.log.dirs.replication.quota.window.size.seconds | Length of one such sample in seconds.
-authorizer.class.name | Class that decides about rights; empty: everything is allowed.
+authorizer.class.name | Authorizer class; empty: everything is allowed.
 auto.create.topics.enable | Whether a Metadata request creates the topics that it names.
 auto.leader.rebalance.enable | Whether the controller moves leadership back to preferred replicas.
 broker.heartbeat.interval.ms | Pause between two heartbeats of a broker to the controller.
@@ -31,27 +31,27 @@ control.plane.listener.name | Listener that the controller uses to send requests
 controlled.shutdown.enable | Whether a broker asks the controller to move its leaderships before it stops.
 controlled.shutdown.max.retries | Number of times that a broker in ZooKeeper mode repeats its controlled shutdown.
 controlled.shutdown.retry.backoff.ms | Pause before such a repetition.
-controller.listener.names | Names of the listeners on which controllers are reached; the first one is used.
-controller.quorum.bootstrap.servers | Addresses to ask for the quorum leader where the voters are in the log.
+controller.listener.names | Listener names of the controllers; the first one is used.
+controller.quorum.bootstrap.servers | Addresses for finding the quorum leader, for dynamic voters.
 controller.quorum.election.backoff.max.ms | Longest pause of a candidate between two elections.
-controller.quorum.election.timeout.ms | Time after which a candidate without a majority gives its election up.
-controller.quorum.fetch.max.bytes | Bytes of the metadata log that one Fetch of a replica asks for.
-controller.quorum.fetch.snapshot.max.bytes | Bytes of a snapshot that one FetchSnapshot asks for.
+controller.quorum.election.timeout.ms | Time after which a candidate without a majority ends its election.
+controller.quorum.fetch.max.bytes | Bytes of the metadata log that one Fetch of a replica requests.
+controller.quorum.fetch.snapshot.max.bytes | Bytes of a snapshot that one FetchSnapshot requests.
 controller.quorum.fetch.timeout.ms | Time without a successful Fetch after which a voter starts an election.
-controller.quorum.request.timeout.ms | Time after which a replica gives up a request to another one.
+controller.quorum.request.timeout.ms | Timeout of a request to another replica.
 controller.quorum.retry.backoff.ms | Pause after a failed request to another replica.
 controller.quorum.voters | Voters of the quorum as id@host:port, where they are fixed.
 controller.quota.window.num | Number of samples that measure changes of topics and partitions.
 controller.quota.window.size.seconds | Length of one such sample in seconds.
-controller.socket.timeout.ms | Time after which a request between a broker and the controller is given up.
+controller.socket.timeout.ms | Timeout of a request between a broker and the controller.
 cordoned.log.dirs | Log directories that get no new replicas.
-default.replication.factor | Number of replicas of a topic that is created without one.
+default.replication.factor | Number of replicas of a topic that is created without a value.
 delete.retention.ms | Time for which compaction keeps a tombstone or a transaction marker.
 delete.topic.enable | Whether topics can be deleted.
 fetch.max.bytes | Most bytes that the broker returns for one Fetch of a consumer.
 flush.messages | Number of records after which the log must be flushed.
-follower.replication.throttled.rate | Bytes per second that a broker may copy to throttled replicas.
-follower.replication.throttled.replicas | Replicas whose copying is throttled on the follower.
+follower.replication.throttled.rate | Bytes per second that a broker may replicate to throttled replicas.
+follower.replication.throttled.replicas | Replicas whose replication is throttled on the follower.
 group.consumer.assignment.interval.ms | Shortest time between two assignments of one consumer group.
 group.consumer.assignors | Assignors of consumer groups; the first one is the default.
 group.consumer.heartbeat.interval.ms | Heartbeat interval that the coordinator gives to members of consumer groups.
@@ -64,17 +64,17 @@ group.consumer.min.session.timeout.ms | Lower bound of session timeouts of consu
 group.consumer.session.timeout.ms | Time without a heartbeat after which a member of a consumer group is removed.
 group.coordinator.rebalance.protocols | Kinds of groups that the broker serves.
 group.initial.rebalance.delay.ms | Time for which the first rebalance of an empty classic group waits for more members.
-group.max.session.timeout.ms | Longest session timeout that a member of a classic group may ask for.
+group.max.session.timeout.ms | Longest session timeout that a member of a classic group may request.
 group.max.size | Most members that one classic group may have.
-group.min.session.timeout.ms | Shortest session timeout that a member of a classic group may ask for.
-host.name | Host that a broker up to 2.8 listens on; listeners stands above it.
+group.min.session.timeout.ms | Shortest session timeout that a member of a classic group may request.
+host.name | Host that a broker up to 2.8 listens on; listeners takes precedence.
 index.interval.bytes | Bytes of log between two entries of the offset index.
 initial.broker.registration.timeout.ms | Time after which a broker without a registration ends.
 inter.broker.listener.name | Listener on which brokers reach each other.
-inter.broker.protocol.version | Version of the protocol that brokers in ZooKeeper mode speak to each other.
-leader.imbalance.check.interval.seconds | Pause between two looks for leaders that are not the preferred replica.
-leader.replication.throttled.rate | Bytes per second that a broker may give to followers of throttled replicas.
-leader.replication.throttled.replicas | Replicas whose copying is throttled on the leader.
+inter.broker.protocol.version | Version of the inter-broker protocol in ZooKeeper mode.
+leader.imbalance.check.interval.seconds | Interval between checks for leaders that are not the preferred replica.
+leader.replication.throttled.rate | Bytes per second that a broker may send to followers of throttled replicas.
+leader.replication.throttled.replicas | Replicas whose replication is throttled on the leader.
 listener.security.protocol.map | Security protocol of each listener by name.
 listeners | Addresses on which the node listens, by listener name.
 local.retention.bytes | Bytes of a tiered partition that stay on the broker's disk.
@@ -107,7 +107,7 @@ log.message.timestamp.before.max.ms | How far the timestamp of a record may be b
 log.message.timestamp.difference.max.ms | Both limits of timestamps in one, in releases before 4.0.
 log.message.timestamp.type | Whether records keep the producer's timestamp or get the time of the append.
 log.retention.bytes | Bytes of a partition above which old segments are deleted; -1: no limit.
-log.retention.check.interval.ms | Pause between two looks for segments to delete.
+log.retention.check.interval.ms | Interval between checks for segments to delete.
 log.retention.hours | The same as log.retention.ms in hours, where neither of the others is set.
 log.retention.minutes | The same as log.retention.ms in minutes, where that is not set.
 log.retention.ms | Age at which segments are deleted; -1: no limit.
@@ -120,11 +120,11 @@ max.connections | Connections that the broker keeps at the same time.
 max.connections.per.ip | Connections that the broker keeps from one address.
 max.connections.per.ip.overrides | Other limits for single addresses, as address:limit.
 max.in.flight.sequence.number.per.connection | How far a producer's sequence number may be ahead (a setting of kraftsim).
-max.incremental.fetch.session.cache.slots | Fetch sessions that the broker remembers.
-max.message.bytes | Size of the largest batch that the topic takes.
+max.incremental.fetch.session.cache.slots | Fetch sessions that the broker caches.
+max.message.bytes | Size of the largest batch that the topic accepts.
 max.request.partition.size.limit | Most partitions in one answer to DescribeTopicPartitions.
 message.downconversion.enable | Whether batches are converted for consumers of older message formats.
-message.max.bytes | Size of the largest batch that topics take.
+message.max.bytes | Size of the largest batch that topics accept.
 message.timestamp.after.max.ms | How far the timestamp of a record may be ahead of the broker's clock.
 message.timestamp.before.max.ms | How far the timestamp of a record may be behind the broker's clock.
 message.timestamp.difference.max.ms | Both limits of timestamps in one, in releases before 4.0.
@@ -141,21 +141,21 @@ min.cleanable.dirty.ratio | Share of uncompacted bytes from which the log is com
 min.compaction.lag.ms | Shortest time for which a record is left uncompacted.
 min.insync.replicas | Replicas that must be in sync for a write with acks=all.
 node.id | Id of the node in the cluster.
-num.partitions | Number of partitions of a topic that is created without one.
+num.partitions | Number of partitions of a topic that is created without a value.
 num.replica.fetchers | Connections per leader on which the broker fetches.
 offset.metadata.max.bytes | Longest text that may be committed with an offset.
 offsets.commit.timeout.ms | Time for which a commit waits for the replicas of its partition.
 offsets.load.buffer.size | Bytes per read while a group coordinator loads its partition.
-offsets.retention.check.interval.ms | Pause between two looks for expired offsets.
+offsets.retention.check.interval.ms | Interval between checks for expired offsets.
 offsets.retention.minutes | Time for which the offsets of an empty group are kept.
 offsets.topic.compression.codec | Codec of the batches in __consumer_offsets, by number.
 offsets.topic.num.partitions | Number of partitions of __consumer_offsets.
 offsets.topic.replication.factor | Number of replicas of __consumer_offsets.
 offsets.topic.segment.bytes | Segment size of __consumer_offsets.
-port | Port that a broker up to 2.8 listens on; listeners stands above it.
+port | Port that a broker up to 2.8 listens on; listeners takes precedence.
 process.roles | What the node is: broker or controller; none: a broker in ZooKeeper mode.
-producer.id.expiration.check.interval.ms | Pause between two looks for idle producer ids.
-producer.id.expiration.ms | Time without a write after which a partition forgets a producer id.
+producer.id.expiration.check.interval.ms | Interval between checks for idle producer ids.
+producer.id.expiration.ms | Time without a write after which a partition removes a producer id.
 quota.window.num | Number of samples that measure clients.
 quota.window.size.seconds | Length of one such sample in seconds.
 remote.fetch.max.wait.ms | Longest time that a Fetch waits for the remote store.
@@ -166,7 +166,7 @@ remote.log.manager.copy.quota.window.size.seconds | Length of one such sample in
 remote.log.manager.fetch.max.bytes.per.second | Bytes that the broker reads from the remote store per second.
 remote.log.manager.fetch.quota.window.num | Number of samples that measure reads from the remote store.
 remote.log.manager.fetch.quota.window.size.seconds | Length of one such sample in seconds.
-remote.log.manager.task.interval.ms | Pause between two looks for segments to copy to or delete from the remote store.
+remote.log.manager.task.interval.ms | Interval between checks for segments to copy to or delete from the remote store.
 remote.log.manager.thread.pool.size | Number of partitions that are tiered at the same time.
 remote.log.metadata.custom.metadata.max.bytes | Most bytes of its own that a remote store may add to the metadata of a segment.
 remote.log.metadata.manager.listener.name | Listener over which the metadata of remote segments is read and written.
@@ -176,46 +176,46 @@ remote.log.storage.system.enable | Whether the broker has tiered storage.
 remote.storage.enable | Whether the topic is tiered.
 replica.alter.log.dirs.io.max.bytes.per.second | Bytes per second that moves between log directories may copy.
 replica.fetch.backoff.ms | Pause of a follower after a failed Fetch.
-replica.fetch.max.bytes | Bytes per partition that one Fetch of a follower asks for.
+replica.fetch.max.bytes | Bytes per partition that one Fetch of a follower requests.
 replica.fetch.min.bytes | Bytes for which the leader waits before it answers a follower.
-replica.fetch.response.max.bytes | Bytes that one Fetch of a follower asks for in all.
+replica.fetch.response.max.bytes | Bytes that one Fetch of a follower requests in total.
 replica.fetch.wait.max.ms | Longest time that the leader waits before it answers a follower.
 replica.high.watermark.checkpoint.interval.ms | Pause between two checkpoints of high watermarks.
 replica.lag.time.max.ms | Time without catching up after which a follower leaves the ISR.
 replica.selector.class | Class that chooses the replica from which a consumer reads.
-replica.socket.timeout.ms | Time after which a follower gives up a request to the leader.
+replica.socket.timeout.ms | Timeout of a request of a follower to the leader.
 replication.quota.window.num | Number of samples that measure throttled replication.
 replication.quota.window.size.seconds | Length of one such sample in seconds.
-request.timeout.ms | Time after which a request to another node is given up.
+request.timeout.ms | Timeout of a request to another node.
 retention.bytes | Bytes of a partition above which old segments are deleted; -1: no limit.
 retention.ms | Age at which segments are deleted; -1: no limit.
 sasl.enabled.mechanisms | SASL mechanisms that listeners offer.
 sasl.mechanism.controller.protocol | SASL mechanism with which nodes log in to controllers.
 sasl.mechanism.inter.broker.protocol | SASL mechanism with which brokers log in to brokers.
-sasl.server.max.receive.size | Size of the largest message that is taken before a login is complete.
+sasl.server.max.receive.size | Size of the largest message that is accepted before a login is complete.
 security.inter.broker.protocol | Security protocol whose name is that of the listener on which brokers reach each other.
 segment.bytes | Size at which the active segment is closed.
 segment.index.bytes | Size of an index at which its segment is closed.
 segment.ms | Age at which the active segment is closed.
 socket.listen.backlog.size | Connections that may wait to be accepted.
-socket.request.max.bytes | Size of the largest request that the node takes.
+socket.request.max.bytes | Size of the largest request that the node accepts.
 ssl.cipher.suites | Cipher suites that listeners with TLS accept; empty: those of the TLS library.
 ssl.enabled.protocols | Versions of TLS that listeners accept.
 ssl.principal.mapping.rules | How a certificate's name becomes a principal; only DEFAULT is accepted.
 super.users | Principals that are allowed everything, separated by semicolons.
-transaction.abort.timed.out.transaction.cleanup.interval.ms | Pause between two looks for transactions that have timed out.
-transaction.max.timeout.ms | Longest transaction timeout that a producer may ask for.
+transaction.abort.timed.out.transaction.cleanup.interval.ms | Interval between checks for transactions that have timed out.
+transaction.max.timeout.ms | Longest transaction timeout that a producer may request.
 transaction.partition.verification.enable | Whether a leader asks the coordinator if a partition belongs to the transaction.
-transaction.remove.expired.transaction.cleanup.interval.ms | Pause between two looks for expired transactional ids.
+transaction.remove.expired.transaction.cleanup.interval.ms | Interval between checks for expired transactional ids.
 transaction.state.log.load.buffer.size | Bytes per read while a transaction coordinator loads its partition.
 transaction.state.log.min.isr | Replicas of __transaction_state that must be in sync for a write.
 transaction.state.log.num.partitions | Number of partitions of __transaction_state.
 transaction.state.log.replication.factor | Number of replicas of __transaction_state.
 transaction.state.log.segment.bytes | Segment size of __transaction_state.
-transactional.id.expiration.ms | Time without a transaction after which a transactional id is forgotten.
+transactional.id.expiration.ms | Time without a transaction after which a transactional id is removed.
 unclean.leader.election.enable | Whether a replica outside of the ISR may become leader when no other is alive.
-unclean.leader.election.interval.ms | Pause between two looks for partitions that need an unclean election.
-zookeeper.connect | Addresses of ZooKeeper, with an optional path behind the last one.
+unclean.leader.election.interval.ms | Interval between checks for partitions that need an unclean election.
+zookeeper.connect | Addresses of ZooKeeper, with an optional chroot path at the end.
 zookeeper.connection.timeout.ms | Time for which the start waits for ZooKeeper.
 zookeeper.metadata.migration.enable | Whether the node takes part in the migration from ZooKeeper to KRaft.
 zookeeper.session.timeout.ms | Session timeout in ZooKeeper.
@@ -225,7 +225,7 @@ SEPARATOR = " | "
 
 
 def meaning_of(name: str) -> str | None:
-    """Return one sentence about a setting of brokers or topics, None for one without effect."""
+    """Return the description of a broker or topic setting, None for one without effect."""
     return _meanings().get(name)
 
 

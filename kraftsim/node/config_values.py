@@ -1,7 +1,8 @@
-"""What a node's properties say under older names, and whether each value is one that its release takes.
+"""Deprecated names and release-specific validation of a node's properties.
 
-Fields of `NodeConfig` check their own values; this checks every other setting by the definition of the release.
-It also gives settings the default of the release where that differs, and checks the bounds of group members.
+Fields of `NodeConfig` validate their own values; this module validates every other setting by the definition
+of the release. It also applies defaults that differ in the release, and validates the bounds of group
+members.
 Source: org.apache.kafka.common.config.ConfigDef.parse, kafka.server.KafkaConfig (logDirs, listeners),
 org.apache.kafka.coordinator.group.GroupCoordinatorConfig, SecurityUtils.parseKafkaPrincipal.
 """
@@ -20,7 +21,7 @@ SUPER_USERS: Final = "super.users"
 LIST_SEPARATOR: Final = ";"
 TYPE_SEPARATOR: Final = ":"
 CLOSE: Final = 0.85
-"""How alike an unknown key and a known one must be (difflib's ratio) before it is suggested."""
+"""The minimum similarity (difflib's ratio) of an unknown key and a suggested one."""
 
 CORDONED: Final = "cordoned.log.dirs"
 EVERY_DIRECTORY: Final = "*"
@@ -42,40 +43,40 @@ MEMBER_TIMES: Final = ("heartbeat.interval.ms", "session.timeout.ms")
 MEMBER_BOUNDS: Final = ("", "min.", "max.")
 MEMBER_PREFIXES: Final = tuple(f"group.{kind}." for kind in MEMBER_KINDS)
 MEMBER_SETTINGS: Final = frozenset(f"{prefix}{bound}{time}" for prefix in MEMBER_PREFIXES for bound in MEMBER_BOUNDS for time in MEMBER_TIMES)
-"""A node checks them against each other when it starts."""
+"""A node validates them against each other at startup."""
 CONSUMER_BOUNDS: Final = frozenset(f"group.consumer.{bound}.{time}" for bound in ("min", "max") for time in MEMBER_TIMES)
-"""Of them, those without a field of `NodeConfig` whose group kind is served."""
+"""Those of an implemented group kind that have no field of `NodeConfig`."""
 OLDER_NAMES: Final = frozenset({"log.dir", "host.name", "port", "advertised.host.name", "advertised.port"})
-"""Settings that newer ones stand for."""
+"""Deprecated settings that newer ones replace."""
 FIRST_WITH_SHORTER_HEARTBEATS: Final = "4.0"
 
 
 def words_about_unknown(unknown: Iterable[str], known: Collection[str]) -> str:
-    """Return one line that names every unknown key, each with the known one that is close."""
-    words = []
+    """Return one line that names every unknown key, each with the most similar known one."""
+    complaints = []
     for name in unknown:
         close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=CLOSE)
         close = close or closest_listener_key(name)
         hint = f"; did you mean {close[0]}?" if close else ""
-        words.append(f"{name} is not a known setting{hint}")
-    return "; ".join(words)
+        complaints.append(f"{name} is not a known setting{hint}")
+    return "; ".join(complaints)
 
 
 def with_fallbacks(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return properties with the values that older names give: log.dir, and up to 2.8 the host and the port."""
-    told = dict(properties)
-    if "log.dir" in told:
-        told.setdefault("log.dirs", told["log.dir"])
-    if "listeners" not in told and told.keys() & {"host.name", "port"}:
-        told["listeners"] = f"PLAINTEXT://{told.get('host.name', '')}:{told.get('port', '9092')}"
-    if "advertised.listeners" not in told and told.keys() & {"advertised.host.name", "advertised.port"}:
-        host = told.get("advertised.host.name", told.get("host.name", ""))
-        told["advertised.listeners"] = f"PLAINTEXT://{host}:{told.get('advertised.port', told.get('port', '9092'))}"
-    return told
+    """Return properties with the values of deprecated names: log.dir, and up to 2.8 the host and port."""
+    filled = dict(properties)
+    if "log.dir" in filled:
+        filled.setdefault("log.dirs", filled["log.dir"])
+    if "listeners" not in filled and filled.keys() & {"host.name", "port"}:
+        filled["listeners"] = f"PLAINTEXT://{filled.get('host.name', '')}:{filled.get('port', '9092')}"
+    if "advertised.listeners" not in filled and filled.keys() & {"advertised.host.name", "advertised.port"}:
+        host = filled.get("advertised.host.name", filled.get("host.name", ""))
+        filled["advertised.listeners"] = f"PLAINTEXT://{host}:{filled.get('advertised.port', filled.get('port', '9092'))}"
+    return filled
 
 
 def with_release_defaults(properties: Mapping[str, str]) -> Mapping[str, str]:
-    """Return properties with the defaults of the release where they are not those of 3.9."""
+    """Return properties with the defaults of the release where they differ from those of 3.9."""
     line = properties.get(RELEASE_KEY, DEFAULT_LINE)
     if line == DEFAULT_LINE:
         return properties
@@ -86,7 +87,7 @@ def with_release_defaults(properties: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def check_member_bounds(release: str, properties: Mapping[str, str]) -> None:
-    """Refuse times of group members that are outside of their bounds. Raises ConfigError."""
+    """Reject group member timeouts outside of their bounds. Raises ConfigError."""
     if not any(name.startswith(MEMBER_PREFIXES) for name in properties):
         return
     line = release if release in LINES else DEFAULT_LINE
@@ -117,7 +118,7 @@ def _complaint_about_members(kind: str, times: Mapping[str, int], *, is_new: boo
 
 
 def check_values(release: str, properties: Mapping[str, str]) -> None:
-    """Refuse a value that the definition of a setting does not take. Raises ConfigError."""
+    """Reject values that the definition of a setting does not allow. Raises ConfigError."""
     for name, value in properties.items():
         definition = definition_of(release, base_key(name))
         complaint = None if definition is None else definition.complaint(name, value)
@@ -148,7 +149,7 @@ def _check_together(release: str, properties: Mapping[str, str]) -> None:
 
 
 def definition_of(release: str, name: str) -> ConfigDefinition | None:
-    """Return what a release knows of a setting of brokers, or what the newest other release that has it knows."""
+    """Return the definition of a broker setting in a release, or in the newest other release that has it."""
     for line in (release, *reversed(LINES)):
         tables = config_tables(line)
         if name in tables.broker or name in tables.internal:

@@ -1,12 +1,12 @@
-"""One client of a listener: bytes in, whole frames to the handlers, answers out in the order of the requests.
+"""One client connection of a listener: splits received bytes into frames, passes them to the handlers, and sends responses in request order.
 
-As in Kafka a connection has one request in process at a time: while an answer is deferred, further requests wait and, once some do, the socket is
-no longer read. Frames that arrived together are served in one go and their answers leave in one write, behind the event log: it knows all that is
-acknowledged.
+As in Kafka a connection processes one request at a time: while a response is deferred, later requests wait and, once some do, the socket is no
+longer read. Frames that arrived together are served in one pass and their responses leave in one write, after the event log, which thus contains
+everything that is acknowledged.
 
-Four things hold the next frame back, and each ends with a call of `_serve`: an answer that is deferred (`_settle`), a pause of the transport or of a
-quota (`resume_writing`), a file that is being sent (`_on_sent`), and ten milliseconds in which only this client was served (`_next_turn`). What was
-answered by then is written first. A new reason to hold frames back must call `_serve` when it ends: nothing else serves what has arrived already.
+Four conditions delay the next frame, and each ends with a call of `_serve`: a deferred response (`_settle`), a pause by the transport or a quota
+(`resume_writing`), a file transfer in progress (`_on_sent`), and ten milliseconds spent on this client alone (`_next_turn`). Responses ready by
+then are written first. A new condition must call `_serve` when it ends: nothing else serves frames that have already arrived.
 Source: kafka.network.SocketServer (Processor, mute states), org.apache.kafka.common.network.NetworkReceive.
 """
 
@@ -41,32 +41,32 @@ PRODUCE = int(ApiKey.PRODUCE)
 _SIZE_AND_CORRELATION_ID = Struct(">ii").pack
 _SIZE_BYTES = _CORRELATION_ID_BYTES = 4
 JOINED_BYTES_MAX = 65536
-PIECE_BYTES_MIN = 2048  # so many bytes, in pieces that are smaller than this on average: one copy is cheaper than telling the kernel of each piece
+PIECE_BYTES_MIN = 2048  # if chunks are smaller than this on average, one copy is cheaper than a gather write
 UNWRITTEN_BYTES_MAX = 262144
-"""So much is written before further frames of the same read are served: thousands of small requests can ask for megabytes each."""
-TURN_NS = 10_000_000  # for so long frames of one client are served that arrived together; a frame that was begun is served to its end
+"""Pending response bytes that are written before further frames of the same read: thousands of small requests can return megabytes each."""
+TURN_NS = 10_000_000  # how long frames of one client are served without a yield; a started frame is completed
 NO_MESSAGES = (Encoded, NoAnswer, Closing, Failed)
 Asked = RequestHead | Call
 Told = Callable[["ServerConnection"], None]
 
 
 class ServerConnection(asyncio.Protocol):
-    """A connection that a peer opened. `number` is unique in this incarnation of the node."""
+    """A connection opened by a peer. `number` is unique in this incarnation of the node."""
 
     def __init__(self, shell: "NodeShell", server: FrameServer, listener: str, on_made: "Told", on_lost: "Told") -> None:
         self.number = shell.next_connection_number()
         self.listener = listener
         self.peer = "?"
         self.principal = ANONYMOUS
-        """Who the client is; a gate or a certificate says so."""
+        """The client's principal, set by a SASL gate or a certificate."""
         self.gate: SaslGate | None = None
         self.frame_bytes_max = shell.config.socket_request_max_bytes
         self.has_frame_events = shell.config.frame_events
         self.out: list[Chunk | FileSlice] = []
-        """Answers that wait to be written."""
+        """Responses to be written."""
         self.close_reason: str | None = None
         self.client_of = ClientNames().of
-        """How the client of a frame names itself."""
+        """Returns the client id of a frame."""
         self._link = ""
         self._shell = shell
         self._serve_run = server.serve_run
@@ -83,20 +83,20 @@ class ServerConnection(asyncio.Protocol):
         self._pending_asked: Asked = NO_HEAD
         self._pending_frame: bytes | None = None
         self._unwritten_bytes = 0
-        """Size of what is in `out`, but for answers of a fixed size: those are not larger than their requests by much."""
+        """The size of `out`, except fixed-size responses: those are not much larger than their requests."""
         self._is_sending = False
         self._clock_ns = shell.world.clock.monotonic_ns
         self._turn_end_ns = 0
         self._has_yielded = False
-        """Whether others are served before the next waiting frame."""
+        """Whether other tasks run before the next waiting frame."""
         self.pauses = 0
-        """How many have paused writing and not resumed it: the transport, while the peer does not read; quotas, while the client is to be silent."""
+        """The number of active pauses: by the transport, while the peer does not read; by quotas, while the client is throttled."""
         self._is_read_paused = False
         self._has_peer_finished = False
         self.last_heard = self._loop.time()
         self._idle_alarm: asyncio.TimerHandle | None = None
 
-    # The transport's side ------------------------------------------------------------------------------------------------------------------
+    # Transport callbacks -------------------------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take over the transport of an accepted connection."""
@@ -114,19 +114,19 @@ class ServerConnection(asyncio.Protocol):
         self._on_made(self)
 
     def data_received(self, data: bytes) -> None:
-        """Serve every frame that is now complete, or let it wait behind the one in process."""
-        self._on_heard()
+        """Serve every complete frame, or queue it behind the one in progress."""
+        self._on_received()
         if self.close_reason is None:
             self._inbox.take(data)
             self._serve()
 
     def eof_received(self) -> bool:
-        """Keep the way out open while an answer is still to come: what was asked before the client finished is answered."""
+        """Keep the connection half-open while a response is pending: requests sent before the client's EOF are answered."""
         self._has_peer_finished = True
         return self._pending is not None or self._is_sending or bool(self._inbox.waiting)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the client; nobody waits for its answers any more."""
+        """Release the client's state; pending responses are dropped."""
         self._transport = None
         self._inbox.clear()
         if self._sender is not None:
@@ -144,16 +144,16 @@ class ServerConnection(asyncio.Protocol):
         self._on_lost(self)
 
     def pause_writing(self) -> None:
-        """The peer does not read its answers, or has had too many: serve no more of it until whoever said so calls `resume_writing`."""
+        """Back-pressure: stop serving this connection until `resume_writing` is called."""
         self.pauses += 1
         self._adjust_reading()
 
     def resume_writing(self) -> None:
-        """The peer reads again, or may ask again."""
+        """End of a pause: the peer reads again, or is no longer throttled."""
         self.pauses -= 1
         self._serve()
 
-    # The node's side -----------------------------------------------------------------------------------------------------------------------
+    # Interface for the node ----------------------------------------------------------------------------------------------------------------
 
     @property
     def is_ready(self) -> bool:
@@ -161,18 +161,18 @@ class ServerConnection(asyncio.Protocol):
         return self._pending is None and self.close_reason is None and not self.pauses and not self._is_sending and not self._has_yielded
 
     def close(self, reason: str) -> None:
-        """End the connection after what was answered already has been written."""
+        """Close the connection after pending responses have been written."""
         if self.close_reason is None:
             self.close_reason = reason
             self._inbox.clear()
             self._flush()
             if self._is_sending:
-                self._adjust_reading()  # the rest of an answer is still on its way
+                self._adjust_reading()  # the rest of a response is still being sent
             elif self._transport is not None:
                 self._transport.close()
 
     def abort(self) -> None:
-        """End the connection at once, as a process that dies."""
+        """Close the connection immediately, as a killed process would."""
         self.close_reason = self.close_reason or REASON_STOPPING
         self._inbox.clear()
         self.out.clear()
@@ -183,11 +183,11 @@ class ServerConnection(asyncio.Protocol):
             self._transport.abort()
 
     def note(self, event: Event) -> None:
-        """Say what happened to a request."""
+        """Emit an event of a request."""
         self._shell.world.note(event)
 
     def note_refused(self, asked: Asked, reason: str, *, action: str) -> None:
-        """Say why a request could not be served at all."""
+        """Emit an event with the reason why a request was not served."""
         self._shell.world.note(
             RequestRefused(
                 connection=self.number,
@@ -199,20 +199,20 @@ class ServerConnection(asyncio.Protocol):
             )
         )
 
-    # The dispatcher's side, while it serves a run -----------------------------------------------------------------------------------------
+    # Interface for the dispatcher, while it serves a run ------------------------------------------------------------------------------------
 
     def serve_through(self, gate: "SaslGate") -> None:
-        """Let nothing pass but what a gate lets pass."""
+        """Route all frames through an authentication gate."""
         self.gate = gate
         self._serve_run, self._read_head, self._serve_request = gate.serve_run, gate.read_head, gate.serve
         self.limit_frames(self._shell.config.sasl_server_max_receive_size)
 
     def limit_frames(self, frame_bytes_max: int) -> None:
-        """Take no larger frames than this from now on; those limits are for who is not known yet."""
+        """Limit the frame size from now on; used for unauthenticated clients."""
         self.frame_bytes_max = self._inbox.frame_bytes_max = frame_bytes_max
 
     def give(self, answer: Answer | Deferred, call: Call) -> None:
-        """Take an answer, or the promise of one."""
+        """Process a response or a deferred response."""
         if type(answer) is not Deferred:
             self._put(cast(Answer, answer), call)
         elif answer.answer is not None:
@@ -221,9 +221,9 @@ class ServerConnection(asyncio.Protocol):
             self._wait_for(answer, without_records(call))
 
     def ends_turn(self) -> bool:
-        """Tell whether this client has been served for so long that others come first: its next frames then wait for the next turn of the loop.
+        """Return whether this client has used up its time slice: its next frames then wait for the next event-loop turn.
 
-        In virtual time no turn takes any time.
+        In virtual time turns take no time.
         """
         if self._clock_ns() < self._turn_end_ns:
             return False
@@ -236,21 +236,21 @@ class ServerConnection(asyncio.Protocol):
         self._serve()
 
     def spawn(self, work: Callable[["NodeShell"], Coroutine[None, None, None]], name: str) -> None:
-        """Start what serves a request in several turns of the loop, as a task of the node: it ends what it began though the client goes away."""
+        """Spawn a task of the node that serves a request in several turns: it continues even if the client disconnects."""
         self._shell.tasks.spawn(work(self._shell), name)
 
     def end_with(self, failure: AssertionError | MalformedMessage, asked: Asked) -> None:
-        """Give up: this request's connection, or the whole node if it was mistaken."""
+        """Fail: close this connection, or stop the node if it has a bug."""
         if isinstance(failure, MalformedMessage):
             self._refuse(asked, str(failure))
         else:
             self._shell.fail(failure)
 
     def note_received(self, asked: Asked, size_bytes: int) -> None:
-        """Say that a request arrived."""
-        self._note_frame(FrameReceived, asked, size_bytes, is_response=False)
+        """Emit the event of a received request."""
+        self._emit_frame(FrameReceived, asked, size_bytes, is_response=False)
 
-    def _note_frame(self, kind: type[FrameReceived] | type[FrameSent], asked: Asked, size_bytes: int, *, is_response: bool) -> None:
+    def _emit_frame(self, kind: type[FrameReceived] | type[FrameSent], asked: Asked, size_bytes: int, *, is_response: bool) -> None:
         self._shell.world.note(
             kind(
                 connection=self.number,
@@ -264,10 +264,10 @@ class ServerConnection(asyncio.Protocol):
             )
         )
 
-    # Serving -------------------------------------------------------------------------------------------------------------------------------
+    # Request processing --------------------------------------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
-        """Serve waiting frames until one's answer is deferred, then write all answers at once."""
+        """Serve waiting frames until a response is deferred, then write all responses in one write."""
         inbox = self._inbox
         waiting = inbox.waiting
         self._turn_end_ns = self._clock_ns() + TURN_NS
@@ -280,7 +280,7 @@ class ServerConnection(asyncio.Protocol):
         if waiting or self.pauses or self._is_read_paused or self._is_sending:
             self._adjust_reading()
         if not waiting and (inbox.announced_bytes or inbox.large is not None):
-            self._change_receiver()  # not before: what is not served of a stretch goes back to whoever received it
+            self._change_receiver()  # not before: the unserved rest of a stretch goes back to its receiver
         if self._has_peer_finished and self._pending is None and not self._is_sending and not waiting:
             self.close(REASON_PEER)
 
@@ -304,7 +304,7 @@ class ServerConnection(asyncio.Protocol):
             inbox.put_back(buffer, position, end)
 
     def _serve_frame(self, frame: bytes) -> None:
-        """Serve a frame that is unusual: most of these are refused."""
+        """Serve an unusual frame: most of these are refused."""
         head = NO_HEAD
         try:
             head = self._read_head(frame)
@@ -332,7 +332,7 @@ class ServerConnection(asyncio.Protocol):
         self._shell.settle_soon(self._settle)
 
     def _settle(self) -> None:
-        """The deferred answer is there: write it and go on with what waited behind it."""
+        """A deferred response is available: write it and continue with the frames behind it."""
         deferred = self._pending
         if deferred is None or self._shell.is_dead:
             return
@@ -343,7 +343,7 @@ class ServerConnection(asyncio.Protocol):
         self._serve()
 
     def _put(self, answer: Answer, asked: Asked, frame: bytes | None = None) -> None:
-        """Encode an answer behind those that wait to be written; `frame` is the request, where `asked` does not have its body."""
+        """Encode a response and append it to `out`; `frame` is the request, if `asked` does not have its body."""
         if self.close_reason is not None:
             return
         chunks: Sequence[Chunk] | None
@@ -360,34 +360,34 @@ class ServerConnection(asyncio.Protocol):
         else:
             try:
                 chunks = response_chunks(asked.api_key, asked.api_version, asked.correlation_id, answer)
-            except Exception as failure:  # a value that the protocol cannot carry, as a string of more than 32,767 bytes
+            except Exception as failure:  # a value that cannot be encoded, such as a string of more than 32,767 bytes
                 chunks = self._instead(encoding_failed(failure), asked, frame)
         if chunks is None:
             return
         self.out.extend(chunks)
         size_bytes = sum(map(len, chunks))
         if self.has_frame_events:
-            self._note_frame(FrameSent, asked, size_bytes - _SIZE_BYTES, is_response=True)
+            self._emit_frame(FrameSent, asked, size_bytes - _SIZE_BYTES, is_response=True)
         self._unwritten_bytes += size_bytes
         if self._unwritten_bytes > UNWRITTEN_BYTES_MAX:
             self._flush()
 
     def _instead(self, failed: Failed, asked: Asked, frame: bytes | None) -> Sequence[Chunk] | None:
-        """Return UNKNOWN_SERVER_ERROR in the form of the API, or close this one connection."""
+        """Return UNKNOWN_SERVER_ERROR in the form of the API, or close this connection."""
         chunks = answer_instead(failed, self._server, asked, frame, self)
         if chunks is None:
             self._refuse(asked, failed.reason)
         return chunks
 
     def _refuse(self, asked: Asked, reason: str) -> None:
-        """Close without an answer, which is all that Kafka says to a request it cannot read or does not offer."""
+        """Close without a response, as Kafka does for a request that it cannot parse or does not support."""
         self.note_refused(asked, reason, action="closed")
         self.close(reason)
 
     # Writing -------------------------------------------------------------------------------------------------------------------------------
 
     def _flush(self) -> None:
-        """Write everything that is answered; the facts behind the answers are in the event log before."""
+        """Write all responses; the events before them are written to the event log first."""
         out = self.out
         if not out or self._transport is None or self._is_sending:
             return
@@ -404,7 +404,7 @@ class ServerConnection(asyncio.Protocol):
         out.clear()
 
     def _send(self, out: Sequence[Chunk | FileSlice]) -> None:
-        """Write answers that hold slices of files: past the transport, unless it has something to write first, or ciphers what it writes."""
+        """Write responses with file slices: directly to the socket, unless the transport has pending data or uses TLS."""
         transport = cast(asyncio.Transport, self._transport)
         try:
             if transport.get_write_buffer_size() or transport.get_extra_info("sslcontext") is not None:
@@ -418,7 +418,7 @@ class ServerConnection(asyncio.Protocol):
             self._give_up(failure)
 
     def _on_sent(self, failure: OSError | None) -> None:
-        """What the socket did not take at once has been sent; or it cannot be."""
+        """The socket has accepted the rest of the data, or has failed."""
         self._is_sending = False
         if failure is not None:
             self._give_up(failure)
@@ -430,7 +430,7 @@ class ServerConnection(asyncio.Protocol):
                 self._transport.close()
 
     def _give_up(self, failure: OSError) -> None:
-        """A part of an answer may have been sent: nothing else can be said on this connection."""
+        """A part of a response may have been sent: the connection cannot be used any more."""
         reason = REASON_PEER if isinstance(failure, ConnectionError) else f"an answer cannot be sent: {failure}"
         self.close_reason = self.close_reason or reason
         self.abort()
@@ -442,11 +442,11 @@ class ServerConnection(asyncio.Protocol):
             self._inbox.waiting.append((buffer, position, end))
             self._serve()
 
-    def _on_heard(self) -> None:
-        self.last_heard, self._is_read_paused = self._loop.time(), False  # uvloop forgets a pause that began in `connection_made`
+    def _on_received(self) -> None:
+        self.last_heard, self._is_read_paused = self._loop.time(), False  # uvloop loses a pause that began in `connection_made`
 
     def _change_receiver(self) -> None:
-        """Receive large frames into memory of their own, and small ones as ever."""
+        """Switch between the receiver of large frames, which has its own buffer, and the receiver of small ones."""
         inbox, transport = self._inbox, self._transport
         if transport is None or self.close_reason is not None:
             return
@@ -455,7 +455,7 @@ class ServerConnection(asyncio.Protocol):
             try:
                 inbox.large = LargeFrames(
                     self,
-                    on_heard=self._on_heard,
+                    on_heard=self._on_received,
                     on_frames=self._on_large_frames,
                     on_surplus=self.abort,
                     frame_bytes_max=self.frame_bytes_max,
@@ -472,7 +472,7 @@ class ServerConnection(asyncio.Protocol):
             transport.set_protocol(self)
 
     def _adjust_reading(self) -> None:
-        """Read from the socket only while nothing waits: the peer's TCP window is the bound on what a client can make us hold."""
+        """Read from the socket only while no frame waits: the peer's TCP window bounds the memory that a client can occupy."""
         should_pause = self.pauses > 0 or self._is_sending or bool(self._inbox.waiting)
         if should_pause == self._is_read_paused or self._transport is None or (self.close_reason is not None and not should_pause):
             return
@@ -486,7 +486,7 @@ class ServerConnection(asyncio.Protocol):
         quiet_s = self._loop.time() - self.last_heard
         if quiet_s >= self._idle_s and self._is_sending:
             self.close_reason = self.close_reason or REASON_IDLE
-            self.abort()  # the rest would be waited for as long as the client likes
+            self.abort()  # waiting for pending writes could take unlimited time
         elif quiet_s >= self._idle_s and self._pending is None:
             self.close(REASON_IDLE)
         else:
@@ -494,7 +494,7 @@ class ServerConnection(asyncio.Protocol):
 
 
 def _address(socket_name: object) -> str:
-    """Return host:port as the socket says it."""
+    """Return host:port of a socket name."""
     if isinstance(socket_name, tuple) and len(socket_name) >= 2:
         return f"{socket_name[0]}:{socket_name[1]}"
     return "?"

@@ -1,7 +1,8 @@
-"""A broker's channel to the active controller: one request at a time, in order, until it is answered by a node that really is the controller.
+"""A broker's channel to the active controller: sends one request at a time, in order, and retries it until the active controller answers.
 
-NOT_CONTROLLER and lost connections are dealt with here: the request goes back to the head of the queue and the controller is looked for
-again, so that whoever sent it sees only the answer, or that too much time has passed. A request may reach the controller more than once.
+NOT_CONTROLLER and lost connections are handled here: the request goes back to the head of the queue and the
+controller is looked up again, so the caller sees only the response or a timeout. A request may reach the
+controller more than once.
 Source: kafka.server.NodeToControllerChannelManager, NodeToControllerRequestThread, KIP-590.
 """
 
@@ -28,21 +29,21 @@ from protocol.schema import Message
 
 RECONNECT_BACKOFF_MS = 50
 RETRY_TIMEOUT_MS = 60_000
-"""How long a KRaft broker tries before it gives a request up. The heartbeat channel has half the session time-out instead."""
+"""The retry timeout of a KRaft broker. The heartbeat channel uses half the session timeout instead."""
 CONTROLLER_SOCKET_TIMEOUT_MS = 30_000
 
 
 class ActiveController:
-    """Where the active controller is reached, as the broker's replica of the metadata log knows it. Shared by the channels of a broker."""
+    """The address of the active controller, as known to the broker's metadata replica. Shared by the channels of a broker."""
 
     def __init__(self) -> None:
         self.address: Address | None = None
         self.is_broker = False
-        """Whether it is reached as a broker, as all were before KRaft."""
+        """Whether the controller is a broker (ZooKeeper mode)."""
         self._is_known = asyncio.Event()
 
     def learned(self, address: Address | None, *, is_broker: bool = False) -> None:
-        """Somebody else leads; None: nobody is known to."""
+        """The active controller changed; None if unknown."""
         self.address = address
         self.is_broker = is_broker
         if address is None:
@@ -51,19 +52,19 @@ class ActiveController:
             self._is_known.set()
 
     async def known(self) -> Address:
-        """Wait until somebody is known to lead, and return where it is reached."""
+        """Wait until the active controller is known, and return its address."""
         while self.address is None:
             await self._is_known.wait()
         return self.address
 
 
 InVersion = Callable[[Message, int], Message]
-"""Says a request in the words of a version."""
+"""Converts a request to a version."""
 
 
 @dataclass(slots=True, kw_only=True)
 class QueuedRequest:
-    """A request on its way to the controller; `created_ms` starts the time it may take."""
+    """A queued request to the controller; its timeout starts at `created_ms`."""
 
     body: Message
     created_ms: int
@@ -72,7 +73,7 @@ class QueuedRequest:
 
 
 class ControllerChannel:
-    """One queue to the controller, served by a task of the node from the first request on. Answers are never NOT_CONTROLLER."""
+    """A request queue to the controller, served by a task of the node from the first request on. Responses are never NOT_CONTROLLER."""
 
     def __init__(
         self,
@@ -95,17 +96,18 @@ class ControllerChannel:
         self._is_served = False
         self._connection: PeerConnection | None = None
         self._address: Address | None = None
-        """Where the connection leads."""
+        """The peer address of the connection."""
 
     @property
     def queued_count(self) -> int:
-        """How many requests wait, the one in flight not counted."""
+        """The number of queued requests, excluding the one in flight."""
         return len(self._queue)
 
     def send(self, body: Message, on_answer: OnAnswer, in_version: InVersion | None = None) -> None:
-        """Queue a request. `on_answer` is called once, later: with the answer, RequestTimedOut (it took too long) or NoCommonVersion.
+        """Queue a request. `on_answer` is called once, later: with the response, RequestTimedOut or NoCommonVersion.
 
-        `in_version` makes of `body` what the controller understands, for requests of which versions differ in more than what they leave out.
+        `in_version` converts `body` to the negotiated version, for requests whose versions differ in more
+        than omitted fields.
         """
         now_ms = self._shell.world.clock.monotonic_ms()
         self._queue.append(QueuedRequest(body=body, created_ms=now_ms, on_answer=on_answer, in_version=in_version))
@@ -115,18 +117,18 @@ class ControllerChannel:
             self._shell.tasks.spawn(self._serve(), f"channel-{self.name}")
 
     def request(self, body: Message, in_version: InVersion | None = None) -> "asyncio.Future[Message]":
-        """Queue a request and return a future of its answer, which raises what `send` would hand over instead."""
+        """Queue a request and return a future of its response, which raises the errors that `send` would pass to its callback."""
         future, settle = answer_future()
         self.send(body, settle, in_version)
         return future
 
     def close(self) -> None:
-        """Drop the connection and whatever is queued: nobody is answered any more."""
+        """Close the connection and drop queued requests without answering them."""
         self._queue.clear()
-        self._leave()
+        self._disconnect()
 
     def abort(self) -> None:
-        """Drop the connection as a process that dies."""
+        """Close the connection immediately, as a killed process would."""
         self._queue.clear()
         if self._connection is not None:
             self._connection.abort()
@@ -134,7 +136,7 @@ class ControllerChannel:
     async def _serve(self) -> None:
         while True:
             await self._has_work.wait()
-            self._give_up_late()
+            self._fail_overdue()
             if not self._queue:
                 self._has_work.clear()
             elif (address := await self._found()) is None:
@@ -142,18 +144,18 @@ class ControllerChannel:
             elif (connection := await self._connected(address)) is not None and self._queue:
                 await self._exchange(connection, self._queue.popleft())
 
-    def _give_up_late(self) -> None:
-        """End the requests that waited longer than they may, oldest first."""
+    def _fail_overdue(self) -> None:
+        """Fail the requests that exceeded their timeout, oldest first."""
         now_ms = self._shell.world.clock.monotonic_ms()
         while self._queue and now_ms - self._queue[0].created_ms >= self._retry_timeout_ms:
             late = self._queue.popleft()
             late.on_answer(RequestTimedOut(f"no controller answered within {self._retry_timeout_ms} ms"))
 
     async def _found(self) -> Address | None:
-        """Return where the active controller is; None if that is not known before the oldest request is given up."""
+        """Return the address of the active controller; None if it is not known before the oldest request times out."""
         if self._controller.address is not None:
             return self._controller.address
-        self._leave()
+        self._disconnect()
         waited_ms = self._shell.world.clock.monotonic_ms() - self._queue[0].created_ms
         try:
             async with asyncio.timeout((self._retry_timeout_ms - waited_ms) / 1000):
@@ -165,7 +167,7 @@ class ControllerChannel:
         """Return a connection to the controller; None after a failed attempt and its back-off."""
         if self._connection is not None and self._connection.is_open and self._address == address:
             return self._connection
-        self._leave()
+        self._disconnect()
         self._address = address
         self._connection = PeerConnection(
             address.host,
@@ -182,12 +184,12 @@ class ControllerChannel:
         try:
             await self._connection.connect(timeout_ms=min(CONNECT_TIMEOUT_MS, self._request_timeout_ms))
         except OSError:
-            await self._look_again()
+            await self._look_up_controller()
             return None
         return self._connection
 
     async def _exchange(self, connection: PeerConnection, request: QueuedRequest) -> None:
-        """Send one request and wait for its answer; what did not reach the controller goes back to the head of the queue."""
+        """Send one request and wait for its response; a request that failed goes back to the head of the queue."""
         try:
             body = request.body
             if request.in_version is not None:
@@ -202,23 +204,23 @@ class ControllerChannel:
         await self._shell.world.breathe("answered by the controller, and not acted on")
         if answer is None or _is_for_another(answer):
             self._queue.appendleft(request)
-            await self._look_again()
+            await self._look_up_controller()
         else:
             request.on_answer(answer)
 
-    async def _look_again(self) -> None:
-        """Ask whoever is the controller then: who it is comes from the metadata log alone."""
-        self._leave()
+    async def _look_up_controller(self) -> None:
+        """Look up the active controller again: its identity comes from the metadata log alone."""
+        self._disconnect()
         await asyncio.sleep(RECONNECT_BACKOFF_MS / 1000)
 
-    def _leave(self) -> None:
+    def _disconnect(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
 
 def _is_for_another(answer: Message) -> bool:
-    """Tell whether somebody else is the controller: CreateTopics, which brokers ask before KRaft, says so of each topic."""
+    """Return whether another node is the controller; CreateTopics, which brokers send in ZooKeeper mode, has the error per topic."""
     if isinstance(answer, CreateTopicsResponse):
         return any(topic.error_code == ErrorCode.NOT_CONTROLLER for topic in answer.topics)
     code: int = answer.error_code

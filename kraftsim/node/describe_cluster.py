@@ -1,4 +1,4 @@
-"""The answer to DescribeCluster, which brokers and controllers give alike: each tells of nodes of its own kind only.
+"""The DescribeCluster response of brokers and controllers: each kind describes nodes of its own kind only.
 
 Source: KIP-700, KIP-919, kafka.server.AuthHelper.computeDescribeClusterResponse.
 """
@@ -20,12 +20,12 @@ from protocol.messages.k60_describe_cluster import (
 
 ENDPOINT_TYPES: Final = {BROKERS: "BROKER", CONTROLLERS: "CONTROLLER"}
 ALL_OPERATIONS: Final = 8096
-"""Everything that can be allowed on a cluster, by the bits of AclOperation: create, alter, describe, cluster action, describe and alter configs,
-idempotent write. Without an authorizer everybody may do all of it."""
+"""All operations on a cluster, as bits of AclOperation: create, alter, describe, cluster action, describe and
+alter configs, idempotent write. Without an authorizer every client has all of them."""
 
 
 def refuse_endpoint(call: Call, own: int) -> DescribeClusterResponse | None:
-    """Return the answer to who believes to talk to another kind of node, or None."""
+    """Return the error response to a client that expects another endpoint type, or None."""
     request = call.body
     assert isinstance(request, DescribeClusterRequest), "dispatch decodes by API key"
     if request.endpoint_type == own:
@@ -40,7 +40,7 @@ def refuse_endpoint(call: Call, own: int) -> DescribeClusterResponse | None:
 
 
 def describe_cluster(call: Call, own: int, *, cluster_id: str, nodes: Sequence[DescribeClusterBroker], controller_id: int) -> DescribeClusterResponse:
-    """Answer with the nodes; a controller that is not among them is not named."""
+    """Return the nodes; a controller that is not among them is returned as -1."""
     request = call.body
     assert isinstance(request, DescribeClusterRequest), "dispatch decodes by API key"
     return DescribeClusterResponse(

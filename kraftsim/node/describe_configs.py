@@ -1,6 +1,6 @@
-"""The answer to DescribeConfigs, which brokers and controllers give alike: from what they know of the cluster, and of themselves.
+"""The DescribeConfigs response of brokers and controllers: cluster configs from metadata, and the node's own settings.
 
-Documentation is one sentence of our own about settings with effect, null for all others.
+Documentation is one sentence of kraftsim about each setting with effect, null for all others.
 Source: KIP-133, kafka.server.ConfigHelper (3.9).
 """
 
@@ -33,21 +33,21 @@ from protocol.messages.k32_describe_configs import (
 )
 
 SETTINGS_OF_A_BROKER_WEIGH: Final = 250
-"""A resource of a broker has some 300 settings, which take 3.5 ms with synonyms and documentation."""
+"""A broker resource has some 300 settings, which take 3.5 ms with synonyms and documentation."""
 CONFIGS_OF_A_TOPIC_WEIGH: Final = 25
-"""One of a topic has 36, which take 0.3 ms."""
+"""A topic resource has 36, which take 0.3 ms."""
 SYNONYMS_SINCE: Final = 1
 TYPES_SINCE: Final = 3
 MALFORMED: Final = (
     "This most likely occurs because of a request being malformed by the client library or the message was sent to an incompatible broker. "
     "See the broker logs for more details."
 )
-"""What Kafka says of an invalid request that it does not look into any further."""
+"""Kafka's error message for an invalid request that it does not inspect further."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownConfigs:
-    """What a node knows of configurations; `settings` are its own."""
+    """The configs known to a node; `settings` are its own."""
 
     node_id: int
     resource_types: frozenset[ConfigResourceType]
@@ -57,7 +57,7 @@ class KnownConfigs:
 
 
 def describe_configs(known: KnownConfigs, call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    """Answer per resource; a type of resource that the release does not know spoils the whole request. `request`: what of it is allowed."""
+    """Answer per resource; an unknown resource type fails the whole request. `request` is the authorized part."""
     if not call.over_whole(_resource_types) <= known.resource_types:
         return refuse_describe_configs(request, ErrorCode.INVALID_REQUEST, MALFORMED)
     return DescribeConfigsResponse(results=[_result(known, resource, request, call.api_version) for resource in request.resources])
@@ -75,7 +75,7 @@ def _resource_types(request: DescribeConfigsRequest, _: int) -> set[int]:
 
 
 def refuse_describe_configs(request: DescribeConfigsRequest, error: ErrorCode, why: str | None = None) -> DescribeConfigsResponse:
-    """Answer with the same error for all resources."""
+    """Return the same error for all resources."""
     text = why or (UNEXPECTED if error is ErrorCode.UNKNOWN_SERVER_ERROR else "")
     return DescribeConfigsResponse(results=[_refused(resource, Refusal(error, text)) for resource in request.resources])
 
@@ -91,7 +91,7 @@ def _result(known: KnownConfigs, resource: DescribeConfigsResource, request: Des
 
 
 def _document(rows: list[DescribeConfigsResourceResult]) -> None:
-    from kraftsim.node.config_meanings import meaning_of  # at use: a start does not wait for the table
+    from kraftsim.node.config_meanings import meaning_of  # imported lazily: startup does not load the table
 
     for row in rows:
         row.documentation = meaning_of(row.name)

@@ -1,7 +1,8 @@
-"""From a frame to the handler that serves it, and what becomes of a frame that no handler serves.
+"""Request dispatch: from a frame to the handler of its API, and the handling of frames that no handler serves.
 
-Nearly all frames are served by `serve_run`, many at a time and where they lie. It touches only frames about which nothing is unusual, and stops
-before the first other one; that one is cut out and goes through `serve`, which finds out what is wrong with it.
+Nearly all frames are served by `serve_run`, many at a time and in place. It processes only frames without
+special conditions, and stops before the first other one, which is copied and goes through `serve` to find out
+what is wrong with it.
 
 Source: kafka.server.KafkaApis.handle, org.apache.kafka.common.requests.RequestContext.
 """
@@ -32,11 +33,11 @@ SIZE_BYTES = 4
 HEAD_BYTES_MIN = 10
 FRAME_BYTES_MIN = SIZE_BYTES + HEAD_BYTES_MIN
 FRAME_BYTES_MAX_OF: Final = {int(ApiKey.PRODUCE): sys.maxsize}
-"""How large a frame may be that is served at once, where its size says nothing about its entries."""
+"""The maximum size of a frame that is served in one turn, if its size does not bound its entries."""
 
 
 class Route(Generic[N]):
-    """The handler of one API and the versions in which it may be asked; both ends are inside."""
+    """The handler of one API and its supported versions; both ends are inclusive."""
 
     __slots__ = ("first_version", "frame_bytes_max", "handle", "last_version", "refuse", "slices")
 
@@ -48,11 +49,11 @@ class Route(Generic[N]):
         self.slices = handler.slices
         least = LARGE_REQUEST_BYTES if self.slices is None else min(self.slices.request_bytes_max, LARGE_REQUEST_BYTES)
         self.frame_bytes_max = FRAME_BYTES_MAX_OF.get(handler.key, least)
-        """How large a frame may be that is served at once, whatever it asks for."""
+        """The maximum size of a frame that is served in one turn, whatever it contains."""
 
 
 class FrameRoute(Generic[N]):
-    """Serves the frames of one API at one version, in a loop that holds all it needs in local variables: it is run for every frame."""
+    """Serves the frames of one API and version, in a loop with everything in local variables: it runs for every frame."""
 
     __slots__ = (
         "_answer_bytes",
@@ -79,12 +80,12 @@ class FrameRoute(Generic[N]):
         self._pack_answer = codecs.pack_response or _no_packing
         self._answer_bytes = codecs.response_size
         self._fixed_class = None if codecs.pack_response is None else codecs.response.layout.cls
-        """The class of the answers, if they all have one size."""
+        """The response class, if all responses have the same size."""
 
     def serve(self, node: N, connection: ServerConnection, buffer: Buffer, position: int, end: int) -> int:
-        """Serve frames as long as they are alike: of this API and version and from a client of the same name; return where the first other begins.
+        """Serve consecutive frames of this API and version with the same client id; return the position of the first other frame.
 
-        What a frame decodes to is only believed if it ends within the frame.
+        A decoded frame is accepted only if it ends at the end of the frame.
         """
         client, body_ahead, client_id = connection.client_of(buffer, position, self._header_version)
         ends_turn = connection.ends_turn
@@ -121,7 +122,7 @@ class FrameRoute(Generic[N]):
             except (AssertionError, MalformedMessage) as failure:
                 connection.end_with(failure, call)
                 break
-            except Exception as unforeseen:  # the top of a request: Kafka answers what it did not foresee with error -1 and goes on
+            except Exception as unforeseen:  # top-level handler: as in Kafka an unexpected exception is answered with error -1
                 answer = _unforeseen(self._refuse, call, unforeseen)
             if type(answer) is fixed_class and connection.close_reason is None:
                 try:
@@ -130,7 +131,7 @@ class FrameRoute(Generic[N]):
                     pass
                 else:
                     if connection.pauses:
-                        break  # a quota silences the client: what it sent behind this waits
+                        break  # a quota throttles the client: its later frames wait
                     continue  # such requests take microseconds: all that come in one read take less than a few turns
             connection.give(answer, call)
             if not connection.is_ready or ends_turn():
@@ -139,7 +140,7 @@ class FrameRoute(Generic[N]):
 
 
 class FrameRoutes(dict[int, FrameRoute[N] | None]):
-    """From API key and version, as FRAME_START reads them, to the route, made when first asked for; None for what is not served from a run."""
+    """From API key and version, as FRAME_START reads them, to the route, created on first use; None for frames not served from a run."""
 
     def __init__(self, routes: dict[int, Route[N]]) -> None:
         super().__init__()
@@ -149,13 +150,13 @@ class FrameRoutes(dict[int, FrameRoute[N] | None]):
         api_key, api_version = key_and_version >> 16, key_and_version & 0xFFFF
         route = self._routes.get(api_key)
         if route is None or not route.first_version <= api_version <= route.last_version or not route_of(api_key, api_version).request_header_version:
-            return None  # and not kept: there are four billion of them
+            return None  # and not cached: there are four billion keys
         found = self[key_and_version] = FrameRoute(route, api_key, api_version)
         return found
 
 
 class Dispatcher(Generic[N]):
-    """Serves the frames of a node of kind N. One for all listeners of a node: what is offered depends on the kind of node only."""
+    """Serves the frames of a node of kind N. One for all listeners of a node: the supported APIs depend on the kind of node only."""
 
     def __init__(self, node: N, handlers: Iterable[Handler[N]], offer: ApiOffer) -> None:
         self._node = node
@@ -166,13 +167,14 @@ class Dispatcher(Generic[N]):
         self._frame_routes = FrameRoutes(self._routes)
 
     read_head = staticmethod(read_request_head)
-    """Reads the header of a frame. Raises MalformedMessage, or UnsupportedApi for a key that nobody knows."""
+    """Parses the header of a frame. Raises MalformedMessage, or UnsupportedApi for an unknown API key."""
 
     def serve_run(self, connection: ServerConnection, buffer: Buffer, position: int, end: int) -> int:
-        """Serve the frames from `position` to `end` until one is cut off or unusual, or the connection must wait; return where that one begins."""
+        """Serve the frames from `position` to `end` until one is incomplete or unusual, or the connection
+        must wait; return its position."""
         routes, node = self._frame_routes, self._node
         if end - position > connection.frame_bytes_max:
-            return position  # perhaps one is too large
+            return position  # a frame may be too large
         while end - position >= FRAME_BYTES_MIN:
             route = routes[FRAME_START(buffer, position)[1]]
             if route is None:
@@ -186,7 +188,7 @@ class Dispatcher(Generic[N]):
         return position
 
     def serve(self, head: RequestHead, frame: bytes, connection: ServerConnection) -> Answer | Deferred:
-        """Hand the request to its handler. Raises MalformedMessage for a body that cannot be read."""
+        """Pass the request to its handler. Raises MalformedMessage for an undecodable body."""
         route = self._routes.get(head.api_key)
         if route is None or not route.first_version <= head.api_version <= route.last_version:
             return self._not_offered(head, route)
@@ -204,7 +206,7 @@ class Dispatcher(Generic[N]):
             return _unforeseen(route.refuse, call, unforeseen)
 
     def _serve_large(self, route: Route[N], head: RequestHead, frame: bytes, connection: ServerConnection) -> Deferred:
-        """Serve a request of many entries in several turns of the loop."""
+        """Serve a request with many entries in several event-loop turns."""
         large = LargeRequest(
             head,
             frame,
@@ -218,14 +220,14 @@ class Dispatcher(Generic[N]):
         return large.later
 
     def refuse_call(self, call: Call, error: ErrorCode) -> Answer:
-        """The same for a request that is decoded already."""
+        """The same for a decoded request."""
         route = self._routes.get(call.api_key)
         if route is None or route.refuse is None:
             return Closing(f"api key {call.api_key} has no answer for {error.name}")
         return route.refuse(call, error)
 
     def refuse(self, head: RequestHead, frame: bytes, connection: ServerConnection, error: ErrorCode) -> Answer:
-        """Return how an API says an error; where there is no way, the connection ends."""
+        """Return the error response of an API; if it has none, close the connection."""
         route = self._routes.get(head.api_key)
         if route is None or route.refuse is None or not route.first_version <= head.api_version <= route.last_version:
             return Closing(f"api key {head.api_key} is out of place: {error.name}")

@@ -1,7 +1,7 @@
-"""Lets connections in: one after the other through each listener, as soon as there is room and they do not come too fast.
+"""Connection quotas: accepts connections per listener in order, within the connection limits and creation rates.
 
-As in Kafka nobody is refused for coming too early: the connection is there, and nothing that it asks is read until its turn has come. Only those that
-are too many from one address are closed.
+As in Kafka a connection above the rate or limit is not refused: it stays open, and its requests are not read
+until it is admitted. Only connections above the limit of one address are closed.
 Source: kafka.network.{Acceptor, ConnectionQuotas}, Processor.closeExcessConnections (KIP-402, KIP-612).
 """
 
@@ -18,108 +18,111 @@ REASON_TOO_MANY = "too many connections"
 
 
 @dataclass(slots=True)
-class _Door:
-    """One listener: who waits before it, the first one first, and until when nobody is let in."""
+class _AcceptQueue:
+    """One listener: its queue of waiting connections, and the earliest time of the next admission."""
 
     waiting: deque[ServerConnection] = field(default_factory=deque)
     not_before_ms: int = 0
 
 
 class Doorkeeper:
-    """`everybody` says who is connected at all: who has been silent for longest goes, where other brokers need the place."""
+    """`everybody` returns all connections: the one idle longest is closed if the inter-broker listener needs room."""
 
-    def __init__(self, limits: ConnectionLimits, clock: Clock, everybody: Callable[[], Iterable[ServerConnection]]) -> None:
+    def __init__(self, limits: ConnectionLimits, clock: Clock, connections: Callable[[], Iterable[ServerConnection]]) -> None:
         self.limits = limits
         self._clock = clock
-        self._everybody = everybody
-        self._doors: dict[str, _Door] = {}
-        self._is_shut = False
-        self._inside: dict[int, tuple[str, str]] = {}
-        """Listener and address of whoever was let in, by the connection's number."""
+        self._connections = connections
+        self._queues: dict[str, _AcceptQueue] = {}
+        self._is_closed = False
+        self._admitted: dict[int, tuple[str, str]] = {}
+        """Connection number -> listener and address of an admitted connection."""
 
     def shut(self) -> None:
-        """Let nobody in until `open`: the node does not know yet what it would have to say."""
-        self._is_shut = True
+        """Admit no connections until `open`: the node is not ready to serve."""
+        self._is_closed = True
 
     def open(self) -> None:
-        """Let everybody in who waits, as far as there is room."""
-        self._is_shut = False
+        """Admit waiting connections, within the limits."""
+        self._is_closed = False
         self.look_again()
 
     def knock(self, connection: ServerConnection) -> None:
-        """A connection has come: let it in, or let it wait."""
-        door = self._doors.setdefault(connection.listener, _Door())
-        if door.waiting:
-            self._hold(door, connection)
-        elif not self._has_turn(door, connection.listener):
-            self._hold(door, connection)
-            self._try_later(connection.listener, door)
+        """A new connection: admit it, or queue it."""
+        queue = self._queues.setdefault(connection.listener, _AcceptQueue())
+        if queue.waiting:
+            self._enqueue(queue, connection)
+        elif not self._may_admit(queue, connection.listener):
+            self._enqueue(queue, connection)
+            self._schedule(connection.listener, queue)
         else:
-            self._let_in(connection)
+            self._admit(connection)
 
     def left(self, connection: ServerConnection) -> None:
-        """A connection is gone: there may be room for others."""
-        known = self._inside.pop(connection.number, None)
+        """A connection closed: others may be admitted."""
+        known = self._admitted.pop(connection.number, None)
         if known is None:
             return
         self.limits.leave(*known)
         self.look_again()
 
     def look_again(self) -> None:
-        """Let in whoever waits, as far as there is room; other limits may hold now."""
-        for listener, door in self._doors.items():
-            if door.waiting:
-                self._open(listener)
+        """Admit waiting connections, within the limits, which may have changed."""
+        for listener, queue in self._queues.items():
+            if queue.waiting:
+                self._admit_waiting(listener)
 
-    def _has_turn(self, door: _Door, listener: str) -> bool:
-        """Count who comes to the front, and tell whether the way is free."""
+    def _may_admit(self, queue: _AcceptQueue, listener: str) -> bool:
+        """Charge the creation rate for the next connection, and return whether it is admitted now."""
         now_ms = self._clock.monotonic_ms()
-        door.not_before_ms = now_ms + self.limits.pause_ms(listener, now_ms)
-        return self._is_free(door, listener)
+        queue.not_before_ms = now_ms + self.limits.pause_ms(listener, now_ms)
+        return self._is_free(queue, listener)
 
-    def _is_free(self, door: _Door, listener: str) -> bool:
-        return not self._is_shut and self._clock.monotonic_ms() >= door.not_before_ms and self.limits.has_room(listener)
+    def _is_free(self, queue: _AcceptQueue, listener: str) -> bool:
+        return not self._is_closed and self._clock.monotonic_ms() >= queue.not_before_ms and self.limits.has_room(listener)
 
     @staticmethod
-    def _hold(door: _Door, connection: ServerConnection) -> None:
+    def _enqueue(queue: _AcceptQueue, connection: ServerConnection) -> None:
         connection.pause_writing()
-        door.waiting.append(connection)
+        queue.waiting.append(connection)
 
-    def _try_later(self, listener: str, door: _Door) -> None:
-        wait_ms = door.not_before_ms - self._clock.monotonic_ms()
+    def _schedule(self, listener: str, queue: _AcceptQueue) -> None:
+        wait_ms = queue.not_before_ms - self._clock.monotonic_ms()
         if wait_ms > 0:
-            asyncio.get_running_loop().call_later(wait_ms / 1000, self._open, listener)
+            asyncio.get_running_loop().call_later(wait_ms / 1000, self._admit_waiting, listener)
 
-    def _open(self, listener: str) -> None:
-        """Let in as many of those who wait as may come now."""
-        door = self._doors[listener]
-        while door.waiting and self._is_free(door, listener):
-            first = door.waiting.popleft()
-            self._let_in(first)
+    def _admit_waiting(self, listener: str) -> None:
+        """Admit as many waiting connections as possible."""
+        queue = self._queues[listener]
+        while queue.waiting and self._is_free(queue, listener):
+            first = queue.waiting.popleft()
+            self._admit(first)
             first.resume_writing()
-            if door.waiting:
-                self._has_turn(door, listener)
-        if door.waiting:
-            self._try_later(listener, door)
+            if queue.waiting:
+                self._may_admit(queue, listener)
+        if queue.waiting:
+            self._schedule(listener, queue)
 
-    def _let_in(self, connection: ServerConnection) -> None:
+    def _admit(self, connection: ServerConnection) -> None:
         if connection.close_reason is not None:
-            return  # gone before its turn came
+            return  # closed while it waited
         ip = connection.peer.rpartition(":")[0]
         away = self.limits.enter(connection.listener, ip, self._clock.monotonic_ms())
         if away is None:
-            self._inside[connection.number] = (connection.listener, ip)
-            self._make_room()
+            self._admitted[connection.number] = (connection.listener, ip)
+            self._close_idle()
         elif away.after_ms:
             connection.pause_writing()
             asyncio.get_running_loop().call_later(away.after_ms / 1000, connection.close, REASON_TOO_MANY)
         else:
             connection.close(REASON_TOO_MANY)
 
-    def _make_room(self) -> None:
-        """Another broker came in where there was no place for it: who has asked nothing for longest goes."""
+    def _close_idle(self) -> None:
+        """A connection of the inter-broker listener exceeded the limit: close the connection of another
+        listener that has been idle longest."""
         if not self.limits.are_too_many:
             return
-        others = [each for each in self._everybody() if each.number in self._inside and self.limits.may_go(each.listener) and not each.close_reason]
+        others = [
+            each for each in self._connections() if each.number in self._admitted and self.limits.may_go(each.listener) and not each.close_reason
+        ]
         if others:
             min(others, key=lambda each: (each.last_heard, each.number)).close(REASON_TOO_MANY)

@@ -1,8 +1,10 @@
-"""Where nodes listen and where they find each other: the texts of `listeners`, `advertised.listeners` and `controller.quorum.voters`.
+"""Endpoints of nodes: parsers for `listeners`, `advertised.listeners` and `controller.quorum.voters`.
 
-A listener has a name; the name, not the port, says which security protocol it speaks and whether it belongs to the controllers.
+The name of a listener, not its port, determines its security protocol and whether it belongs to the
+controllers.
 
-Source: kafka.cluster.EndPoint, kafka.utils.CoreUtils.listenerListToEndPoints, org.apache.kafka.raft.QuorumConfig.
+Source: kafka.cluster.EndPoint, kafka.utils.CoreUtils.listenerListToEndPoints,
+org.apache.kafka.raft.QuorumConfig.
 """
 
 import re
@@ -50,7 +52,7 @@ class Voter:
 
 @dataclass(frozen=True, slots=True)
 class ZookeeperAddresses:
-    """Where ZooKeeper is, and below which znode a cluster keeps everything ("" for the root)."""
+    """The addresses of ZooKeeper, and the chroot of the cluster ("" for the root)."""
 
     servers: tuple[tuple[str, int], ...] = ()
     chroot: str = ""
@@ -61,7 +63,7 @@ class ZookeeperAddresses:
 
 @dataclass(frozen=True, slots=True)
 class InitialController:
-    """A first voter of a quorum whose voters stand in the log, as `id@host:port:directory id`."""
+    """An initial voter of a dynamic quorum, as `id@host:port:directory id`."""
 
     voter: Voter
     directory_id: bytes
@@ -71,21 +73,21 @@ class InitialController:
 
 
 def parse_endpoints(text: str) -> tuple[Endpoint, ...]:
-    """Read `NAME://host:port,...`. Listener names are upper case, as Kafka makes them. Raises ValueError."""
+    """Parse `NAME://host:port,...`. Listener names are converted to upper case, as in Kafka. Raises ValueError."""
     endpoints = tuple(_parse_endpoint(part.strip()) for part in text.split(",") if part.strip())
     _refuse_repeats("listener name", [endpoint.listener for endpoint in endpoints])
     return endpoints
 
 
 def parse_voters(text: str) -> tuple[Voter, ...]:
-    """Read `id@host:port,...`. Raises ValueError."""
+    """Parse `id@host:port,...`. Raises ValueError."""
     voters = tuple(_parse_voter(part.strip()) for part in text.split(",") if part.strip())
     _refuse_repeats("voter id", [str(voter.node_id) for voter in voters])
     return voters
 
 
 def parse_initial_controllers(text: str) -> tuple[InitialController, ...]:
-    """Read `id@host:port:directory id,...`, the text that kafka-storage format --initial-controllers takes. Raises ValueError."""
+    """Parse `id@host:port:directory id,...`, the format of kafka-storage format --initial-controllers. Raises ValueError."""
     found = []
     for part in text.split(","):
         if part.strip():
@@ -96,16 +98,16 @@ def parse_initial_controllers(text: str) -> tuple[InitialController, ...]:
 
 
 def parse_addresses(text: str) -> tuple[tuple[str, int], ...]:
-    """Read `host:port,...`. Raises ValueError."""
+    """Parse `host:port,...`. Raises ValueError."""
     return tuple(_parse_address(part.strip()) for part in text.split(",") if part.strip())
 
 
 def parse_zookeeper(text: str) -> ZookeeperAddresses:
-    """Read `host:port,host:port/chroot`, the connect string of ZooKeeper's clients; a port may be left out. Raises ValueError."""
+    """Parse `host:port,host:port/chroot`, the connect string of ZooKeeper clients; ports are optional. Raises ValueError."""
     servers, slash, below = text.partition("/")
     chroot = f"/{below.rstrip('/')}" if slash and below.rstrip("/") else ""
     if chroot and ("//" in chroot or any(part in (".", "..") for part in chroot.split("/"))):
-        raise ValueError(f"{chroot!r} is no path of a znode")
+        raise ValueError(f"{chroot!r} is not a znode path")
     found = []
     for part in (each.strip() for each in servers.split(",")):
         if part:

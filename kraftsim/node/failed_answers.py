@@ -1,12 +1,12 @@
-"""The answer that takes the place of one that could not be built or encoded.
+"""The error response that replaces a response that could not be built or encoded.
 
-A client chooses what an answer quotes, so it can ask for one that the protocol cannot carry, as a
-refusal with a name of 32,767 bytes in a sentence. Such a request fails alone: its client gets
-UNKNOWN_SERVER_ERROR in the form of its API, and where even that cannot be encoded its connection
-is closed. Messages are not cut below what a string of the protocol can hold: Kafka sends messages
-of up to 32,767 bytes as they are, and UNKNOWN_SERVER_ERROR instead of longer ones.
+A client controls what a response quotes, so it can cause one that cannot be encoded, such as an error message
+that contains a name of 32,767 bytes. Such a request fails alone: its client gets UNKNOWN_SERVER_ERROR in the
+form of its API, and if even that cannot be encoded its connection is closed. Messages are not shortened below
+the maximum string size of the protocol: Kafka sends messages of up to 32,767 bytes unchanged, and
+UNKNOWN_SERVER_ERROR instead of longer ones.
 
-Source: kafka.server.RequestHandlerHelper.handleError; asked of Apache Kafka 3.9.1 and 4.4.0.
+Source: kafka.server.RequestHandlerHelper.handleError; checked against Apache Kafka 3.9.1 and 4.4.0.
 """
 
 from collections.abc import Sequence
@@ -27,16 +27,16 @@ ANSWERED, CLOSED = "answered", "closed"
 
 
 def encoding_failed(failure: Exception) -> Failed:
-    """Return what to report of an answer that the encoder refused."""
+    """Return the result for a response that the encoder refused."""
     return Failed(f"the answer cannot be encoded: {reason_of(failure)}")
 
 
 def answer_instead(
     failed: Failed, server: "FrameServer", asked: RequestHead | Call, frame: bytes | None, connection: "ServerConnection"
 ) -> Sequence[Chunk] | None:
-    """Return the frame of the refusal, with its size; None: the connection has to be closed. Either is noted as an event.
+    """Return the frame of the error response, with its size; None: the connection must be closed. Both emit an event.
 
-    `frame` is the request where `asked` is only its header; without it there is no refusal.
+    `frame` is the request if `asked` is only its header; without it there is no error response.
     """
     chunks = None
     try:
@@ -51,7 +51,7 @@ def answer_instead(
 
 
 def note_failed(failed: Failed, asked: RequestHead | Call, connection: "ServerConnection", action: str) -> None:
-    """Report a failed answer."""
+    """Emit the event of a failed response."""
     connection.note(
         MessageFailed(
             connection=connection.number,

@@ -1,9 +1,11 @@
-"""Sends slices of files over a connection without their bytes passing through this process, in turn with ordinary chunks.
+"""Sends file slices over a connection with sendfile, in order with ordinary chunks.
 
-An event loop's transport cannot do that for a stream that goes on afterwards, so the sender writes to the transport's socket itself, while the
-transport has nothing to write. It has a descriptor of its own for it, because a loop watches a descriptor for one owner only.
+A transport of the event loop cannot do that for a stream that continues afterwards, so the sender writes to
+the transport's socket itself, while the transport has no pending data. It duplicates the descriptor, because
+a loop watches a descriptor for one owner only.
 
-Source: org.apache.kafka.common.record.FileRecords.writeTo, org.apache.kafka.common.network.PlaintextTransportLayer.transferFrom.
+Source: org.apache.kafka.common.record.FileRecords.writeTo,
+org.apache.kafka.common.network.PlaintextTransportLayer.transferFrom.
 """
 
 import asyncio
@@ -15,12 +17,13 @@ from collections.abc import Callable, Iterable
 from kraftsim.world.interface import Chunk, FileSlice
 
 TURN_BYTES_MAX = 4 * 1024 * 1024
-"""After so many bytes other connections get their turn."""
+"""The bytes sent before other connections get their turn."""
 PLAIN = (bytes, bytearray, memoryview)
 
 
 class FileSender:
-    """Sends for one connection. `on_end` hears once for each `send` that did not end at once: None, or the OSError that ended it."""
+    """The sender of one connection. `on_end` is called once for each `send` that did not complete
+    immediately: with None, or the OSError that ended it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int, on_end: Callable[[OSError | None], None]) -> None:
         """`descriptor` is the transport's; it is duplicated."""
@@ -29,16 +32,16 @@ class FileSender:
         self._on_end = on_end
         self._chunks: deque[Chunk | FileSlice] = deque()
         self._first = 0
-        """How much of the first chunk is sent."""
+        """The bytes of the first chunk that are sent."""
         self._is_waiting = False
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is left to be sent: nobody else may write meanwhile."""
+        """Whether data is pending: no other writer may use the socket meanwhile."""
         return bool(self._chunks)
 
     def send(self, chunks: Iterable[Chunk | FileSlice]) -> None:
-        """Send chunks in order, as far as the socket takes them now, and the rest when it does. Raises OSError if the connection is broken."""
+        """Send chunks in order, as far as the socket accepts them now, and the rest later. Raises OSError if the connection is broken."""
         assert not self._chunks, "one answer after the other"
         self._chunks.extend(_joined(chunks))
         self._advance()
@@ -47,7 +50,7 @@ class FileSender:
             self._loop.add_writer(self._socket.fileno(), self._on_writable)
 
     def close(self) -> None:
-        """Stop, wherever it is, and give the descriptor back."""
+        """Stop immediately, and close the descriptor."""
         self._chunks.clear()
         self._stop_waiting()
         self._socket.close()
@@ -91,17 +94,17 @@ class FileSender:
 
 
 def holds_slices(chunks: Iterable[Chunk | FileSlice]) -> bool:
-    """Tell whether there is anything that a transport cannot write."""
+    """Return whether there are file slices, which a transport cannot write."""
     return not all(isinstance(chunk, PLAIN) for chunk in chunks)
 
 
 def read_slices(chunks: Iterable[Chunk | FileSlice]) -> list[Chunk]:
-    """Return the same bytes as a transport can write them. Raises OSError."""
+    """Read file slices into memory, for a transport. Raises OSError."""
     return [chunk if isinstance(chunk, PLAIN) else chunk.read() for chunk in chunks]
 
 
 def _joined(chunks: Iterable[Chunk | FileSlice]) -> Iterable[Chunk | FileSlice]:
-    """Join neighbours that are no slices: they are small."""
+    """Join adjacent chunks that are not slices: they are small."""
     plain: list[Chunk] = []
     for chunk in chunks:
         if isinstance(chunk, PLAIN):

@@ -1,4 +1,4 @@
-"""What a search by timestamp finds, and how it is looked for: batch by batch, the ones that take long in a thread.
+"""Search for a record by timestamp: batch by batch, with slow batches searched in a thread.
 
 Source: FileRecords.TimestampAndOffset, UnifiedLog.fetchOffsetByTimestamp.
 """
@@ -14,7 +14,7 @@ from protocol.batches import RecordBatch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundRecord:
-    """A record that was looked for by its timestamp."""
+    """A record found by its timestamp."""
 
     offset: int
     timestamp: int
@@ -23,18 +23,18 @@ class FoundRecord:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A batch that may hold the record, which has this timestamp or a greater one."""
+    """A batch that may contain the first record with this timestamp or a greater one."""
 
     batch: RecordBatch
     timestamp: int
 
 
 Search: TypeAlias = Generator[Candidate, FoundRecord | None, FoundRecord | None]
-"""Yields what is to be looked through, is sent what was found there, and returns what it has found."""
+"""Yields batches to be searched, receives the record found in each, and returns the result."""
 
 
 def first_record(batch: RecordBatch, timestamp: int) -> FoundRecord | None:
-    """Return the first record of a batch with this timestamp or a greater one. Raises MalformedBatch for records that cannot be read."""
+    """Return the first record of a batch with this timestamp or a greater one. Raises MalformedBatch for undecodable records."""
     for record in batch.records():
         if record.timestamp >= timestamp:
             return FoundRecord(offset=record.offset, timestamp=record.timestamp, leader_epoch=batch.partition_leader_epoch)
@@ -42,14 +42,14 @@ def first_record(batch: RecordBatch, timestamp: int) -> FoundRecord | None:
 
 
 async def first_record_aside(world: World, batch: RecordBatch, timestamp: int) -> FoundRecord | None:
-    """The same; a batch that takes long is looked through in a thread."""
+    """The same; a slow batch is searched in a thread."""
     if takes_long(batch.view()):
         return await world.aside(lambda: first_record(batch, timestamp))
     return first_record(batch, timestamp)
 
 
 def searched(search: Search) -> FoundRecord | None:
-    """Search to the end, however long that takes. Raises MalformedBatch and OSError."""
+    """Run a search to its end in one turn. Raises MalformedBatch and OSError."""
     try:
         candidate = next(search)
         while True:

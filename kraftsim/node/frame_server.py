@@ -1,4 +1,5 @@
-"""What a connection asks for each frame that arrives: a dispatcher, or a gate in front of it.   Source: kafka.server.ApiRequestHandler."""
+"""Interface of a connection to its request server: a dispatcher, or an authentication gate in front of it.
+Source: kafka.server.ApiRequestHandler."""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class FrameServer(Protocol):
-    """What a connection asks for each frame: a dispatcher."""
+    """Serves the frames of connections: implemented by the dispatcher."""
 
     def serve_run(self, connection: "ServerConnection", buffer: Buffer, position: int, end: int) -> int:
-        """Serve all frames of a stretch about which nothing is unusual; return where the first other one begins."""
+        """Serve all ordinary frames of a stretch; return the position of the first other one."""
         ...
 
     def read_head(self, frame: bytes) -> RequestHead:
-        """Read who is asked for what. Raises MalformedMessage or UnsupportedApi."""
+        """Parse a request header. Raises MalformedMessage or UnsupportedApi."""
         ...
 
     def serve(self, head: RequestHead, frame: bytes, connection: "ServerConnection") -> Answer | Deferred:
@@ -27,9 +28,9 @@ class FrameServer(Protocol):
         ...
 
     def refuse(self, head: RequestHead, frame: bytes, connection: "ServerConnection", error: ErrorCode) -> Answer:
-        """Return how an API says an error. Raises MalformedMessage."""
+        """Return the error response of an API. Raises MalformedMessage."""
         ...
 
     def refuse_call(self, call: Call, error: ErrorCode) -> Answer:
-        """The same for a request that is decoded already."""
+        """The same for a decoded request."""
         ...

@@ -1,9 +1,10 @@
-"""Who a data directory belongs to: meta.properties is read, or written at the first start, and must name this node and this cluster.
+"""The identity of a data directory: meta.properties is read, or written at the first start, and must match this node and this cluster.
 
-A directory that was once another node's must never be served: its logs would be taken for this node's. So a directory whose meta.properties is
-missing or damaged is refused, as Apache Kafka refuses it, and only an empty one is formatted.
+The directory of another node must never be served: its logs would be taken for this node's. So a directory
+with a missing or damaged meta.properties is refused, as in Apache Kafka, and only an empty one is formatted.
 
-Source: org.apache.kafka.metadata.properties.MetaPropertiesEnsemble, kafka.tools.StorageTool, kafka.server.KafkaRaftServer.initializeLogDirs.
+Source: org.apache.kafka.metadata.properties.MetaPropertiesEnsemble, kafka.tools.StorageTool,
+kafka.server.KafkaRaftServer.initializeLogDirs.
 """
 
 import posixpath
@@ -31,11 +32,11 @@ UUID_BYTES = 16
 METADATA_DIRECTORY = partition_directory_name(METADATA_TOPIC, 0)
 NO_DIRECTORY_ID = ZERO_UUID
 RESERVED_PREFIX = bytes(15)
-"""Kafka keeps the uuids below 100 for itself; those up to 255 are not worth the difference."""
+"""Kafka reserves the uuids below 100; those up to 255 are excluded for simplicity."""
 BEFORE_FORMATTING = frozenset({".lock", "lost+found", BOOTSTRAP_CHECKPOINT})
-"""What a directory may hold before it is formatted: the lock of this process, what a file system makes, and bootstrap records."""
+"""The files that a directory may contain before it is formatted: the lock of this process, file system entries, and bootstrap records."""
 FORMAT_SNAPSHOT = metadata_snapshot_name(0, 0)
-"""Formatting writes it before meta.properties, so it is there when a crash ends the formatting."""
+"""Formatting writes it before meta.properties, so it exists if a crash interrupts the formatting."""
 HALF_WRITTEN = (".tmp", ".part")
 
 
@@ -44,9 +45,10 @@ class ForeignDirectory(ConfigError):
 
 
 def belonging_to_its_directories(config: NodeConfig, world: World) -> NodeConfig:
-    """Return what a node of KRaft is told, with the id of the cluster that its directories belong to, unless it is told one.
+    """Return the config of a KRaft node with the cluster id of its directories, unless the config has one.
 
-    In ZooKeeper mode the id is ZooKeeper's. What cannot be read is left to whoever loads the directory.
+    In ZooKeeper mode the id comes from ZooKeeper. An unreadable file is reported later, when the directory is
+    loaded.
     Source: org.apache.kafka.metadata.properties.MetaPropertiesEnsemble.clusterId.
     """
     if CLUSTER_ID_KEY in config.given or config.is_zookeeper_mode:
@@ -62,7 +64,8 @@ def belonging_to_its_directories(config: NodeConfig, world: World) -> NodeConfig
 
 
 async def load_identity(world: World, config: NodeConfig) -> bytes:
-    """Return the id of the data directory; an empty directory becomes this node's. Before 3.7 directories have none (NO_DIRECTORY_ID).
+    """Return the id of the data directory; an empty directory is formatted for this node. Before 3.7
+    directories have no id (NO_DIRECTORY_ID).
 
     Raises ForeignDirectory, ConfigError, OSError.
     """
@@ -70,7 +73,7 @@ async def load_identity(world: World, config: NodeConfig) -> bytes:
 
 
 async def load_directory_identity(world: World, config: NodeConfig, directory: str) -> bytes:
-    """Return the id of another one of log.dirs, which `world` has as its disk; an empty directory becomes this node's.
+    """Return the id of another one of log.dirs, which is the disk of `world`; an empty directory is formatted for this node.
 
     Raises ForeignDirectory, ConfigError, OSError.
     """
@@ -78,7 +81,7 @@ async def load_directory_identity(world: World, config: NodeConfig, directory: s
 
 
 async def load_metadata_identity(world: World, config: NodeConfig, directory_id: bytes) -> bytes:
-    """Return the id of the directory that the metadata log is in: that of the data directory, which was loaded before, unless it has one of its own.
+    """Return the id of the metadata log directory: that of the data directory, which was loaded before, unless it has its own.
 
     Raises ForeignDirectory, ConfigError, OSError.
     """
@@ -92,7 +95,7 @@ async def load_metadata_identity(world: World, config: NodeConfig, directory_id:
 async def _load(world: World, config: NodeConfig, place: str) -> bytes:
     if not world.disk.exists(META_PROPERTIES):
         check_formattable(world, config, place)
-        return await _take_over(world, config, directory_id=None, version=ZOOKEEPER_VERSION if config.is_zookeeper_mode else KRAFT_VERSION)
+        return await _format(world, config, directory_id=None, version=ZOOKEEPER_VERSION if config.is_zookeeper_mode else KRAFT_VERSION)
     try:
         found = parse_meta_properties(world.disk.read(META_PROPERTIES))
     except MalformedMessage as malformed:
@@ -107,15 +110,15 @@ async def _load(world: World, config: NodeConfig, place: str) -> bytes:
         raise ForeignDirectory(f"{place} belongs to node {found.node_id}, not to {config.node_id} (node.id)")
     lacks_directory_id = found.directory_id is None and _names_directories(config)
     if lacks_directory_id or found.cluster_id is None:
-        return await _take_over(world, config, found.directory_id, found.version)
+        return await _format(world, config, found.directory_id, found.version)
     return found.directory_id or NO_DIRECTORY_ID
 
 
 def check_formattable(world: World, config: NodeConfig, place: str) -> None:
-    """Refuse to format a directory that holds anything: it may be the data of another node. Raises ConfigError."""
+    """Refuse to format a directory that contains anything: it may be the data of another node. Raises ConfigError."""
     others = (*config.log_dirs[1:], config.metadata_directory)
     inside = {posixpath.relpath(path, config.log_dir).split("/")[0] for path in others}
-    own = inside | {path.strip("/").split("/")[0] for path in others}  # simulated nodes have one disk for all
+    own = inside | {path.strip("/").split("/")[0] for path in others}  # simulated directories share one disk
     held = [
         name
         for name in world.disk.list("")
@@ -126,7 +129,7 @@ def check_formattable(world: World, config: NodeConfig, place: str) -> None:
 
 
 def _is_half_formatted(world: World, name: str) -> bool:
-    """Tell whether a formatting that was cut short left this."""
+    """Return whether a file was left by an interrupted formatting."""
     return name == METADATA_DIRECTORY and all(file == FORMAT_SNAPSHOT or file.endswith(HALF_WRITTEN) for file in world.disk.list(name))
 
 
@@ -135,20 +138,21 @@ def _id_key(version: int) -> str:
 
 
 def random_uuid(world: World, purpose: str) -> bytes:
-    """Draw an id of Kafka's kind: never one of the reserved ones, and never with a text form that a shell would take for an option."""
-    chance = world.random(purpose)
+    """Generate a Kafka uuid: never a reserved one, and never with a text form that starts with '-'."""
+    rng = world.random(purpose)
     while True:
-        drawn = chance.randbytes(UUID_BYTES)
+        drawn = rng.randbytes(UUID_BYTES)
         if not drawn.startswith(RESERVED_PREFIX) and not uuid_text(drawn).startswith("-"):
             return drawn
 
 
 def _names_directories(config: NodeConfig) -> bool:
-    """Tell whether directories have ids: since 3.7, and not in ZooKeeper mode before the broker migrates (asked of Apache Kafka 3.9.2)."""
+    """Return whether directories have ids: since 3.7, and not in ZooKeeper mode before the broker migrates
+    (checked against Apache Kafka 3.9.2)."""
     return release(config.release).has(DIRECTORY_IDS) and (config.is_migrating or not config.is_zookeeper_mode)
 
 
-async def _take_over(world: World, config: NodeConfig, directory_id: bytes | None, version: int) -> bytes:
+async def _format(world: World, config: NodeConfig, directory_id: bytes | None, version: int) -> bytes:
     if directory_id is None and _names_directories(config):
         directory_id = random_uuid(world, "directory id")
     meta = MetaProperties(version=version, cluster_id=config.cluster_id, node_id=config.node_id, directory_id=directory_id)

@@ -1,7 +1,7 @@
-"""What a client sent and nobody has served yet: stretches of bytes that begin with a whole frame, and the beginning of the frame that comes next.
+"""The unserved input of a connection: stretches of bytes that start with a complete frame, and the beginning of the next frame.
 
-Frames are served where they lie, in the buffer that the socket was read into. Only a frame that arrives in pieces is joined, once; one that is large
-gets a buffer of its own size (`LargeFrames`).
+Frames are served in place, in the buffer that the socket was read into. Only a frame that arrives in pieces
+is joined, once; a large one gets a buffer of its own size (`LargeFrames`).
 
 Source: org.apache.kafka.common.network.NetworkReceive; socket.request.max.bytes.
 """
@@ -13,28 +13,30 @@ from struct import Struct
 from kraftsim.node.large_frames import LARGE_FRAME_BYTES, LargeFrames
 
 Buffer = bytes | mmap
-"""Both give bytes when they are sliced, which the codecs rely on."""
+"""Slicing either returns bytes, which the codecs rely on."""
 Stretch = tuple[Buffer, int, int]
-"""A buffer, and where in it the bytes that wait begin and end."""
+"""A buffer, and the start and end of its unserved bytes."""
 SIZE_BYTES = 4
 PIECES_MAX = 64
-"""So many pieces of a frame are joined before it is complete: an object for each byte of a client that drips would cost forty times its bytes."""
+"""The number of pieces that are joined before a frame is complete: one object per byte of a slow client would
+cost forty times its bytes."""
 VIEWED_BYTES_MIN = 4096
-"""A shorter beginning of a frame is copied, so that it does not keep alive all that came with it."""
+"""A shorter beginning of a frame is copied, so that it does not keep the whole read buffer alive."""
 _SIZE = Struct(">i").unpack_from
 
 
 class Inbox:
-    """The input of one connection. `waiting` are the stretches to be served, oldest first; each begins with a whole frame or an impossible size."""
+    """The input of one connection. `waiting` are the stretches to be served, oldest first; each starts with a
+    complete frame or an invalid size."""
 
     __slots__ = ("_large_frame_bytes", "_missing_bytes", "_pieces", "_size_part", "announced_bytes", "frame_bytes_max", "large", "waiting")
 
     def __init__(self, frame_bytes_max: int, large_frame_bytes: int = LARGE_FRAME_BYTES) -> None:
         self.waiting: deque[Stretch] = deque()
         self.large: LargeFrames | None = None
-        """Receives in place of the connection while large frames come."""
+        """Receives in place of the connection while large frames arrive."""
         self.announced_bytes = 0
-        """Size, with its own four bytes, of a large frame whose beginning is in `pieces`; 0 if there is none."""
+        """The size, including its four-byte prefix, of a large frame whose beginning is in `pieces`; 0 if there is none."""
         self.frame_bytes_max = frame_bytes_max
         self._large_frame_bytes = large_frame_bytes
         self._pieces: list[bytes | memoryview] = []
@@ -42,7 +44,7 @@ class Inbox:
         self._size_part = b""
 
     def take(self, data: bytes) -> None:
-        """Add what was read from the socket."""
+        """Add received bytes."""
         missing_bytes = self._missing_bytes
         if missing_bytes:
             if len(data) < missing_bytes:
@@ -56,12 +58,12 @@ class Inbox:
         if self._size_part:
             data, self._size_part = self._size_part + data, b""
         elif self.waiting:
-            buffer, position, end = self.waiting.pop()  # it may end within a frame; a transport that is told to read no more hardly gets here
+            buffer, position, end = self.waiting.pop()  # it may end within a frame; rarely reached while reading is paused
             data = buffer[position:end] + data
         self._sort(data, 0, len(data))
 
     def put_back(self, buffer: Buffer, position: int, end: int) -> None:
-        """Take what was not served of the stretch that stood first in `waiting`."""
+        """Return the unserved rest of the stretch that was first in `waiting`."""
         if self.begins_with_frame(buffer, position, end):
             self.waiting.appendleft((buffer, position, end))
         elif position < end or self.large is not None:
@@ -69,26 +71,26 @@ class Inbox:
             self._keep(buffer, position, end)
 
     def begins_with_frame(self, buffer: Buffer, position: int, end: int) -> bool:
-        """Tell whether something can be done about a stretch: serve a frame, or refuse an impossible size."""
+        """Return whether a stretch can be processed: it starts with a complete frame, or with an invalid size, which is refused."""
         if end - position < SIZE_BYTES:
             return False
         size: int = _SIZE(buffer, position)[0]
         return end - position - SIZE_BYTES >= size or not 0 <= size <= self.frame_bytes_max
 
     def first_size(self, buffer: Buffer, position: int) -> int:
-        """Return the size that a frame announces."""
+        """Return the size prefix of a frame."""
         size: int = _SIZE(buffer, position)[0]
         return size
 
     def take_pieces(self) -> bytes:
-        """Return the beginning of the frame that is coming, joined."""
+        """Return the joined beginning of the next frame."""
         joined = b"".join(self._pieces)
         self._pieces = []
         self._missing_bytes = self.announced_bytes = 0
         return joined
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop everything."""
         self.waiting.clear()
         self._pieces = []
         self._size_part = b""

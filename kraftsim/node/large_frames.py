@@ -1,10 +1,12 @@
-"""Receives large frames straight into memory of their size, so that the kernel's copy out of the socket is the last one before the disk.
+"""Receives large frames directly into buffers of their size, so that the copy out of the socket is the last one before the disk.
 
-The memory is a mapping that costs nothing until bytes arrive: a client that announces a hundred megabytes and sends ten bytes occupies one page. A
-producer's next batch is mostly as large as its last one, so the connection goes on reading one frame at a time, each from the beginning of the same
-mapping, until small frames come.
+The buffer is an anonymous mapping that uses no memory until bytes arrive: a client that announces a hundred
+megabytes and sends ten bytes occupies one page. A producer's next batch is usually as large as its last one,
+so the connection continues to read one frame at a time, each from the start of the same mapping, until small
+frames arrive.
 
-Source: org.apache.kafka.common.network.NetworkReceive (allocates what is announced), queued.max.request.bytes (its remedy).
+Source: org.apache.kafka.common.network.NetworkReceive (allocates the announced size),
+queued.max.request.bytes (its remedy).
 """
 
 import asyncio
@@ -14,21 +16,21 @@ from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from struct import Struct
 
 LARGE_FRAME_BYTES = 128 * 1024
-"""From here on a copy saved is worth more than the change of the receiver (measured)."""
+"""From this size on a saved copy is worth the change of the receiver (measured)."""
 KEPT_BYTES_MAX = 4 * 1024 * 1024
-"""A mapping up to this size is used again: faulting in fresh pages costs about as much as the copy that is saved."""
+"""A mapping up to this size is reused: faulting in new pages costs about as much as the saved copy."""
 SIZE_BYTES = 4
 _SIZE = Struct(">i").unpack_from
 _SURPLUS = memoryview(bytearray(65536))
-"""Where bytes go for which there is no room: a transport that gets none raises RuntimeError, which ended the node."""
+"""Receives surplus bytes: a transport that gets an empty buffer raises RuntimeError, which would stop the node."""
 
 
 class LargeFrames(asyncio.BufferedProtocol):
-    """Stands in for the protocol of a connection, `owner`.
+    """Replaces the protocol of a connection, `owner`.
 
-    `on_heard` is told of every arrival; `on_frames(buffer, position, end)` gets stretches that begin with a whole frame or an impossible size, and
-    answers with `keep`, now or later. The owner does not read in between: bytes that arrive all the same are lost, so `on_surplus` must end the
-    connection.
+    `on_heard` is called for every arrival; `on_frames(buffer, position, end)` gets stretches that start with
+    a complete frame or an invalid size, and calls `keep`, now or later. The owner does not read in between:
+    bytes that arrive anyway are lost, so `on_surplus` must close the connection.
     """
 
     def __init__(
@@ -44,11 +46,11 @@ class LargeFrames(asyncio.BufferedProtocol):
         large_frame_bytes: int = LARGE_FRAME_BYTES,
     ) -> None:
         """`begun` are the first bytes of a frame of `frame_bytes`. Raises OSError if there is no memory for it."""
-        self.eof_received = owner.eof_received  # type: ignore[method-assign]  # all but the bytes is the owner's affair
+        self.eof_received = owner.eof_received  # type: ignore[method-assign]  # the owner handles everything except data
         self.connection_lost = owner.connection_lost  # type: ignore[method-assign]
         self.pause_writing = owner.pause_writing  # type: ignore[method-assign]
         self.resume_writing = owner.resume_writing  # type: ignore[method-assign]
-        self._on_heard = on_heard
+        self._on_received = on_heard
         self._on_frames = on_frames
         self._on_surplus = on_surplus
         self._frame_bytes_max = frame_bytes_max
@@ -61,11 +63,11 @@ class LargeFrames(asyncio.BufferedProtocol):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing has begun and what comes next is probably small."""
+        """Whether no frame has started and the next one is probably small."""
         return self._first == self._end and self._expected_bytes <= self._large_frame_bytes
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return room for the rest of the frame that has begun, or for as much as the next one will probably have."""
+        """Return buffer space for the rest of the started frame, or for the expected size of the next one."""
         if self._needs_room:
             self._make_room()
         if self._end >= self._stop:
@@ -73,8 +75,8 @@ class LargeFrames(asyncio.BufferedProtocol):
         return self._view[self._end : self._stop]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Hand on what begins with a whole frame."""
-        self._on_heard()
+        """Pass on a stretch that starts with a complete frame."""
+        self._on_received()
         if self._end >= self._stop and not self._needs_room:
             self._on_surplus()
             return
@@ -93,14 +95,14 @@ class LargeFrames(asyncio.BufferedProtocol):
         self._on_frames(self._buffer, self._first, self._end)
 
     def keep(self, position: int, end: int) -> None:
-        """Go on behind what was served: the bytes from `position` to `end` begin the next frame, if there are any."""
+        """Continue after the served bytes: the bytes from `position` to `end` start the next frame, if there are any."""
         self._first, self._end = position, end
         self._needs_room = True
         if position == end and len(self._buffer) > KEPT_BYTES_MAX:
             self._take_new_buffer(self._expected_bytes)
 
     def _make_room(self) -> None:
-        """Find a place for the frame that comes next. Bytes that somebody still looks at, in a request that waits, are not written over."""
+        """Find space for the next frame. Bytes still referenced by a waiting request are not overwritten."""
         begun_bytes = self._end - self._first
         wanted_bytes = self._expected_bytes
         if begun_bytes >= SIZE_BYTES:

@@ -1,11 +1,12 @@
-"""Requests of many entries: read, carried out and answered in several turns of the loop, so that other clients are served in between.
+"""Requests with many entries: decoded, executed and answered in several event-loop turns, so that other clients are served in between.
 
-Decoding a body and encoding an answer touch nothing else and are done aside; the handler serves one slice of the
-entries in a turn, or the whole where its entries are decided together, and all large requests of a node take turns.
-A connection serves nothing behind such a request meanwhile, so that its answers stay in order. A client that goes
-away does not take back what it asked.
+Decoding a body and encoding a response do not touch state and run in a thread; the handler serves one slice
+of the entries per turn, or the whole request if its entries are decided together, and all large requests of a
+node take turns. A connection serves no later request meanwhile, so that its responses stay in order. A
+request continues if its client disconnects.
 
-Apache Kafka serves requests in many threads (num.io.threads), so that a large one holds back only those behind it.
+Apache Kafka serves requests in several threads (num.io.threads), so that a large one delays only those behind
+it.
 Source: kafka.server.KafkaRequestHandlerPool.
 """
 
@@ -36,7 +37,7 @@ Handle = Callable[[Call], Answer | Deferred]
 
 
 class LargeRequest:
-    """One request on its way. `later` gets its answer."""
+    """One request in progress. `later` gets its response."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class LargeRequest:
         self.later.when_abandoned(self._on_abandoned)
 
     async def run(self, shell: "NodeShell") -> None:
-        """Serve it. Raises AssertionError, with which the node goes down."""
+        """Serve the request. Raises AssertionError, which stops the node."""
         head, frame, world = self._head, self._frame, shell.world
         try:
             async with shell.turns.room:
@@ -75,7 +76,7 @@ class LargeRequest:
             self.later.complete(await encoded(world, head.api_key, head.api_version, answer))
 
     async def _carried_out(self, body: Message, turns: Turns) -> tuple[list[Part], list[Answer | Deferred]]:
-        """Return the parts of the request, and what the handler returned for each of them; for the whole, if it failed."""
+        """Return the parts of the request, and the handler's result for each; for the whole request, if it failed."""
         whole = LargeCall(self._head, body, self._connection, None)
         slices = self._slices
         parts: list[Part] = []
@@ -88,12 +89,12 @@ class LargeRequest:
                 given.append(self._handle(whole if part.body is body else LargeCall(self._head, part.body, self._connection, whole)))
         except (AssertionError, MalformedMessage):
             raise
-        except Exception as unforeseen:  # the top of a request: Kafka answers what it did not foresee with error -1 and goes on
+        except Exception as unforeseen:  # top-level handler: as in Kafka an unexpected exception is answered with error -1
             return [Part(body)], [self._on_unforeseen(whole, unforeseen)]
         return parts, given
 
     async def _answered(self, parts: list[Part], given: list[Answer | Deferred]) -> Answer | None:
-        """Return the answer; None if there is nobody to give it to."""
+        """Return the response; None if the client has disconnected."""
         answers = [await self._awaited(each) if isinstance(each, Deferred) else each for each in given]
         found = [each for each in answers if each is not None]
         if len(found) < len(answers):
@@ -113,7 +114,7 @@ class LargeRequest:
         return deferred.answer
 
     def _on_abandoned(self) -> None:
-        """The client went away: what is carried out already, or under way, stays as it is."""
+        """The client has disconnected: executed or started work is not reverted."""
         self._is_abandoned = True
         for _, is_there in self._waiting:
             if not is_there.done():
@@ -121,13 +122,13 @@ class LargeRequest:
 
 
 async def encoded(world: World, api_key: int, api_version: int, answer: Answer) -> Answer:
-    """Return an answer as bytes, encoded aside; one that holds records stays a message, for these are not copied."""
+    """Return an encoded response, encoded in a thread; one with records stays a message, because records are not copied."""
     if isinstance(answer, NOT_MESSAGES) or route_of(api_key, api_version).response_holds_records:
         return answer
     message = answer
     try:
         chunks = await world.aside(lambda: response_chunks(api_key, api_version, 0, message))
-    except Exception as failure:  # a value that the protocol cannot carry, as a string of more than 32,767 bytes
+    except Exception as failure:  # a value that cannot be encoded, such as a string of more than 32,767 bytes
         return encoding_failed(failure)
     return Encoded(b"".join(chunks)[SIZE_AND_CORRELATION_ID_BYTES:])
 
@@ -135,7 +136,7 @@ async def encoded(world: World, api_key: int, api_version: int, answer: Answer) 
 def looked_at(
     shell: "NodeShell", call: Call, entries: Sequence[T], look: Callable[[T], R], go_on: Callable[[Sequence[R]], Answer | Deferred]
 ) -> Answer | Deferred:
-    """Return what `go_on` makes of what `look` returns for each entry; a large call is looked at slice by slice, and so are many entries."""
+    """Apply `look` to each entry and return the result of `go_on`; a large call, or one with many entries, is processed slice by slice."""
     if not call.is_large and len(entries) <= ENTRIES_PER_SLICE:
         return go_on([look(entry) for entry in entries])
     later = Deferred()
@@ -158,7 +159,7 @@ def looked_at(
 
 
 async def or_refused(work: Awaitable[None], later: Deferred, call: Call, refuse: Callable[[Call, ErrorCode], Answer]) -> None:
-    """Let a handler go on in several turns of the loop; where it fails, its request fails, as if it had been one turn."""
+    """Run the rest of a handler in several turns; if it fails, its request fails as if it had taken one turn."""
     try:
         await work
     except AssertionError:
@@ -169,7 +170,7 @@ async def or_refused(work: Awaitable[None], later: Deferred, call: Call, refuse:
 
 
 def _joined(slices: Slices, parts: Sequence[Part], answers: Sequence[Answer]) -> Answer:
-    """Return one answer; what is no message stands for the whole request."""
+    """Return the joined response; an answer that is not a message stands for the whole request."""
     messages: list[Message] = []
     others: list[Answer] = []
     for answer in answers:

@@ -1,4 +1,4 @@
-"""The open doors of a node: one server socket per listener, and the connections that came through.
+"""The listeners of a node: one server socket each, and their connections.
 
 Source: kafka.network.SocketServer (Acceptor).
 """
@@ -20,7 +20,7 @@ from protocol.metadata.m14_client_quota import ClientQuotaRecord
 
 
 class ListenerError(OSError):
-    """A listener that cannot be opened, in one line: the port is in use, the address is not ours."""
+    """A listener that cannot be opened, described in one line: the port is in use, the address is not local."""
 
 
 class Listeners:
@@ -35,26 +35,26 @@ class Listeners:
         self.door = Doorkeeper(limits, shell.world.clock, self._connections.values)
         self.follow(BrokerSettings(static=static_settings(config.given)))
         self.bound: dict[str, Endpoint] = {}
-        """listener name -> where it really listens (a port of 0 is replaced)."""
+        """Listener name -> bound endpoint (a port of 0 is replaced)."""
 
     @property
     def connection_count(self) -> int:
-        """How many clients are connected."""
+        """The number of connected clients."""
         return len(self._connections)
 
     def follow(self, settings: BrokerSettings) -> None:
-        """Let other settings hold, of how many connections there may be and how fast they may come."""
+        """Apply changed connection limits and creation rates."""
         config = self._shell.config
         names = [endpoint.listener for endpoint in config.listeners]
         self.door.limits.follow(connection_settings(settings, names, config.inter_broker_listener_name))
         self.door.look_again()
 
     def follow_quotas(self, records: Iterable[ClientQuotaRecord]) -> None:
-        """Let other quotas of addresses hold."""
+        """Apply changed quotas of IP addresses."""
         self.door.limits.follow_ips(records)
 
     async def open(self, endpoints: Iterable[Endpoint], server: GuardedServer) -> None:
-        """Bind and accept. Raises ListenerError naming the listener; what was opened before it is closed again."""
+        """Bind and accept. Raises ListenerError naming the listener; listeners opened before it are closed again."""
         for endpoint in endpoints:
             try:
                 await self._open(endpoint, server)
@@ -63,7 +63,7 @@ class Listeners:
                 raise ListenerError(f"listeners: cannot listen on {endpoint}: {reason.strerror or reason}") from reason
 
     async def close(self) -> None:
-        """Accept no more, end every connection after its last answer, and wait until they are gone."""
+        """Stop accepting, close every connection after its last response, and wait until all are closed."""
         for server in self._servers:
             server.close()
         for connection in list(self._connections.values()):
@@ -73,7 +73,7 @@ class Listeners:
         self._servers.clear()
 
     def abort(self) -> None:
-        """End everything at once, as a process that dies."""
+        """Close everything immediately, as a killed process would."""
         for server in self._servers:
             server.close()
         for connection in list(self._connections.values()):
@@ -102,7 +102,7 @@ class Listeners:
         self._shell.world.note(ListenerOpened(listener=endpoint.listener, host=str(host), port=port))
 
     def _on_made(self, connection: ServerConnection) -> None:
-        """Count a connection from here on: where a TLS handshake fails, `accept` was called and nothing follows."""
+        """Register a connection at this point: after a failed TLS handshake `accept` was called and no connection follows."""
         self._connections[connection.number] = connection
         self.door.knock(connection)
 

@@ -1,7 +1,8 @@
-"""A partition's log on disk, in Kafka's own format: segments of record batches, appended at the end, read from any offset.
+"""A partition's log on disk, in Kafka's format: segments of record batches, appended at the end, read from any offset.
 
-What belongs where is decided by the core (`SegmentList`); this moves the bytes. Partition logs rely on the page cache and are flushed when a segment
-is rolled or the log is closed; who needs more (the metadata log, log.flush.interval.messages) calls `flush` before it answers.
+The core (`SegmentList`) decides the layout; this class does the I/O. Partition logs rely on the page cache
+and are flushed when a segment is rolled or the log is closed; callers that need more (the metadata log,
+log.flush.interval.messages) call `flush` before they answer.
 
 Source: org.apache.kafka.storage.internals.log.UnifiedLog, LocalLog, LogLoader.
 """
@@ -27,7 +28,7 @@ NO_EPOCH = -1
 
 
 class FlushedRecordsMissing(ValueError):
-    """A log that cannot be read up to where it was flushed. Its files are as they were found: perhaps the disk can read them again one day."""
+    """A log that is unreadable below its flushed offset. Its files are left unchanged, in case the disk can read them later."""
 
     def __init__(self, offset: int) -> None:
         super().__init__(f"the log ends at offset {offset}")
@@ -35,9 +36,10 @@ class FlushedRecordsMissing(ValueError):
 
 
 class PartitionLog(LogReader):
-    """One log. `recover` first; afterwards every batch that `append` was given can be read back until `truncate_to` cuts it off.
+    """One log. Call `recover` first; afterwards every appended batch can be read until `truncate_to` removes it.
 
-    `on_rolled` hears that a segment is complete: whoever owns the log should flush it soon. OSErrors of the disk pass through everywhere.
+    `on_rolled` is called when a segment is complete: the owner should flush it soon. OSErrors of the disk are
+    passed on.
     """
 
     def __init__(
@@ -52,30 +54,32 @@ class PartitionLog(LogReader):
     ) -> None:
         super().__init__(world, topic, partition, settings or SegmentSettings(), directory)
         self.cut_count = 0
-        """How often what had been appended was taken back."""
+        """How often the log was truncated."""
         self.flushed_offset = 0
-        """Every offset below it survives a power loss."""
+        """Every offset below it survives a power failure."""
         self._shortened: set[int] = set()
-        """Where segments begin whose files were cut and not flushed since: a power loss would bring the end back, and what follows would not fit."""
+        """Base offsets of truncated segments that are not flushed since: a power failure would restore the
+        old end, which later batches would not match."""
         self._on_rolled = on_rolled
         self._pending_index = PendingIndex()
         self._active_file: File | None = None
         self._found_as: tuple[int, int, int] | None = None
-        """The last segment and its size as they were found, where they had been closed in good order, and how often the log had been cut by then."""
+        """The last segment and its size as recovered after a clean shutdown, and the truncation count at that time."""
 
     @property
     def is_open(self) -> bool:
-        """Whether its files are held."""
+        """Whether its files are open."""
         return self._active_file is not None
 
     def found_base_offsets(self) -> list[int]:
-        """Return where the segments begin that are on disk, ascending, before `recover` has looked at them."""
+        """Return the base offsets of the segments on disk, ascending, before `recover` has checked them."""
         return self._files.found_base_offsets()
 
     # Opening and closing -------------------------------------------------------------------------------------------------------------------
 
     def remove_damaged_indexes(self) -> int | None:
-        """Before `recover`: delete transaction indexes that cannot be believed, and return from where on the log must be read for new ones."""
+        """Before `recover`: delete damaged transaction indexes, and return the offset from which the log must
+        be replayed to rebuild them."""
         return self._transactions.remove_damaged(self._files.found_base_offsets())
 
     def recover(
@@ -87,16 +91,19 @@ class PartitionLog(LogReader):
         on_unclean: Callable[[int], None] | None = None,
         chained_from: int | None = None,
     ) -> LogRecovered:
-        """Read the log, hand its batches to `on_batch`, and cut off what is torn or corrupt. The event returned is noted already.
+        """Read the log, pass its batches to `on_batch`, and truncate a torn or corrupt end. The returned event has already been emitted.
 
-        Checksums are looked at from `verify_from_offset` on: the recovery point after a crash, None after a clean stop. What lies before it is taken
-        as flushed. Raises FlushedRecordsMissing where it would have to cut before `sure_until`.
+        Checksums are verified from `verify_from_offset` on: the recovery point after a crash, None after a
+        clean shutdown. Everything before it counts as flushed. Raises FlushedRecordsMissing if it would have
+        to truncate below `sure_until`.
 
-        With `on_unclean` the segments before the recovery point are not read if their indexes and the epochs on disk can be believed, and only the
-        batches of the others are handed on: `on_unclean` hears of each of those, by its base offset, before its batches come.
+        With `on_unclean` the segments before the recovery point are not read if their indexes and the epochs
+        on disk are valid, and only the batches of the other segments are passed on: `on_unclean` is called
+        with the base offset of each of those, before its batches.
 
-        From `chained_from` on nothing was cleaned, so that each segment goes on where the one before ends. Where one does not, a power loss has
-        taken what was between them, and what comes behind the gap is cut off as well.
+        From `chained_from` on nothing was compacted, so each segment starts where the previous one ends. If
+        one does not, a power failure has removed the data between them, and everything behind the gap is
+        removed as well.
         """
         assert self._active_file is None, "a log is recovered once"
         cut_bytes = 0
@@ -135,13 +142,14 @@ class PartitionLog(LogReader):
         return recovered
 
     def _first_unclean(self, found: Sequence[int], recovery_point: int | None) -> int:
-        """Return which of the segments is the first that may hold what was not flushed. Take the epochs of those before it from disk."""
+        """Return the index of the first segment that may contain unflushed data. Load the epochs of the earlier ones from disk."""
         if not self._load_epochs():
             return 0
         return len(found) if recovery_point is None else max(bisect_right(found, recovery_point) - 1, 0)
 
     def _fill_from_indexes(self, end_offset: int | None) -> int:
-        """Count what is in the active segment as its indexes say; the last one is read from its last entry on. Return how many bytes were cut off."""
+        """Restore the state of the active segment from its indexes; the last one is read from its last entry
+        on. Return the number of truncated bytes."""
         base_offset = self._segments.active.base_offset
         extent = segment_extent(self._files, base_offset, end_offset)
         if extent is None:
@@ -155,7 +163,7 @@ class PartitionLog(LogReader):
         return self._fill_active(lambda batch: None, None)
 
     def close(self) -> None:
-        """Write the indexes of the last segment and give the files back. Flush before, if this is to be a clean stop."""
+        """Write the indexes of the last segment and close the files. Flush before, for a clean shutdown."""
         self.seal()
         self.abort()
 
@@ -165,19 +173,20 @@ class PartitionLog(LogReader):
             self._finish_indexes()
 
     def _is_as_it_was_closed(self) -> bool:
-        """Whether nothing came or went since a recovery that found the log closed in good order, so that its last indexes say what is in it."""
+        """Whether nothing changed since the recovery of a cleanly closed log, so that its last indexes are still valid."""
         active = self._segments.active
         return self._found_as == (active.base_offset, active.size_bytes, self.cut_count) and self._files.has_indexes(active.base_offset)
 
     def abort(self) -> None:
-        """Give the files back as they are, as a process that dies."""
+        """Close the files as they are, as a killed process would."""
         self._files.close()
         self._active_file = None
 
     # Writing -------------------------------------------------------------------------------------------------------------------------------
 
     def append(self, chunks: Sequence[Chunk], *, first_offset: int, last_offset: int, size_bytes: int, max_timestamp: int, leader_epoch: int) -> None:
-        """Write one batch at the end; it is visible at once and durable after `flush`. Both offsets are inside. After an OSError the log is lost."""
+        """Append one batch; it is visible immediately and durable after `flush`. Both offsets are inclusive.
+        After an OSError the log is unusable."""
         segments = self._segments
         now_ms = self._world.clock.wall_ms()
         if segments.must_roll(last_offset=last_offset, size_bytes=size_bytes, max_timestamp=max_timestamp, now_ms=now_ms):
@@ -191,14 +200,14 @@ class PartitionLog(LogReader):
         if earned is not None:
             self._pending_index.add(earned)
         if leader_epoch != self.epochs.latest_epoch:
-            self._note_epoch(leader_epoch, first_offset)
+            self._record_epoch(leader_epoch, first_offset)
 
     def add_aborted(self, aborted: AbortedTransaction) -> None:
-        """The batch that was appended (or read) last is the marker of an aborted transaction. After an OSError the log is lost."""
+        """The last appended (or read) batch is the marker of an aborted transaction. After an OSError the log is unusable."""
         self._transactions.add(self._segments.active.base_offset, aborted)
 
     async def flush(self) -> int:
-        """Make everything appended before this call durable, and return `flushed_offset`. After an OSError what was not may be gone for good."""
+        """Flush everything appended before this call, and return `flushed_offset`. After an OSError unflushed data may be lost."""
         end_offset = self.log_end_offset
         if end_offset == self.flushed_offset and not self._files.has_new_names and not self._shortened:
             return end_offset
@@ -206,7 +215,7 @@ class PartitionLog(LogReader):
         active = self._segments.active
         for segment in self._segments.segments if self.flushed_offset < active.base_offset else (active,):
             if not self._segments.has(segment):
-                continue  # it went while others were flushed
+                continue  # it was deleted during the flush of others
             following = self._segments.after(segment) if segment is not active else None
             if following is None or following.base_offset > self.flushed_offset:
                 await self._files.log_file(segment.base_offset).flush()
@@ -214,24 +223,25 @@ class PartitionLog(LogReader):
         return self.flushed_offset
 
     async def settle_cut(self) -> None:
-        """Make durable what was cut off. A power loss that brought segments back would leave a hole where they begin, and one that brought the end of
-        a file back would put it in front of the next segment, or behind what was written in its place.
+        """Flush truncations. A power failure that restored removed segments would leave a hole before them,
+        and one that restored the end of a file would put it in front of the next segment, or behind its
+        replacement.
         """
         if self._files.has_new_names:
             await self._files.flush_names()
-        cut_count = self.cut_count
+        truncations = self.cut_count
         for segment in [each for each in self._segments.segments if each.base_offset in self._shortened]:
             if self._segments.has(segment):
                 await self._files.log_file(segment.base_offset).flush()
-        if self.cut_count == cut_count:
+        if self.cut_count == truncations:
             self._shortened.clear()
 
     def truncate_to(self, offset: int) -> int:
-        """Cut off every batch that holds `offset` or a later one, and return how many bytes went.
+        """Truncate every batch that contains `offset` or a later one, and return the number of removed bytes.
 
-        Where there is none, an epoch may still go: one that began at the end of the log, and in which its leader wrote nothing. The next leader need
-        not know it, and would call the log another one for ever (UnifiedLog.truncateTo). What is cut back to before its beginning begins anew
-        (`restart_at`).
+        If there is none, an epoch may still be removed: one that started at the log end offset, without
+        records. The next leader may not know that epoch, and would always find the log diverging
+        (UnifiedLog.truncateTo). A log that is truncated below its start is restarted (`restart_at`).
         """
         assert offset >= self.local_start_offset, f"{offset} is before the log, which begins at {self.local_start_offset}"
         if offset >= self.log_end_offset:
@@ -250,22 +260,23 @@ class PartitionLog(LogReader):
         return cut_bytes
 
     def roll_by(self, settings: SegmentSettings) -> None:
-        """Let other settings say when segments roll, from the next batch on."""
+        """Apply changed roll settings, from the next batch on."""
         self._segments.settings = settings
 
     def begin_cleaned(self, base_offset: int, now_ms: int) -> CleanedSegment:
-        """Begin to write what shall take the place of the segment that begins here, and of some after it. `now_ms` is the wall clock."""
+        """Start writing the replacement of the segment with this base offset, and of some after it. `now_ms` is the wall clock."""
         interval_bytes = self._segments.settings.index_interval_bytes
         return CleanedSegment(self._files.disk, self.directory, base_offset, index_interval_bytes=interval_bytes, now_ms=now_ms)
 
     async def replace_segments(self, former: Sequence[Segment], cleaned: CleanedSegment) -> list[int]:
-        """Let a finished segment be what those are that it was made of, and return the base offsets at which no segment begins any more.
+        """Replace segments by the finished cleaned segment, and return the base offsets at which no segment starts any more.
 
-        Readers see the one or the others. Whoever would cut or delete the log has to wait meanwhile. After an OSError the log is lost.
+        Readers see either the old or the new segments. Truncation and deletion must wait meanwhile. After an
+        OSError the log is unusable.
         """
         disk, base_offset = self._files.disk, cleaned.segment.base_offset
         await rename_segment(disk, self.directory, base_offset, CLEANED, SWAP, log_last=True)
-        assert all(self._segments.has(each) for each in former), "nobody cuts a log while its segments are replaced"
+        assert all(self._segments.has(each) for each in former), "a log is not truncated while its segments are replaced"
         self._segments.replace(former, cleaned.segment)
         cleaned.segment.written_ms = former[-1].written_ms
         base_offsets = [each.base_offset for each in former]
@@ -280,18 +291,18 @@ class PartitionLog(LogReader):
         return base_offsets[1:]
 
     def begin_at(self, offset: int) -> None:
-        """Let the log begin at an offset inside of it; whole segments before it go when `delete_expired` is called next."""
+        """Advance the log start offset; whole segments before it are deleted at the next `delete_expired`."""
         self._begun_at = max(self._begun_at, offset)
 
     def tier(self, is_tiered: bool) -> None:
-        """Let a part of the log be in a remote store from now on, or none any more: then it begins where it begins here."""
+        """Start or stop tiering: without it the log starts at its local start offset."""
         self._begun_at = self.log_start_offset if is_tiered else self.local_start_offset
         self.is_tiered = is_tiered
 
     def delete_expired(self, rules: RetentionRules, *, now_ms: int, high_watermark: int, copied_offset: int | None = None) -> Expired | None:
-        """Delete the segments that are due, as far as one reason goes, and say how many went and why; None if none is. Call it until then.
+        """Delete the expired segments, one reason at a time, and return how many were deleted and why; None if none. Call it until then.
 
-        `copied_offset` of a tiered log: up to there it is in the remote store.
+        `copied_offset` of a tiered log: the end offset in remote storage.
         """
         due = expired(
             self._segments.segments,
@@ -312,14 +323,14 @@ class PartitionLog(LogReader):
         return due
 
     def roll_expired(self, rules: RetentionRules, *, now_ms: int) -> None:
-        """Complete the last segment if it is all that is left and should be gone by now: only then can it be copied, and go."""
+        """Roll the last segment if it is the only one and has expired: only then can it be copied and deleted."""
         active = self._segments.active
         is_alone = active.size_bytes > 0 and len(self._segments.segments) == 1
         if is_alone and (rules.retention_bytes == 0 or 0 <= rules.retention_ms < now_ms - active.age_timestamp):
             self._roll(self.log_end_offset)
 
     def restart_at(self, offset: int) -> int:
-        """Drop everything, begin anew with an empty log at `offset`, and return how many bytes went."""
+        """Delete everything, restart with an empty log at `offset`, and return the number of removed bytes."""
         self.cut_count += 1
         removed = self._segments.remove_from(self._segments.first_base_offset)
         cut_bytes = sum(self._files.remove_segment(segment.base_offset) for segment in removed)
@@ -329,7 +340,7 @@ class PartitionLog(LogReader):
         return cut_bytes
 
     def restart_behind(self, offset: int, *, log_start_offset: int, epochs: Sequence[EpochStart]) -> None:
-        """Drop everything that is here, and go on behind what is in the remote store: from `offset` on, in these epochs."""
+        """Delete all local data, and continue behind the remote log: from `offset` on, with these epochs."""
         self.restart_at(offset)
         self._begun_at = log_start_offset
         for each in epochs:
@@ -338,7 +349,7 @@ class PartitionLog(LogReader):
     # Segments ------------------------------------------------------------------------------------------------------------------------------
 
     def _roll(self, base_offset: int) -> None:
-        """Complete the active segment and begin the next one."""
+        """Complete the active segment and start the next one."""
         self._finish_indexes()
         self._begin_segment(base_offset)
         if self._on_rolled is not None:
@@ -352,7 +363,7 @@ class PartitionLog(LogReader):
         self._next_read = self._last_read = UNKNOWN_READ
 
     def _finish_indexes(self) -> None:
-        """Write the index files of the active segment as it stands."""
+        """Write the current index files of the active segment."""
         active = self._segments.active
         last_time = active.close()
         if last_time is not None:
@@ -362,7 +373,8 @@ class PartitionLog(LogReader):
     def _fill_active(
         self, on_batch: Callable[[RecordBatch], object], verify_from_offset: int | None, *, end_offset: int | None = None, sure_until: int = 0
     ) -> int:
-        """Count the batches of the active segment's file, as far as they are good and end before end_offset; cut off the rest, return its bytes."""
+        """Load the batches of the active segment's file, as far as they are valid and end before end_offset;
+        truncate the rest and return its size."""
         assert self._active_file is not None, "a segment was begun"
         file, active = self._active_file, self._segments.active
         for batch in SegmentScan(file, active.size_bytes, verify_from_offset=verify_from_offset, next_offset=self.log_end_offset):
@@ -376,7 +388,7 @@ class PartitionLog(LogReader):
                     max_timestamp=batch.max_timestamp,
                 )
             )
-            self._note_epoch(batch.partition_leader_epoch, batch.base_offset)
+            self._record_epoch(batch.partition_leader_epoch, batch.base_offset)
             on_batch(batch)
         cut_bytes = file.size_bytes - active.size_bytes
         if cut_bytes and self.log_end_offset < sure_until:
@@ -387,7 +399,7 @@ class PartitionLog(LogReader):
             self._files.remove_indexes(active.base_offset)
         return cut_bytes
 
-    def _note_epoch(self, leader_epoch: int, first_offset: int) -> None:
+    def _record_epoch(self, leader_epoch: int, first_offset: int) -> None:
         latest = self.epochs.latest_epoch
         if leader_epoch > (NO_EPOCH if latest is None else latest):
             self.epochs.assign(leader_epoch, first_offset)

@@ -1,7 +1,7 @@
-"""Compacts one log: reads its dirty part for the last offset of each key, then writes each group of segments anew with what stays of it.
+"""Compacts one log: scans its dirty part for the last offset of each key, then rewrites each group of segments with the retained records.
 
-A little is done in each turn of the loop, so that clients are served meanwhile. Between two turns the cleaning may be called off: what was swapped in
-already is sound by itself, and the rest is as it was.
+The work is split over event-loop turns, so that clients are served meanwhile. The cleaning can be cancelled
+between two turns: swapped-in segments are valid by themselves, and the rest is unchanged.
 
 Source: kafka.log.Cleaner.{doClean, cleanSegments}.
 """
@@ -20,35 +20,35 @@ from kraftsim.node.segment_swap import CleanedSegment
 from protocol.batches import RecordBatch
 
 WRITTEN_BYTES_MIN = 256 * 1024
-"""What stays is written whenever so much was read: until then it keeps the pages alive that it was read from."""
+"""Retained records are written whenever this many bytes were read: until then they keep the read buffers alive."""
 
 
 T = TypeVar("T")
 
 
 class CleaningCalledOff(Exception):
-    """Somebody needs the log for himself: it is cut, moved or deleted, or the node stops."""
+    """Another operation needs the log: it is truncated, moved or deleted, or the node stops."""
 
 
 class UncleanableLog(ValueError):
-    """What lies in the log cannot be read: a copy of it must not be made."""
+    """The log contains unreadable data: it must not be rewritten."""
 
 
 class Pace(Protocol):
-    """Says how fast a log may be cleaned."""
+    """Throttles the cleaning of a log."""
 
     async def spend(self, size_bytes: int) -> None:
-        """So many bytes were read or written: let others in, if it is time. Raises CleaningCalledOff."""
+        """Account for bytes read or written: yield to other tasks when due. Raises CleaningCalledOff."""
         ...
 
     async def through(self, batch: RecordBatch, look: Callable[[], T]) -> T:
-        """Return what a look at all records of a batch returns; a thread takes it where that takes long."""
+        """Return the result of a function over all records of a batch; a slow one runs in a thread."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogToClean:
-    """A log, its rules, what is to be cleaned of it, and what must stay of its producers (asked anew for each group)."""
+    """A log, its rules, the range to clean, and the producer entries to retain (read again for each group)."""
 
     log: PartitionLog
     snapshots: ProducerSnapshots
@@ -56,12 +56,12 @@ class LogToClean:
     found: Cleanable
     lasts: Callable[[], Mapping[int, LastOfProducer]]
     on_swap: Callable[[int, int, int], None] = lambda first_offset, next_offset, segment_count: None
-    """Hears of each group of segments when what is left of them is about to take their place."""
+    """Called for each group of segments when its replacement is about to be swapped in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanedLog:
-    """How far a log is clean now, and what was read and kept. `keys`: how many different ones its dirty part had, as far as it was looked at."""
+    """How far a log is clean now, and what was read and retained. `keys`: the number of distinct keys in the scanned dirty part."""
 
     next_dirty_offset: int
     counts: CleaningCounts
@@ -73,7 +73,7 @@ class CleanedLog:
 async def clean_log(work: LogToClean, offsets: OffsetMap, pace: Pace, *, now_ms: int) -> CleanedLog:
     """Clean a log. `offsets` is empty; `now_ms` is the wall clock.
 
-    Raises CleaningCalledOff, UncleanableLog or MalformedBatch, and OSError: then the log is lost.
+    Raises CleaningCalledOff, UncleanableLog or MalformedBatch, and OSError: then the log is unusable.
     """
     log, found = work.log, work.found
     await _scan_keys(log, found, offsets, pace)
@@ -111,7 +111,7 @@ async def _clean_group(work: LogToClean, group: list[Segment], cleaner: BatchCle
     cleaner.lasts = work.lasts()
     try:
         for segment in group:
-            await _copy_what_stays(log, segment, cleaner, cleaned, pace)
+            await _copy_retained(log, segment, cleaner, cleaned, pace)
         await cleaned.finish()
         await pace.spend(0)
     except (CleaningCalledOff, ValueError):
@@ -122,7 +122,7 @@ async def _clean_group(work: LogToClean, group: list[Segment], cleaner: BatchCle
     work.snapshots.remove_at(await log.replace_segments(group, cleaned))
 
 
-async def _copy_what_stays(log: PartitionLog, segment: Segment, cleaner: BatchCleaner, cleaned: CleanedSegment, pace: Pace) -> None:
+async def _copy_retained(log: PartitionLog, segment: Segment, cleaner: BatchCleaner, cleaned: CleanedSegment, pace: Pace) -> None:
     following = next((each.base_offset for each in log.segments if each.base_offset > segment.base_offset), log.log_end_offset)
     cleaner.transactions.add(log.aborted_between(segment.base_offset, following))
     walk = log.scan(segment)
@@ -143,4 +143,4 @@ async def _copy_what_stays(log: PartitionLog, segment: Segment, cleaner: BatchCl
 
 def _check_whole(log: PartitionLog, segment: Segment, walk: SegmentScan) -> None:
     if walk.end_position != segment.size_bytes:
-        raise UncleanableLog(f"{log.directory}: segment {segment.base_offset} cannot be read from byte {walk.end_position} on: {walk.why_cut}")
+        raise UncleanableLog(f"{log.directory}: segment {segment.base_offset} cannot be read from byte {walk.end_position} on: {walk.why_invalid}")

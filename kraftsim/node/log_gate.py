@@ -1,6 +1,6 @@
-"""Lets one at a time change what stands in a log already: whoever cuts, moves or deletes it, or the cleaner, which is called off for any of them.
+"""Mutual exclusion for changes of existing log data: truncation, moves and deletion, and the cleaner, which is cancelled for any of them.
 
-Appending and reading go on whatever happens here.
+Appends and reads are not affected.
 
 Source: kafka.log.LogCleanerManager.{abortAndPauseCleaning, resumeCleaning, doneCleaning}.
 """
@@ -10,7 +10,8 @@ from types import TracebackType
 
 
 class LogGate:
-    """`async with gate` waits until the cleaner has let go of the log, and keeps it away meanwhile. A log that nobody cleans is not waited for."""
+    """`async with gate` waits until the cleaner has released the log, and excludes it meanwhile. Without a
+    running cleaner it does not wait."""
 
     __slots__ = ("_claims", "_is_cleaned", "_released")
 
@@ -21,21 +22,21 @@ class LogGate:
 
     @property
     def is_free(self) -> bool:
-        """Whether nobody has the log for himself."""
+        """Whether the log is neither claimed nor being cleaned."""
         return not self._claims and not self._is_cleaned
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the cleaner is to let go of the log as soon as it can."""
+        """Whether the cleaner must release the log as soon as possible."""
         return self._claims > 0
 
     def begin_cleaning(self) -> None:
-        """The cleaner takes the log."""
+        """The cleaner acquires the log."""
         assert self.is_free, "one at a time"
         self._is_cleaned = True
 
     def end_cleaning(self) -> None:
-        """The cleaner lets go of it."""
+        """The cleaner releases the log."""
         self._is_cleaned = False
         released, self._released = self._released, None
         if released is not None and not released.done():
@@ -45,7 +46,7 @@ class LogGate:
         await self.claim()
 
     async def claim(self) -> None:
-        """Wait until the cleaner has let go, and keep it away from now on."""
+        """Wait until the cleaner has released the log, and exclude it from now on."""
         self._claims += 1
         try:
             while self._is_cleaned:

@@ -1,8 +1,9 @@
-"""The reading half of a partition's log: which batches stand where, found by offset or by timestamp through sparse indexes.
+"""The read path of a partition's log: finds batches by offset or timestamp through sparse indexes.
 
-What is sent as it lies on disk is not read at all; what is looked for is found by headers alone as far as that goes.
+Data that is sent as it is on disk is not read into memory; searches use batch headers only where possible.
 
-Source: org.apache.kafka.storage.internals.log.{LocalLog.read, LogSegment.read, UnifiedLog.fetchOffsetByTimestamp}.
+Source: org.apache.kafka.storage.internals.log.{LocalLog.read, LogSegment.read,
+UnifiedLog.fetchOffsetByTimestamp}.
 """
 
 from bisect import bisect_right
@@ -22,7 +23,7 @@ from protocol.disk.transaction_index import AbortedTransaction
 
 NOTHING = memoryview(b"")
 SLICE_BYTES_MIN = 128 * 1024
-"""Less is read: it leaves together with the answer around it, in one write."""
+"""Smaller slices are read into memory, and leave together with the response around them, in one write."""
 UNKNOWN_READ = (-1, -1, -1)
 _BATCH_START = Struct(">qi").unpack_from
 _LAST_OFFSET_DELTA = Struct(">i").unpack_from
@@ -30,7 +31,7 @@ _LAST_OFFSET_DELTA_POSITION = 23
 
 
 class LogReader(PartitionDirectory):
-    """A log as its readers know it. OSErrors of the disk pass through everywhere."""
+    """The read interface of a log. OSErrors of the disk are passed on."""
 
     def __init__(self, world: World, topic: str, partition: int, settings: SegmentSettings, directory: str | None = None) -> None:
         super().__init__(world, topic, partition, directory)
@@ -38,24 +39,24 @@ class LogReader(PartitionDirectory):
         self._files = SegmentFiles(world.disk, self.directory)
         self._transactions = TransactionIndexes(self._files)
         self.gate = LogGate()
-        """Who would cut, move or delete the log goes through it; who cleans it stands aside for them."""
+        """Operations that truncate, move or delete the log acquire it; the cleaner yields to them."""
         self._begun_at = 0
-        """Where the log begins, if that is inside its first segment, or before it."""
+        """The log start offset, if it is inside the first segment, or before it."""
         self.is_tiered = False
-        """Whether a part of it may be in a remote store."""
+        """Whether a part of the log may be in remote storage."""
         self._next_read = UNKNOWN_READ
-        """(offset, base offset of its segment, position): where the last read ended, which is where the next one mostly begins."""
+        """(offset, base offset of its segment, position): the end of the last read, where the next one usually starts."""
         self._last_read = UNKNOWN_READ
-        """The same of where it began: others read the same."""
+        """The same for the start of the last read: other consumers often read the same."""
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset in the log, wherever it lies."""
+        """The log start offset, local or remote."""
         return self._begun_at if self.is_tiered else self.local_start_offset
 
     @property
     def local_start_offset(self) -> int:
-        """The first offset that is here. Of a tiered log, what lies before it is in the remote store only."""
+        """The first local offset. Earlier offsets of a tiered log are in remote storage only."""
         return max(self._segments.first_base_offset, self._begun_at)
 
     @property
@@ -65,31 +66,31 @@ class LogReader(PartitionDirectory):
 
     @property
     def size_bytes(self) -> int:
-        """How long its segments are together."""
+        """The total size of its segments."""
         return sum(segment.size_bytes for segment in self._segments.segments)
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """Its segments, the active one last. What they say changes as the log grows."""
+        """Its segments, the active one last. They change as the log grows."""
         return self._segments.segments
 
     @property
     def base_offsets(self) -> list[int]:
-        """Where the segments begin, ascending."""
+        """The base offsets of the segments, ascending."""
         return [segment.base_offset for segment in self._segments.segments]
 
     def records_file(self, base_offset: int) -> File:
-        """Return the file with the records of the segment that begins here."""
+        """Return the records file of the segment with this base offset."""
         return self._files.log_file(base_offset)
 
     def file_of_segment(self, base_offset: int, suffix: str) -> bytes | None:
-        """Return what stands beside the records of a segment; None if there is nothing. Raises OSError."""
+        """Return another file of a segment; None if there is none. Raises OSError."""
         path = self._files.path(base_offset, suffix)
         return self._files.disk.read(path) if self._files.disk.exists(path) else None
 
     @property
     def read_end_offset(self) -> int:
-        """The first offset behind what was read last."""
+        """The offset after the last batch read."""
         return self._next_read[0]
 
     def aborted_between(self, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
@@ -98,11 +99,11 @@ class LogReader(PartitionDirectory):
         return self._transactions.between(base_offsets[max(bisect_right(base_offsets, first_offset) - 1, 0) :], first_offset, end_offset)
 
     def scan(self, segment: Segment, first_offset: int = 0) -> SegmentScan:
-        """Return a walk over the batches of a segment with all checksums, from one on that does not begin after first_offset."""
+        """Return an iterator over the batches of a segment that verifies all checksums, starting at or before first_offset."""
         return SegmentScan(self._files.log_file(segment.base_offset), segment.position_before(first_offset), verify_from_offset=0)
 
     def replay(self, on_batch: Callable[[RecordBatch], object], *, first_offset: int = 0, end_offset: int | None = None) -> None:
-        """Hand every batch that ends at first_offset or later and begins before end_offset to `on_batch`, in order."""
+        """Pass every batch that ends at first_offset or later and starts before end_offset to `on_batch`, in order."""
         end_offset = self.log_end_offset if end_offset is None else end_offset
         if first_offset >= end_offset:
             return
@@ -117,15 +118,16 @@ class LogReader(PartitionDirectory):
                     on_batch(batch)
 
     def read(self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool = True) -> memoryview:
-        """Return whole batches from the one that holds `offset`, all below `end_offset` and no more than max_bytes together.
+        """Return complete batches from the one that contains `offset`, all below `end_offset` and at most max_bytes in total.
 
-        With `at_least_one` the first batch is returned whatever its size. Empty: there is nothing, or the first batch is too large.
+        With `at_least_one` the first batch is returned whatever its size. Empty: there is none, or the first
+        batch is too large.
         """
         found = self._place_of(offset)
         return NOTHING if found is None else self._read_at(*found, max_bytes, end_offset, at_least_one)
 
     def batch_base(self, offset: int) -> int:
-        """Return where the batch begins that holds an offset; the offset itself where no batch does."""
+        """Return the base offset of the batch that contains an offset; the offset itself if there is no such batch."""
         found = self._place_of(offset)
         if found is None:
             return offset
@@ -134,7 +136,7 @@ class LogReader(PartitionDirectory):
         return min(base_offset, offset)
 
     def slice(self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool = True) -> Chunk | FileSlice:
-        """Return the same batches in the form in which they are best sent: much is not read at all."""
+        """Return the same batches in the form that is sent most efficiently: large slices are not read into memory."""
         found = self._place_of(offset)
         if found is None:
             return NOTHING
@@ -146,12 +148,12 @@ class LogReader(PartitionDirectory):
             return NOTHING
         self._next_read = (next_offset, segment.base_offset, position + size_bytes)
         file = self._files.log_file(segment.base_offset)
-        if size_bytes < SLICE_BYTES_MIN:  # much is there, and little of it is below end_offset
+        if size_bytes < SLICE_BYTES_MIN:  # the segment is large, but little of it is below end_offset
             return memoryview(file.read(position, size_bytes))
         return file.slice(position, size_bytes)
 
     def read_cut(self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool) -> memoryview:
-        """Return the bytes of those batches cut off at max_bytes, be it inside a batch; `at_least_one` exempts the first from that."""
+        """Return the bytes of those batches cut at max_bytes, even inside a batch; `at_least_one` exempts the first batch."""
         found = self._place_of(offset)
         if found is None:
             return NOTHING
@@ -163,9 +165,10 @@ class LogReader(PartitionDirectory):
         return memoryview(file.read(position, min(there_bytes, max_bytes)))
 
     def ends_before(self, timestamp: int, now_ms: int) -> list[int]:
-        """Return the base offsets of the segments that were last written by `timestamp`, the newest first, and before them the end of the log.
+        """Return the base offsets of the segments last written by `timestamp`, newest first, preceded by the log end offset.
 
-        That is all there was to ask for before messages had timestamps. `now_ms` is the wall clock, with which the end of the log goes.
+        This is the lookup for messages without timestamps. `now_ms` is the wall clock, the timestamp of the
+        log end offset.
         """
         segments = self._segments.segments
         times = [(max(segment.base_offset, self.local_start_offset), segment.last_written_ms) for segment in segments]
@@ -187,7 +190,7 @@ class LogReader(PartitionDirectory):
         return None
 
     def find_max_timestamp(self, end_offset: int) -> Search:
-        """Search for the first record with the greatest timestamp of the log, and find it if it is below end_offset. Raises OSError."""
+        """Search for the first record with the greatest timestamp of the log, and return it if it is below end_offset. Raises OSError."""
         segment = self._segments.holding_max_timestamp()
         position = None if segment is None else self._position_of(segment, segment.offset_of_max_timestamp)
         if segment is None or position is None:
@@ -197,7 +200,7 @@ class LogReader(PartitionDirectory):
         return found if found is not None and found.offset < end_offset else None
 
     def _place_of(self, offset: int) -> tuple[Segment, int] | None:
-        """Return the segment and the position of the first batch that ends at `offset` or later."""
+        """Return the segment and position of the first batch that ends at `offset` or later."""
         segment = self._segments.holding(offset)
         while segment is not None:
             position = self._position_of(segment, offset)
@@ -207,9 +210,10 @@ class LogReader(PartitionDirectory):
         return None
 
     def _measure(self, segment: Segment, position: int, max_bytes: int, end_offset: int, at_least_one: bool) -> tuple[int, int]:
-        """Return how many bytes from `position` are whole batches that begin below end_offset, at most max_bytes, and the offset behind them.
+        """Return the size of the complete batches from `position` that start below end_offset, at most
+        max_bytes, and the offset after them.
 
-        The sparse index says where the last batches of the stretch begin; only their headers are read.
+        The sparse index locates the last batches of the range; only their headers are read.
         """
         following = self._segments.after(segment)
         segment_end_offset = self.log_end_offset if following is None else following.base_offset
@@ -229,7 +233,7 @@ class LogReader(PartitionDirectory):
         return at - position, next_offset
 
     def _position_of(self, segment: Segment, offset: int) -> int | None:
-        """Return where the first batch stands that ends at `offset` or later; None if the segment has none."""
+        """Return the position of the first batch that ends at `offset` or later; None if the segment has none."""
         for known_offset, base_offset, position in (self._next_read, self._last_read):
             if known_offset == offset and base_offset == segment.base_offset and position < segment.size_bytes:
                 self._last_read = (offset, base_offset, position)

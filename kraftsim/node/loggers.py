@@ -1,4 +1,4 @@
-"""Loggers of a node, as clients of Kafka see them: kraftsim has none whose level could be set, and says so as Kafka does of one it does not know.
+"""Loggers in Kafka's config API: kraftsim has no configurable loggers, and answers as Kafka does for unknown ones.
 
 Source: KIP-412, kafka.server.logger.RuntimeLoggerManager.
 """
@@ -10,7 +10,7 @@ from protocol.messages.k44_incremental_alter_configs import AlterConfigsResource
 
 
 def refuse_loggers(node_id: int, resource: AlterConfigsResource) -> Refusal | None:
-    """Return why the levels of loggers cannot be so, or None where nothing is asked for."""
+    """Return why log levels cannot be changed, or None for an empty request."""
     try:
         asked_id = parse_int32(resource.resource_name)
     except ValueError:

@@ -1,6 +1,6 @@
-"""What nobody handled: an exception that leaves a callback of the event loop is a mistake of our own, and whoever runs the loop must hear of it.
+"""Unhandled exceptions of event-loop callbacks are bugs, and must be reported to the owner of the loop.
 
-asyncio only logs it, and closes the connection it came from: to a peer that looks like a lost connection, which is tried again for ever.
+asyncio only logs them, and closes the connection: a peer would see a lost connection, and retry forever.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ OnMistake = Callable[[Exception], None]
 
 
 def hear_of_mistakes(loop: asyncio.AbstractEventLoop, on_mistake: OnMistake) -> None:
-    """Call `on_mistake` with every exception that leaves a callback or a task, but for OSError: broken connections and disks are the world's fault.
+    """Call `on_mistake` with every exception that leaves a callback or a task, except OSError, which comes from connections and disks.
 
     All of them are logged as usual.
     """

@@ -1,4 +1,4 @@
-"""A connection that is not listened to for a while: what clients above a quota meet (KIP-219)."""
+"""Mutes a connection: the throttling of clients above a quota (KIP-219)."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from kraftsim.node.call import Call
 
 
 def mute(call: Call, pause_ms: int) -> None:
-    """Listen to a client no more until the pause is over: what it sends meanwhile waits."""
+    """Read no requests of a client until the pause is over: later requests wait."""
     connection = call.connection
     connection.pause_writing()
     asyncio.get_running_loop().call_later(pause_ms / 1000, connection.resume_writing)

@@ -1,7 +1,9 @@
-"""Producer snapshots as brokers before 2.8 kept them: of all segments but the last two they are deleted again.
+"""Producer snapshots of brokers before 2.8: only those of the last two segments are kept.
 
-What such a broker leaves behind has no snapshots for most of its segments, which nobody misses until they are to go to a remote store.
-Source: KAFKA-9393; kafka.log.ProducerStateManager.deleteSnapshotsBefore, Log.deleteSnapshotsAfterRecoveryPointCheckpoint of 2.7.
+Such a broker leaves most segments without snapshots, which are missing only when the segments are copied to
+remote storage.
+Source: KAFKA-9393; kafka.log.ProducerStateManager.deleteSnapshotsBefore,
+Log.deleteSnapshotsAfterRecoveryPointCheckpoint of 2.7.
 """
 
 from kraftsim.core.producer_state.manager import ProducerStateManager
@@ -11,7 +13,7 @@ KEPT = 2
 
 
 class NewestSnapshots(ProducerSnapshots):
-    """Forgets the older ones whenever one is taken."""
+    """Deletes older snapshots whenever one is taken."""
 
     def take(self, state: ProducerStateManager, offset: int, *, is_anew: bool = False) -> bool:
         """Write the state, and delete all but the last two."""

@@ -1,4 +1,4 @@
-"""What every node can be told to do, whatever its role and whichever world it lives in."""
+"""The lifecycle interface of nodes, for every role, in simulated and real time."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -7,29 +7,30 @@ from kraftsim.node.endpoints import Endpoint
 
 
 class Node(Protocol):
-    """A broker or a controller. `start` once, then `stop` or `abort` once; a node that came down is not started again."""
+    """A broker or a controller. Call `start` once, then `stop` or `abort` once; a stopped node is not restarted."""
 
     @property
     def addresses(self) -> Mapping[str, Endpoint]:
-        """Listener name -> where it listens; empty before `start` returned."""
+        """Listener name -> bound endpoint; empty before `start` returned."""
         ...
 
     async def start(self) -> None:
-        """Load what is on disk and open the listeners. Raises ConfigError, OSError kinds; then nothing is left open."""
+        """Recover the disk and open the listeners. Raises ConfigError, OSError kinds; then nothing is left open."""
         ...
 
     async def ready(self) -> None:
-        """Wait until the node serves its clients: a broker is unfenced, a controller leads or follows. Raises what it failed with before."""
+        """Wait until the node serves clients: a broker is unfenced, a controller is leader or follower.
+        Raises the node's earlier failure."""
         ...
 
     async def failed(self) -> BaseException:
-        """Wait until the node fails, and return why; a node in good order never does."""
+        """Wait until the node fails, and return the reason; a healthy node never does."""
         ...
 
     async def stop(self) -> None:
-        """Go down in good order: hand over, answer what is under way, flush, mark the logs as clean."""
+        """Shut down cleanly: hand over leadership, answer pending requests, flush, and mark the logs as clean."""
         ...
 
     def abort(self) -> None:
-        """Go down at once, as a process that is killed: no flush, no clean-shutdown marker, no word."""
+        """Stop immediately, as a killed process would: no flush, no clean-shutdown marker, no requests to other nodes."""
         ...

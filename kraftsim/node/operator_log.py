@@ -61,7 +61,7 @@ class Logger(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One text of the log. `values` turns the fields of the event into those of the line; None: this event needs no line."""
+    """One log message. `values` maps the event's fields to those of the line; None: this event needs no line."""
 
     level: str
     text: str
@@ -81,12 +81,12 @@ def _with_names(values: Values) -> Values:
 
 
 def _unexpected(values: Values) -> Values | None:
-    """Leave out connections that ended as connections do, and those to other nodes, which are opened again."""
+    """Omit connections that closed normally, and those to other nodes, which are reopened."""
     return None if values["reason"] in EXPECTED_CLOSINGS or values["listener"] == OUTBOUND else values
 
 
 def _unasked(values: Values) -> Values | None:
-    """Leave out a broker that is fenced because it stops in good order."""
+    """Omit a broker that is fenced because of its controlled shutdown."""
     return None if values["reason"] == SHUT_DOWN else values
 
 
@@ -178,7 +178,7 @@ MESSAGES: Mapping[str, Message] = {
 
 
 class Window:
-    """What one message has said and withheld since its window began."""
+    """The lines written and suppressed for one message since its window began."""
 
     __slots__ = ("count", "names", "shown")
 
@@ -189,7 +189,7 @@ class Window:
 
 
 class OperatorLog:
-    """Writes the lines of one node. `reports` is what a world asks for each event: see `kraftsim.world.real.world.RealWorld.watch`."""
+    """Writes the lines of one node. A world looks up `reports` for each event: see `kraftsim.world.real.world.RealWorld.watch`."""
 
     def __init__(self, logger: Logger, loop: asyncio.AbstractEventLoop) -> None:
         self._emit: dict[str, Emit] = {level: getattr(logger, level) for level in (DEBUG, INFO, WARNING, ERROR)}
@@ -214,12 +214,12 @@ class OperatorLog:
             self._emit[message.level](message.text, **values)
 
     def report_slow_disk(self, path: str, operation: str, seconds: float) -> None:
-        """Warn of a flush that took long."""
+        """Warn of a slow flush."""
         if seconds >= SLOW_FLUSH_SECONDS:
             self._emit[WARNING]("slow disk", path=path, operation=operation, seconds=round(seconds, 3))
 
     def close(self) -> None:
-        """Write what is still withheld; nothing is reported later."""
+        """Write the suppressed counts; nothing is reported later."""
         for text in list(self._timers):
             self._timers[text].cancel()
             self._end_window(text)
@@ -245,7 +245,8 @@ class OperatorLog:
 
 
 class Reports(dict[type[Event], Callable[[Event], None] | None]):
-    """From the class of an event to what writes its line, None for most. Filled as events come, so that no event module is imported for it."""
+    """From the class of an event to the function that writes its line, None for most. Filled on demand, so
+    that no event module is imported for it."""
 
     def __init__(self, log: OperatorLog) -> None:
         super().__init__()

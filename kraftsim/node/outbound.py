@@ -1,7 +1,7 @@
-"""The client side of a connection: requests go out pipelined, answers come back in the same order.
+"""The client side of a connection: pipelined requests, with responses in the same order.
 
-Versions are negotiated once per connection: the highest one that both sides know. A request that is not answered in time closes the whole
-connection, because an answer that comes later could no longer be told from the next one.
+Versions are negotiated once per connection: the highest one that both sides support. A request timeout closes
+the whole connection, because a late response could not be distinguished from the next one.
 Source: org.apache.kafka.clients.NetworkClient and InFlightRequests, KIP-35, KIP-511.
 """
 
@@ -34,38 +34,38 @@ CONNECT_TIMEOUT_MS = 10_000
 REQUEST_TIMEOUT_MS = 30_000
 """Kafka's request.timeout.ms."""
 FIRST_ASKED_API_VERSIONS = 4
-"""A client asks with the version of its own release, 3.9: a newer one would cost a refusal and a second try with most nodes."""
+"""A client sends the ApiVersions version of its own release, 3.9: a newer one would be refused and retried with most nodes."""
 OUTBOUND = "outbound"
 NOT_SENT = "not sent"
-"""The `listener` of connections that this node opened itself; their `peer` is the `link` of their frames: 'own address>address of the peer'."""
+"""The `listener` of connections that this node opened; their `peer` is the `link` of their frames: 'own address>address of the peer'."""
 
 NEVER = float("inf")
 API_VERSIONS = int(ApiKey.API_VERSIONS)
 API_NAMES = {int(key): key.name for key in ApiKey}
 VersionRange = tuple[int, int]
-"""First and last version, both inside."""
+"""First and last version, both inclusive."""
 OnAnswer = Callable[[Message | OSError], None]
-"""Takes the answer, or what became of the request instead: Disconnected or RequestTimedOut."""
+"""Receives the response, or the error of the request: Disconnected or RequestTimedOut."""
 
 
 class Disconnected(ConnectionError):
-    """The connection ended before the answer came; whether the peer carried out the request is unknown."""
+    """The connection closed before the response; the outcome of the request is unknown."""
 
 
 class RequestTimedOut(TimeoutError):
-    """The peer did not answer in time; the connection is closed, and whether the request was carried out is unknown."""
+    """The peer did not answer in time; the connection is closed, and the outcome of the request is unknown."""
 
 
 class NoCommonVersion(OSError):
-    """The peer knows no version of this API that we know; nothing was sent."""
+    """The peer has no version of this API in common with this side; nothing was sent."""
 
 
 class NotEncodable(NoCommonVersion):
-    """The request has a value that no version can carry; nothing was sent, and sending it again is of no use."""
+    """The request has a value that no version can encode; nothing was sent, and a retry is useless."""
 
 
 class InFlight(Struct):
-    """A request that waits for its answer. `deadline` is in seconds of the event loop's clock."""
+    """A request in flight. `deadline` is in seconds of the event loop's clock."""
 
     correlation_id: int
     api_key: int
@@ -77,9 +77,10 @@ class InFlight(Struct):
 class PeerConnection(asyncio.Protocol):
     """One connection to a node: `await connect()`, then `request` (a Future) or `send` (a callback, for hot paths), then `close`.
 
-    `number` names the connection in this node's events. `own_versions` narrows what this side speaks (a node of an older release); the
-    default is everything that is declared. `on_closed` hears once that the connection ended, whoever ended it. `local_host` is the address of
-    this machine that the connection comes from; by default the system chooses. `security` is what the peer's listener wants: TLS, a login.
+    `number` identifies the connection in this node's events. `own_versions` restricts the versions of this
+    side (a node of an older release); the default is all implemented ones. `on_closed` is called once when
+    the connection is closed by either side. `local_host` is the local address to connect from; by default the
+    system chooses. `security` is required by the peer's listener: TLS, SASL.
     """
 
     def __init__(
@@ -114,11 +115,11 @@ class PeerConnection(asyncio.Protocol):
         self._peer_versions: dict[int, VersionRange] = {}
         self._peer_features: dict[str, int] = {}
         self.has_window = False
-        """Whether the peer offers the version of Produce of brokers that have a window of sequence numbers (KIP-758)."""
+        """Whether the peer advertises the Produce version of brokers with a window of sequence numbers (KIP-758)."""
         self.announced_window: int | None = None
-        """How many sequence numbers the peer lets a producer have under way, if its offer says so (KIP-758)."""
+        """The window of sequence numbers of the peer, if it advertises one (KIP-758)."""
         self.is_migration_ready = False
-        """Whether the peer said that it can take part in a migration from ZooKeeper (KIP-866)."""
+        """Whether the peer is ready for a migration from ZooKeeper (KIP-866)."""
         self._versions: dict[int, int] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._transport: asyncio.Transport | None = None
@@ -150,7 +151,7 @@ class PeerConnection(asyncio.Protocol):
             raise
 
     async def _dial(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Open the connection. Raises OSError, also for what no host or port can be: others say where a node is to connect."""
+        """Open the connection. Raises OSError, also for invalid hosts or ports, because addresses come from other nodes."""
         tls = None if self._security is None else self._security.tls
         try:
             if tls is None:
@@ -167,15 +168,15 @@ class PeerConnection(asyncio.Protocol):
 
     @property
     def in_flight_count(self) -> int:
-        """How many requests wait for their answer."""
+        """The number of requests in flight."""
         return len(self._in_flight)
 
     def close(self) -> None:
-        """End the connection; what is under way is answered with Disconnected. Closing twice does nothing."""
+        """Close the connection; requests in flight fail with Disconnected. Closing twice does nothing."""
         self._end(Disconnected(f"the connection to {self._peer} was closed by this side"))
 
     def abort(self) -> None:
-        """End the connection at once, as a process that dies: nobody hears of anything any more."""
+        """Close the connection immediately, as a killed process would: no callback is called any more."""
         self._closed_because = Disconnected("aborted")
         self._in_flight.clear()
         self._unsent.clear()
@@ -184,17 +185,17 @@ class PeerConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # Asking ---------------------------------------------------------------------------------------------------------------------------------
+    # Requests -------------------------------------------------------------------------------------------------------------------------------
 
     def version_for(self, api_key: int) -> int:
-        """Return the highest version of an API that both sides know. Raises NoCommonVersion."""
+        """Return the highest version of an API that both sides support. Raises NoCommonVersion."""
         version = self._versions.get(api_key)
         if version is None:
             version = self._versions[api_key] = self._common_version(api_key)
         return version
 
     def finalized_level(self, feature: str) -> int:
-        """Return the level of a feature of the peer's cluster as it was when the connection was made; 0: the feature is not finalized."""
+        """Return the finalized level of a feature of the peer's cluster at connection time; 0: not finalized."""
         return self._peer_features.get(feature, 0)
 
     def _common_version(self, api_key: int) -> int:
@@ -207,7 +208,7 @@ class PeerConnection(asyncio.Protocol):
         return min(ours[1], theirs[1])
 
     def request(self, body: Message, timeout_ms: int | None = None, *, api_version: int | None = None) -> "asyncio.Future[Message]":
-        """Send a request now and return a future of its answer, which raises Disconnected, RequestTimedOut or NoCommonVersion."""
+        """Send a request and return a future of its response, which raises Disconnected, RequestTimedOut or NoCommonVersion."""
         future, settle = answer_future()
         try:
             self.send(body, settle, timeout_ms=timeout_ms, api_version=api_version)
@@ -216,12 +217,13 @@ class PeerConnection(asyncio.Protocol):
         return future
 
     def send(self, body: Message, on_answer: OnAnswer, *, timeout_ms: int | None = None, api_version: int | None = None) -> None:
-        """Send a request; `on_answer` is called exactly once, later. Raises Disconnected or NoCommonVersion instead if it cannot be sent at all."""
+        """Send a request; `on_answer` is called exactly once, later. Raises Disconnected or NoCommonVersion
+        instead if it cannot be sent at all."""
         if self._closed_because is not None or self._transport is None or self._loop is None:
             raise Disconnected(f"no connection to {self._peer}: {self._closed_because or 'not connected yet'}")
         if self._renew_at is not NEVER and self._is_over():
             self.close()
-            raise Disconnected(f"the session with {self._peer} is over")
+            raise Disconnected(f"the session with {self._peer} is about to expire")
         message_class: type = type(body)
         api_key = api_key_of(message_class)
         version = self.version_for(api_key) if api_version is None else api_version
@@ -229,7 +231,7 @@ class PeerConnection(asyncio.Protocol):
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         try:
             chunks = request_chunks(api_key, version, correlation_id, self._client_id, body)
-        except Exception as failure:  # a value that the protocol cannot carry
+        except Exception as failure:  # a value that cannot be encoded
             raise self._not_encodable(api_key, version, correlation_id, failure) from failure
         is_alone, is_first_to_wait = not self._in_flight, not self._unsent
         deadline = self._loop.time() + (self._request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
@@ -245,9 +247,9 @@ class PeerConnection(asyncio.Protocol):
             self._loop.call_soon(self._write)
 
     def _write(self) -> None:
-        """Hand what waits to the transport; facts it rests on are in the event log before.
+        """Write pending requests to the transport; earlier events are written to the event log first.
 
-        A request that finds nothing under way leaves at once; those behind it leave together, once per turn of the loop.
+        A request leaves immediately if none is in flight; later ones are batched, once per event-loop turn.
         """
         if self._unsent and self._transport is not None and self._closed_because is None:
             if self._world is not None:
@@ -255,7 +257,7 @@ class PeerConnection(asyncio.Protocol):
             self._transport.writelines(self._unsent)
         self._unsent = []
 
-    # Answers --------------------------------------------------------------------------------------------------------------------------------
+    # Responses ------------------------------------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take over the transport."""
@@ -268,17 +270,17 @@ class PeerConnection(asyncio.Protocol):
             self._world.note(ConnectionOpened(connection=self.number, listener=OUTBOUND, peer=self._link))
 
     def data_received(self, data: bytes) -> None:
-        """Cut the stream into frames and hand each to the oldest request under way."""
+        """Split the stream into frames and pass each to the oldest request in flight."""
         try:
             for frame in self._frames.feed(data):
                 if self._closed_because is not None:
                     return
                 self._answer(frame)
         except MalformedMessage as error:
-            self._end(Disconnected(f"{self._peer} sent what is no Kafka answer: {error}"))
+            self._end(Disconnected(f"{self._peer} sent an invalid response: {error}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Everything under way ends with Disconnected."""
+        """All requests in flight fail with Disconnected."""
         self._end(Disconnected(f"{self._peer} closed the connection" if exc is None else f"connection to {self._peer} lost: {exc}"))
 
     def _answer(self, frame: bytes) -> None:
@@ -295,7 +297,7 @@ class PeerConnection(asyncio.Protocol):
         request.on_answer(body)
 
     async def _negotiate(self) -> None:
-        """Learn which versions the peer knows; a peer that does not know our ApiVersions says which one it knows (error 35)."""
+        """Negotiate versions; a peer that does not support this ApiVersions version returns the ones it supports (error 35)."""
         _, version = self._api_versions_range()
         answer = await self.request(_api_versions_request(), api_version=version)
         assert isinstance(answer, ApiVersionsResponse), "ApiVersions was asked"
@@ -312,14 +314,14 @@ class PeerConnection(asyncio.Protocol):
         self.is_migration_ready = answer.zk_migration_ready
 
     async def _log_in(self, security: LinkSecurity) -> None:
-        """Say who this side is, if the peer wants to know."""
+        """Authenticate, if the peer's listener requires it."""
         assert self._loop is not None, "the connection is open"
         lifetime_ms = await log_in(security, lambda body, version: self.request(body, api_version=version))
         if lifetime_ms:
             self._renew_at = self._loop.time() + RENEWED_AFTER * lifetime_ms / 1000
 
     def _is_over(self) -> bool:
-        """Whether the session is nearly over, and nothing is under way: a new connection logs in anew."""
+        """Whether the session is about to expire, and nothing is in flight: a new connection authenticates again."""
         return self._loop is not None and self._loop.time() >= self._renew_at and not self._in_flight
 
     def _api_versions_range(self) -> VersionRange:
@@ -328,10 +330,10 @@ class PeerConnection(asyncio.Protocol):
             return first, min(last, FIRST_ASKED_API_VERSIONS)
         return self._own_versions[ApiKey.API_VERSIONS]
 
-    # Time-outs and the end ------------------------------------------------------------------------------------------------------------------
+    # Timeouts and close ---------------------------------------------------------------------------------------------------------------------
 
     def _arm(self, deadline: float) -> None:
-        assert self._loop is not None, "time-outs begin when the connection does"
+        assert self._loop is not None, "timeouts start with the connection"
         self._disarm()
         self._alarm = self._loop.call_at(deadline, self._on_alarm)
         self._alarm_at = deadline
@@ -342,7 +344,7 @@ class PeerConnection(asyncio.Protocol):
             self._alarm, self._alarm_at = None, NEVER
 
     def _on_alarm(self) -> None:
-        """Close the connection if a request is overdue; else sleep until the next one would be. The alarm is not moved by each answer."""
+        """Close the connection if a request is overdue; otherwise sleep until the next deadline. Responses do not move the alarm."""
         assert self._loop is not None, "an alarm was set"
         self._alarm, self._alarm_at = None, NEVER
         if not self._in_flight:
@@ -414,7 +416,7 @@ class PeerConnection(asyncio.Protocol):
 
 
 def answer_future() -> tuple["asyncio.Future[Message]", OnAnswer]:
-    """Return a future, and the callback that settles it with an answer or an OSError; a future that nobody waits for any more is left alone."""
+    """Return a future, and the callback that completes it with a response or an OSError; a cancelled future is left alone."""
     future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
 
     def settle(answer: Message | OSError) -> None:
@@ -429,7 +431,7 @@ def answer_future() -> tuple["asyncio.Future[Message]", OnAnswer]:
 
 
 def _address(transport: asyncio.BaseTransport, which: str) -> str:
-    """Return 'host:port' of one end of a connection; both ends of a connection name it alike."""
+    """Return 'host:port' of one end of a connection; both ends use the same name."""
     address = transport.get_extra_info(which)
     return f"{address[0]}:{address[1]}" if address else "?"
 
@@ -440,12 +442,12 @@ def _api_versions_request() -> ApiVersionsRequest:
 
 @cache
 def api_key_of(message_class: type) -> int:
-    """Return the API that a class of requests or responses belongs to."""
+    """Return the API key of a request or response class."""
     return declaration_of(message_class).api_key or 0
 
 
 def _answered_version(request: InFlight, frame: bytes) -> int:
-    """An ApiVersions answer that says UNSUPPORTED_VERSION is written in version 0, whatever was asked (KIP-511)."""
+    """An ApiVersions response with UNSUPPORTED_VERSION is encoded in version 0, whatever the request version (KIP-511)."""
     if int.from_bytes(frame[4:6], "big", signed=True) == ErrorCode.UNSUPPORTED_VERSION:
         return 0
     return request.api_version

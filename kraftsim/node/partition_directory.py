@@ -1,4 +1,4 @@
-"""The directory of one partition: whose it is, and the small files beside its segments.
+"""The directory of one partition: its topic id, and the small files beside its segments.
 
 Source: PartitionMetadataFile (KIP-516), LeaderEpochCheckpointFile (KIP-101).
 """
@@ -15,7 +15,7 @@ from protocol.malformed import MalformedMessage
 
 
 class PartitionDirectory:
-    """`epochs` are those of the log in it. OSErrors of the disk pass through everywhere."""
+    """`epochs` are those of the log in it. OSErrors of the disk are passed on."""
 
     def __init__(self, world: World, topic: str, partition: int, directory: str | None = None) -> None:
         self.topic = topic
@@ -33,11 +33,11 @@ class PartitionDirectory:
 
     @property
     def owes_epochs(self) -> bool:
-        """Whether leader-epoch-checkpoint is to be written before anything more may be called durable."""
+        """Whether leader-epoch-checkpoint must be written before more may count as durable."""
         return self.epochs.starts != self._stored_starts
 
     def _load_epochs(self) -> bool:
-        """Take the epochs that leader-epoch-checkpoint tells, and tell whether there are any that can be believed."""
+        """Load the epochs of leader-epoch-checkpoint, and return whether the file is valid."""
         try:
             starts = parse_leader_epoch_checkpoint(self._world.disk.read(f"{self.directory}/{LEADER_EPOCHS}"))
         except (FileNotFoundError, MalformedMessage):
@@ -49,13 +49,13 @@ class PartitionDirectory:
         return True
 
     async def store_topic_id(self, topic_id: bytes) -> None:
-        """Write partition.metadata: once, when the partition comes to this node. A topic without an id has none."""
+        """Write partition.metadata: once, when the replica is created. A topic without an id has none."""
         if is_derived(topic_id):
             return
         await self._world.disk.replace(f"{self.directory}/{PARTITION_METADATA}", build_partition_metadata(topic_id))
 
     def stored_topic_id(self) -> bytes | None:
-        """Return the topic id that this directory belongs to; None if it does not say."""
+        """Return the topic id of this directory; None if it has none."""
         try:
             return parse_partition_metadata(self._world.disk.read(f"{self.directory}/{PARTITION_METADATA}"))
         except (FileNotFoundError, MalformedMessage):

@@ -1,7 +1,8 @@
-"""Opening the log of a partition: first what is in it, then what it says of its producers.
+"""Opens the log of a partition: first its batches, then its producer state.
 
-After a clean stop both are told by small files; what was written since the last flush before a crash is looked at batch by batch. So is everything
-behind a transaction index that cannot be read: readers of committed data would see what was aborted.
+After a clean shutdown small files contain both; after a crash everything since the last flush is read batch
+by batch. So is everything after a damaged transaction index: read_committed consumers would otherwise see
+aborted records.
 
 Source: LogLoader (load, recoverLog), UnifiedLog.rebuildProducerState.
 """
@@ -24,11 +25,11 @@ def recover_partition(
     is_tiered: bool = False,
     chained_from: int | None = None,
 ) -> ProducerSnapshots:
-    """Recover a log and its empty producer state; the snapshots of the log come back.
+    """Recover a log and its empty producer state; return the producer snapshots of the log.
 
-    `recovery_point`: everything before it is on disk; None after a clean stop. `log_start_offset`: where the log began, as far as that is known.
-    `snapshots_of`: what keeps them. `is_tiered`: the log may begin in a remote store.
-    `chained_from`: from where on nothing of it was cleaned (`PartitionLog.recover`).
+    `recovery_point`: everything before it is flushed; None after a clean shutdown. `log_start_offset`: the
+    known log start offset. `snapshots_of`: the class of the snapshots. `is_tiered`: the log may start in
+    remote storage. `chained_from`: from this offset on nothing was compacted (`PartitionLog.recover`).
     """
     snapshots = snapshots_of(world, log.directory)
     snapshots.remove_strays(log.found_base_offsets())
@@ -54,7 +55,7 @@ def recover_partition(
 
 
 class UncleanState:
-    """The producer state of a log whose end must be looked at: it is built from the very batches that are, behind what a snapshot says."""
+    """Rebuilds producer state during the recovery of an unclean log: from a snapshot and the batches that recovery reads."""
 
     def __init__(self, snapshots: ProducerSnapshots, log: PartitionLog, state: ProducerStateManager, log_start_offset: int) -> None:
         self._snapshots = snapshots
@@ -64,7 +65,7 @@ class UncleanState:
         self._has_begun = False
 
     def begin_segment(self, base_offset: int) -> None:
-        """The batches of this segment come next; those of the segments before it are known to be whole."""
+        """The batches of this segment come next; those of earlier segments are known to be valid."""
         if not self._has_begun:
             self._has_begun = True
             log_start_offset = max(self._log_start_offset, self._log.log_start_offset)
@@ -74,7 +75,7 @@ class UncleanState:
         self._snapshots.take(self._state, base_offset)
 
     def take(self, batch: RecordBatch) -> None:
-        """Remember a batch that is whole."""
+        """Apply a valid batch."""
         if batch.next_offset > self._log_start_offset:
             aborted = self._state.replay(batch)
             if aborted is not None:

@@ -1,6 +1,6 @@
-"""The replaceable classes of a node: chosen once by the traits of its release, some of them swapped for those of a historical bug.
+"""The replaceable classes of a node: selected once by the traits of its release; some are replaced to inject a historical bug.
 
-Nobody else compares releases, and no product code asks whether a bug is on: it uses the part it was given.
+No other code compares releases or checks for enabled bugs: it uses the class it was given.
 """
 
 from collections.abc import Callable, Mapping
@@ -114,16 +114,16 @@ from protocol.metadata.m21_zk_migration_state import MIGRATION, PRE_MIGRATION
 
 
 class ProducerIdSourceFactory(Protocol):
-    """Makes the producer id source of a broker. `max_wait_ms` is request.timeout.ms."""
+    """Creates the producer id source of a broker. `max_wait_ms` is request.timeout.ms."""
 
     def __call__(self, *, broker_epoch: Callable[[], int], note: Callable[[Event], None], max_wait_ms: int) -> ProducerIdSource:
-        """Make it."""
+        """Create the source."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parts:
-    """What a node is made of. A class stands for itself or for a subclass; functions are called with the arguments of what they replace."""
+    """The classes of a node. A class stands for itself or a subclass; functions take the arguments of what they replace."""
 
     release: Release
     producer_id_source: ProducerIdSourceFactory
@@ -147,37 +147,37 @@ class Parts:
     keeps_assignment_epochs: bool
     producer_state_manager: type[ProducerStateManager] = ProducerStateManager
     latest_batch_state_manager: type[ProducerStateManager] = LatestBatchStateManager
-    """The variant of KIP-758, of a node that asks for it (kraftsim.producer.state)."""
+    """The variant of KIP-758, used if kraftsim.producer.state selects it."""
     partition_replica: type[PartitionReplica] = PartitionReplica
     group_shard: type[GroupShard] = GroupShard
-    """The groups of one coordinator's partition, with what keeps their offsets."""
+    """The groups of one coordinator partition, with their offset storage."""
     transactional_commits: type[TransactionalCommits] = TransactionalCommits
     aborted_lists: type[AbortedLists] = AbortedLists
     verifier: type[Verifier] = Verifier
     producer_snapshots: type[ProducerSnapshots] = ProducerSnapshots
     tiering_remedy: type[SnapshotRemedy] = SnapshotRemedy
-    """What is done where a segment that goes to a remote store lacks the producer snapshot behind it."""
+    """What is done if a segment for remote storage lacks its producer snapshot."""
     transaction_rules: type[TransactionRules] = TransactionRules
-    """What a transaction coordinator decides."""
+    """The decisions of a transaction coordinator."""
     marker_queue: type[MarkerQueue] = MarkerQueue
-    """Which markers a transaction coordinator still owes."""
+    """The transaction markers that a coordinator has yet to write."""
     marker_sender: type[MarkerSender] = MarkerSender
     transaction_shard: type[TransactionShard] = TransactionShard
     idempotent_producer: type[IdempotentProducer] = IdempotentProducer
     transactional_producer: type[TransactionalProducer] = TransactionalProducer
-    """The rules of our own clients: theirs are replaced for bugs of clients."""
+    """The rules of kraftsim's own clients, replaced for client bugs."""
     metadata_image: type[MetadataImage] = MetadataImage
     controller_state: type[ControllerState] = ControllerState
     migration_driver: type[MigrationDriver] = MigrationDriver
     zookeeper_copy: type[ZookeeperCopy] = ZookeeperCopy
-    """What a migration makes of that which ZooKeeper has."""
+    """How a migration converts ZooKeeper metadata."""
     zookeeper_side: type[ZookeeperSide] = ZookeeperSide
-    """What a migrating controller does in ZooKeeper."""
+    """The ZooKeeper operations of a migrating controller."""
     controller_blocks: type[ControllerBlocks] = ControllerBlocks
-    """Where a controller of ZooKeeper's time has blocks of producer ids from."""
+    """The source of producer-id blocks of a ZooKeeper-mode controller."""
     kraft_propagation: type[KraftPropagation] = KraftPropagation
     received_metadata: type[ReceivedMetadata] = ReceivedMetadata
-    """What a broker in ZooKeeper mode makes of what controllers tell it."""
+    """How a broker in ZooKeeper mode applies controller requests."""
     producer_id_control: type[ProducerIdControl] = ProducerIdControl
     leadership: type[Leadership] = Leadership
     quorum: type[Quorum] = Quorum
@@ -185,7 +185,7 @@ class Parts:
 
     @classmethod
     def for_release(cls, release: Release) -> "Parts":
-        """Choose the parts of a release."""
+        """Select the parts of a release."""
         prefetches = release.has(PREFETCHED_PRODUCER_IDS)
         surfaces_timeouts = not release.has(RETRIABLE_BLOCK_TIMEOUT)
         return cls(
@@ -203,7 +203,7 @@ class Parts:
             bounds_min_in_sync_replicas=release.has(BOUNDED_MIN_IN_SYNC_REPLICAS),
             keeps_shutdown_epoch=release.has(CLEAN_SHUTDOWN_EPOCH),
             has_pre_vote=release.has(PRE_VOTE),
-            past_told=_past_told(release),
+            past_told=_migration_state_policy(release),
             metadata_image=ImageWithoutZooKeeper if release.has(WITHOUT_ZOOKEEPER) else MetadataImage,
             ignores_case_of_group_states=release.has(CASELESS_GROUP_STATES),
             has_consumer_groups=release.has(CONSUMER_GROUPS),
@@ -216,17 +216,17 @@ class Parts:
         )
 
     def replacing(self, **parts: object) -> "Parts":
-        """Return these parts with some of them swapped, by name."""
+        """Return these parts with some of them replaced, by name."""
         return replace(self, **parts)  # type: ignore[arg-type]
 
     def producer_state(self, config: NodeConfig) -> ProducerStateManager:
-        """Make the producer state of one partition."""
+        """Create the producer state of one partition."""
         latest = self.latest_batch_state_manager
         others: dict[str, type[ProducerStateManager]] = {LATEST_BATCH_46: LatestBatchRepeated, LATEST_BATCH: latest, ANNOUNCED_WINDOW: latest}
         return others.get(config.producer_state, self.producer_state_manager)(self.producer_policy(config))
 
     def producer_policy(self, config: NodeConfig, settings: BrokerSettings | None = None) -> ProducerStatePolicy:
-        """Return how producers are judged: as the release does, as the properties say, and as `settings` say that were changed while brokers run."""
+        """Return the producer validation policy: of the release, the properties, and `settings` that changed dynamically."""
         expiration_ms = config.producer_id_expiration_ms if self.expires_producer_ids else config.transactional_id_expiration_ms
         verifies = config.transaction_partition_verification_enable
         if settings is not None and self.expires_producer_ids:
@@ -243,7 +243,7 @@ class Parts:
         )
 
     def migration_manners(self, config: NodeConfig) -> MigrationManners:
-        """Return how a controller begins and ends a migration from ZooKeeper."""
+        """Return how a controller starts and ends a migration from ZooKeeper."""
         is_early = not self.release.has(MIGRATES_BEHIND_A_GATE)
         return MigrationManners(
             is_enabled=config.zookeeper_metadata_migration_enable,
@@ -254,44 +254,44 @@ class Parts:
         )
 
     def _unknown_producer(self, config: NodeConfig) -> UnknownProducer:
-        is_told = config.unknown_producer != UNKNOWN_PRODUCERS[0]
-        return UnknownProducer(config.unknown_producer.replace("-", " ")) if is_told else self.unknown_producer
+        is_configured = config.unknown_producer != UNKNOWN_PRODUCERS[0]
+        return UnknownProducer(config.unknown_producer.replace("-", " ")) if is_configured else self.unknown_producer
 
     def groups(self, config: NodeConfig) -> type[GroupShard]:
-        """Return what groups are: as shipped, or as kraftsim.offset.fencing says. Raises ConfigError."""
+        """Return the group implementation: as released, or by kraftsim.offset.fencing. Raises ConfigError."""
         if config.offset_fencing and config.offset_fencing not in FENCINGS:
             raise ConfigError(f"kraftsim.offset.fencing: expected one of {', '.join(FENCINGS)}, got {config.offset_fencing!r}")
         return FENCINGS[config.offset_fencing] if config.offset_fencing else self.group_shard
 
     def snapshots(self, config: NodeConfig) -> type[ProducerSnapshots]:
-        """Return what keeps producer snapshots: as the release does, or as kraftsim.producer.snapshots says."""
+        """Return the producer snapshot implementation: of the release, or by kraftsim.producer.snapshots."""
         chosen = {AS_RELEASED: self.producer_snapshots, EVERY_SEGMENT: ProducerSnapshots, NEWEST_TWO: NewestSnapshots, REPLAY_YOUNGER: BoundedReplay}
         return chosen[config.producer_snapshots]
 
     def snapshot_remedy(self, config: NodeConfig) -> SnapshotRemedy:
-        """Make what is done about missing producer snapshots: as the release does, or as kraftsim.tiering.remedy says. Raises ConfigError."""
+        """Create the remedy for missing producer snapshots: of the release, or by kraftsim.tiering.remedy. Raises ConfigError."""
         if config.tiering_remedy and config.tiering_remedy not in REMEDIES:
             raise ConfigError(f"kraftsim.tiering.remedy: expected one of {', '.join(REMEDIES)}, got {config.tiering_remedy!r}")
         return REMEDIES[config.tiering_remedy]() if config.tiering_remedy else self.tiering_remedy()
 
     def id_source(self, config: NodeConfig) -> ProducerIdSourceFactory:
-        """Return what makes a broker's source of producer ids: as the release does, or as kraftsim.producer.ids says."""
-        told = ID_SOURCES.get(config.producer_ids)
-        return self.producer_id_source if told is None else told
+        """Return the factory of a broker's producer id source: of the release, or by kraftsim.producer.ids."""
+        configured = ID_SOURCES.get(config.producer_ids)
+        return self.producer_id_source if configured is None else configured
 
     def id_control(self, config: NodeConfig) -> ProducerIdControlFactory:
-        """Return what makes a controller's rules for blocks: as shipped, or as kraftsim.producer.id.control says."""
-        told = ID_CONTROLS.get(config.producer_id_control)
-        return self.producer_id_control if told is None else partial(told, size=config.producer_id_block_size)
+        """Return the factory of a controller's block allocation rules: as released, or by kraftsim.producer.id.control."""
+        configured = ID_CONTROLS.get(config.producer_id_control)
+        return self.producer_id_control if configured is None else partial(configured, size=config.producer_id_block_size)
 
     @property
     def config_tables(self) -> ConfigTables:
-        """What the release knows of configurations."""
+        """The config definitions of the release."""
         return config_tables(self.release.name)
 
     @property
     def rights(self) -> KnownRights:
-        """What access rules can say."""
+        """The ACL operations and resource types of the release."""
         return KnownRights.made(
             has_users=self.release.has(USER_RIGHTS),
             has_two_phase_commit=self.release.has(TWO_PHASE_COMMIT_RIGHT),
@@ -299,11 +299,11 @@ class Parts:
 
     @property
     def resource_types(self) -> frozenset[ConfigResourceType]:
-        """What can have configurations as far as the release knows."""
+        """The config resource types of the release."""
         return BEFORE_CLIENT_METRICS.union((ConfigResourceType.CLIENT_METRICS,) if self.release.has(CLIENT_METRICS) else ())
 
     def controller_node(self, config: NodeConfig) -> ControllerNode:
-        """Return what a controller knows of itself."""
+        """Return a controller's description of itself."""
         return ControllerNode(
             node_id=config.node_id,
             supported_features=self.release.supported_features,
@@ -330,14 +330,14 @@ def _transaction_rules(release: Release) -> type[TransactionRules]:
     return PatientTransactionRules if release.has(PATIENT_TRANSACTIONS) else TransactionRules
 
 
-def _past_told(release: Release) -> PastTold:
+def _migration_state_policy(release: Release) -> PastTold:
     if release.has(WITHOUT_ZOOKEEPER):
         return PastTold.NEVER
     return PastTold.IN_TRANSACTIONS if release.has(MIGRATES_IN_TRANSACTIONS) else PastTold.WHERE_IT_CAN_BE
 
 
 def source_of(kind: type[PrefetchingBlockClient]) -> ProducerIdSourceFactory:
-    """Return what makes sources of a kind that lets nobody wait."""
+    """Return a factory of non-blocking producer id sources."""
 
     def make(*, broker_epoch: Callable[[], int], note: Callable[[Event], None], max_wait_ms: int) -> ProducerIdSource:
         return kind(broker_epoch=broker_epoch, note=note)
@@ -358,15 +358,15 @@ ID_CONTROLS: Final[Mapping[str, type[ResizableProducerIdControl]]] = {
 
 
 def prefetching_source(*, broker_epoch: Callable[[], int], note: Callable[[Event], None], max_wait_ms: int) -> ProducerIdSource:
-    """Make the source of 3.6 and later, which never waits."""
+    """Create the source of 3.6 and later, which never waits."""
     return PrefetchingBlockClient(broker_epoch=broker_epoch, note=note)
 
 
 def waiting_source(*, broker_epoch: Callable[[], int], note: Callable[[Event], None], max_wait_ms: int) -> ProducerIdSource:
-    """Make the source of 3.3.2 to 3.5."""
+    """Create the source of 3.3.2 to 3.5."""
     return WaitingBlockClient(broker_epoch=broker_epoch, note=note, max_wait_ms=max_wait_ms)
 
 
 def surfacing_source(*, broker_epoch: Callable[[], int], note: Callable[[Event], None], max_wait_ms: int) -> ProducerIdSource:
-    """Make the source of 3.0 to 3.3.1, whose time-outs reach the client as REQUEST_TIMED_OUT."""
+    """Create the source of 3.0 to 3.3.1, whose timeouts reach the client as REQUEST_TIMED_OUT."""
     return WaitingBlockClient(broker_epoch=broker_epoch, note=note, max_wait_ms=max_wait_ms, surfaces_timeouts=True)

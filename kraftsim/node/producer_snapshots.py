@@ -1,9 +1,10 @@
-"""The producer snapshots of one log: written where a segment begins and where the log is closed, read when it is opened or was cut.
+"""The producer snapshots of one log: written when a segment starts and when the log is closed, read when it is opened or truncated.
 
-A snapshot is never more than a short cut. Whatever is wrong with one, the next older one and the batches behind it say the same; without any, the
-whole log does. They are made durable together with the log, not when they are written.
+A snapshot is only an optimization. If one is damaged, an older one and the batches after it contain the same
+state; without any, the whole log does. They are flushed together with the log, not when they are written.
 
-Source: ProducerStateManager (takeSnapshot, loadFromSnapshot, truncateAndReload, removeStraySnapshots), KAFKA-9393, UnifiedLog.rebuildProducerState.
+Source: ProducerStateManager (takeSnapshot, loadFromSnapshot, truncateAndReload, removeStraySnapshots),
+KAFKA-9393, UnifiedLog.rebuildProducerState.
 """
 
 from collections.abc import Sequence
@@ -17,11 +18,11 @@ from protocol.disk.malformed_file import MalformedFile
 from protocol.disk.producer_snapshot import parse_producer_rows
 
 SEGMENTS_WITH_SNAPSHOTS = 2
-"""A rebuild leaves a snapshot where each of so many newest segments begins."""
+"""A rebuild writes a snapshot at the start of each of the newest segments, this many."""
 
 
 class ProducerSnapshots:
-    """The files of one log, by the offset in their names: the first one that they do not cover. OSErrors pass through everywhere."""
+    """The files of one log, by the offset in their names: the first one that they do not cover. OSErrors are passed on."""
 
     def __init__(self, world: World, directory: str) -> None:
         self._world = world
@@ -31,19 +32,19 @@ class ProducerSnapshots:
         self._offsets = sorted(each.offset for each in named if each is not None and each.suffix == PRODUCER_SNAPSHOT)
         self._unflushed: list[int] = []
         self._taken_until = 0
-        """What the newest one covers that was written or read here."""
+        """The offset of the newest snapshot written or read here."""
 
     @property
     def offsets(self) -> Sequence[int]:
-        """Where there are snapshots, ascending."""
+        """The offsets of the snapshots, ascending."""
         return tuple(self._offsets)
 
     # Writing -------------------------------------------------------------------------------------------------------------------------------
 
     def take(self, state: ProducerStateManager, offset: int, *, is_anew: bool = False) -> bool:
-        """Write the state as it was before `offset`, unless the newest snapshot covers as much; tell whether it was written.
+        """Write the state before `offset`, unless the newest snapshot covers as much; return whether it was written.
 
-        `is_anew`: what is known of it came from elsewhere, and is written in any case.
+        `is_anew`: the state came from elsewhere, and is written in any case.
         """
         if offset <= self._taken_until and not is_anew:
             return False
@@ -59,13 +60,13 @@ class ProducerSnapshots:
         return True
 
     def add(self, state: ProducerStateManager, offset: int) -> None:
-        """Write a state where an older segment ends that has no snapshot. From now on it is one like any other, for this broker as well."""
+        """Write the missing snapshot at the end of an older segment. From now on it is treated like any other."""
         taken_until = self._taken_until
         self.take(state, offset, is_anew=True)
         self._taken_until = max(taken_until, offset)
 
     async def flush(self) -> None:
-        """Make the contents of what was written durable; the names are the log's directory's."""
+        """Flush the contents of written snapshots; their names are flushed with the log's directory."""
         while self._unflushed:
             offset = self._unflushed.pop(0)
             if offset in self._offsets:
@@ -76,22 +77,22 @@ class ProducerSnapshots:
                     file.close()
 
     def remove_before(self, offset: int) -> None:
-        """Delete the snapshots at the beginnings of segments that are gone."""
+        """Delete the snapshots of removed segments at the start of the log."""
         for each in [each for each in self._offsets if each < offset]:
             self._remove(each)
 
     def remove_at(self, offsets: Sequence[int]) -> None:
-        """Delete the snapshots at the beginnings of segments that became a part of another one."""
+        """Delete the snapshots at the start of segments that were merged into another one."""
         for each in [each for each in self._offsets if each in offsets]:
             self._remove(each)
 
     def remove_behind(self, offset: int) -> None:
-        """Delete the snapshots of what is not in the log any more."""
+        """Delete the snapshots beyond the log end offset."""
         for each in [each for each in self._offsets if each > offset]:
             self._remove(each)
 
     def restart_at(self, offset: int) -> None:
-        """The log is empty and begins at an offset: nothing is known of what was before."""
+        """The log is empty and starts at an offset: delete all earlier state."""
         for each in self.offsets:
             self._remove(each)
         self._taken_until = offset
@@ -99,7 +100,8 @@ class ProducerSnapshots:
     # Reading -------------------------------------------------------------------------------------------------------------------------------
 
     def remove_strays(self, base_offsets: Sequence[int]) -> None:
-        """Delete the snapshots at which no segment begins, but for the last one if it lies behind them all: the one of a clean stop."""
+        """Delete the snapshots at which no segment starts, except the last one if it is behind all segments:
+        the one of a clean shutdown."""
         strays = [each for each in self._offsets if each not in base_offsets]
         kept = strays[-1] if strays and strays[-1] > max(base_offsets, default=0) else None
         for stray in strays:
@@ -107,9 +109,10 @@ class ProducerSnapshots:
                 self._remove(stray)
 
     def load(self, state: ProducerStateManager, *, log_start_offset: int, log_end_offset: int) -> int:
-        """Let the state be what the newest sound snapshot of the log says, and return the offset that it does not cover any more.
+        """Load the state from the newest valid snapshot of the log, and return the first offset that it does not cover.
 
-        Snapshots that do not lie inside the log, and broken ones, are deleted. Without any the state is empty and covers nothing.
+        Snapshots outside the log, and damaged ones, are deleted. Without any the state is empty and covers
+        nothing.
         """
         for offset in [each for each in self._offsets if each > log_end_offset or each <= log_start_offset]:
             self._remove(offset)
@@ -128,7 +131,7 @@ class ProducerSnapshots:
         return log_start_offset
 
     def rebuild(self, state: ProducerStateManager, log: PartitionLog) -> None:
-        """Let the state be what the log says: the newest snapshot, then the batches behind it. New snapshots save the next rebuild the work."""
+        """Rebuild the state from the newest snapshot and the batches after it. New snapshots make the next rebuild faster."""
         next_offset = self.load(state, log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset)
         next_offset = self.first_to_replay(state, log, max(next_offset, log.local_start_offset))
         newest = log.base_offsets[-SEGMENTS_WITH_SNAPSHOTS:]
@@ -138,17 +141,18 @@ class ProducerSnapshots:
             next_offset = stop_offset
 
     def first_to_replay(self, state: ProducerStateManager, log: PartitionLog, covered: int) -> int:
-        """Return the offset from which on a log is read back whose snapshots cover so much: right there."""
+        """Return the offset from which the log is replayed if snapshots cover it up to `covered`: that offset."""
         return covered
 
     def are_from_an_upgrade(self, *, was_stopped_cleanly: bool) -> bool:
-        """Tell whether there are none because the log was written before there were any, so that it need not be read (KAFKA-5435: only then)."""
+        """Return whether snapshots are missing because the log predates them, so that it need not be replayed (KAFKA-5435: only then)."""
         return was_stopped_cleanly and not self._offsets
 
     def begin_empty(self, state: ProducerStateManager, log: PartitionLog) -> None:
-        """Believe a log without any snapshot that was closed in good order to have no producers: it is from before there were snapshots.
+        """Treat a cleanly closed log without any snapshot as one without producers: it predates snapshots.
 
-        Whoever deletes the snapshots of a broker that is down thereby makes it forget every producer, in Apache Kafka as well.
+        Deleting the snapshots of a stopped broker therefore loses its producer state, in Apache Kafka as
+        well.
         """
         for offset in [*log.base_offsets[-SEGMENTS_WITH_SNAPSHOTS:], log.log_end_offset]:
             self.take(state, offset)

@@ -1,7 +1,7 @@
-"""Carries out what a stepper core decided: its effects, in order, one after the other, whatever happens meanwhile.
+"""Executes the effects of a stepper core: in order, one at a time, whatever happens meanwhile.
 
-Carrying out an effect may feed the core again at once (an answer that was already there, a send that failed); what comes of that stands behind what
-was decided before.
+Executing an effect may feed the core again immediately (an available response, a failed send); the resulting
+effects are queued behind the earlier ones.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ E = TypeVar("E")
 
 
 class Pump(Generic[E]):
-    """One per core. Call `run` after each input; calls from inside `carry_out` are taken up by the run that is under way."""
+    """One per core. Call `run` after each input; calls from inside `carry_out` are handled by the active run."""
 
     __slots__ = ("_carry_out", "_is_running", "_take_effects")
 
@@ -21,7 +21,7 @@ class Pump(Generic[E]):
         self._is_running = False
 
     def run(self) -> None:
-        """Carry out everything that is decided."""
+        """Execute all pending effects."""
         if self._is_running:
             return
         self._is_running = True

@@ -1,4 +1,4 @@
-"""Where requests wait: until something happens to one of the keys they watch, or until their time is up.
+"""Delayed requests: they wait for an event on one of the keys they watch, or for their timeout.
 
 Source: kafka.server.DelayedOperationPurgatory.
 """
@@ -14,16 +14,16 @@ class Waiting(Protocol):
     """A request that cannot be answered yet."""
 
     def try_complete(self) -> bool:
-        """Answer if that is possible now, and tell whether it was. Called after each change of a watched key."""
+        """Answer if possible, and return whether it was. Called after each change of a watched key."""
         ...
 
     def expire(self) -> None:
-        """Answer with what there is: the time is up."""
+        """Answer with what is available: the timeout has expired."""
         ...
 
 
 class Stay(Generic[K]):
-    """One request's stay in a purgatory."""
+    """A delayed operation: one request in a purgatory."""
 
     __slots__ = ("alarm", "is_over", "keys", "may_matter", "number", "waiting")
 
@@ -37,66 +37,66 @@ class Stay(Generic[K]):
 
 
 class Purgatory(Generic[K]):
-    """Requests by the keys they watch, in the order in which they came."""
+    """Delayed requests by the keys they watch, in order of arrival."""
 
     def __init__(self) -> None:
-        self._stays: dict[K, dict[int, Stay[K]]] = {}
+        self._operations: dict[K, dict[int, Stay[K]]] = {}
         self._next_number = 0
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody waits."""
-        return not self._stays
+        """Whether no request waits."""
+        return not self._operations
 
     @property
     def watched_keys(self) -> tuple[K, ...]:
-        """The keys that somebody waits for."""
-        return tuple(self._stays)
+        """The keys with waiting requests."""
+        return tuple(self._operations)
 
     def admit(self, waiting: Waiting, keys: Iterable[K], timeout_ms: int, may_matter: Callable[[K], bool] | None = None) -> "Stay[K] | None":
-        """Let a request wait, unless it can be completed at once (then None). `leave` ends the stay early.
+        """Try to complete a request, else watch its keys; return None if it was completed. `leave` ends the wait early.
 
-        `may_matter` is for those who watch many keys: whether the change of this one is worth looking at all of them.
+        `may_matter` is for requests with many keys: whether a change of this key can complete the request.
         """
         if waiting.try_complete():
             return None
-        stay = Stay(self._next_number, waiting, tuple(keys), may_matter)
+        operation = Stay(self._next_number, waiting, tuple(keys), may_matter)
         self._next_number += 1
-        for key in stay.keys:
-            self._stays.setdefault(key, {})[stay.number] = stay
-        stay.alarm = asyncio.get_running_loop().call_later(timeout_ms / 1000, self._expire, stay)
-        return stay
+        for key in operation.keys:
+            self._operations.setdefault(key, {})[operation.number] = operation
+        operation.alarm = asyncio.get_running_loop().call_later(timeout_ms / 1000, self._expire, operation)
+        return operation
 
     def check(self, key: K) -> None:
-        """Something happened to a key: complete what now can be."""
-        watching = self._stays.get(key)
+        """An event occurred on a key: complete the requests that can be completed."""
+        watching = self._operations.get(key)
         if watching is None:
             return
-        for stay in list(watching.values()):
-            if not stay.is_over and (stay.may_matter is None or stay.may_matter(key)) and stay.waiting.try_complete():
-                self.leave(stay)
+        for operation in list(watching.values()):
+            if not operation.is_over and (operation.may_matter is None or operation.may_matter(key)) and operation.waiting.try_complete():
+                self.leave(operation)
 
-    def leave(self, stay: "Stay[K]") -> None:
-        """End a stay without an answer: it was given already, or nobody wants it any more."""
-        if stay.is_over:
+    def leave(self, operation: "Stay[K]") -> None:
+        """End a wait without an answer: it was already sent, or is not needed any more."""
+        if operation.is_over:
             return
-        stay.is_over = True
-        if stay.alarm is not None:
-            stay.alarm.cancel()
-            stay.alarm = None
-        for key in stay.keys:
-            watching = self._stays.get(key, {})
-            watching.pop(stay.number, None)
+        operation.is_over = True
+        if operation.alarm is not None:
+            operation.alarm.cancel()
+            operation.alarm = None
+        for key in operation.keys:
+            watching = self._operations.get(key, {})
+            watching.pop(operation.number, None)
             if not watching:
-                self._stays.pop(key, None)
+                self._operations.pop(key, None)
 
     def close(self) -> None:
-        """Forget everybody; the node goes down."""
-        for watching in list(self._stays.values()):
-            for stay in list(watching.values()):
-                self.leave(stay)
+        """Drop all waiting requests; the node is stopping."""
+        for watching in list(self._operations.values()):
+            for operation in list(watching.values()):
+                self.leave(operation)
 
-    def _expire(self, stay: "Stay[K]") -> None:
-        if not stay.is_over:
-            self.leave(stay)
-            stay.waiting.expire()
+    def _expire(self, operation: "Stay[K]") -> None:
+        if not operation.is_over:
+            self.leave(operation)
+            operation.waiting.expire()

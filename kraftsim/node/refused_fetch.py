@@ -1,4 +1,5 @@
-"""A Fetch that is refused as a whole: before version 13 every partition that was asked for says why, for old readers know no other error.
+"""A Fetch refused as a whole: before version 13 the error is returned for every requested partition, because
+old clients have no other error field.
 
 Source: org.apache.kafka.common.requests.FetchRequest.getErrorResponse.
 """
@@ -12,7 +13,7 @@ NO_OFFSET = -1
 
 
 def refused_fetch(call: Call, error: ErrorCode) -> Answer:
-    """Return the answer to a Fetch that could not be looked into."""
+    """Return the error response to a Fetch."""
     request = call.body
     assert isinstance(request, FetchRequest), "dispatch decodes by API key"
     response = FetchResponse(error_code=error, session_id=request.session_id)

@@ -1,6 +1,7 @@
-"""Whether a release can do what a node is told: keep its metadata in a quorum or in ZooKeeper, and speak a version of the protocol between brokers.
+"""Checks a node's mode and inter-broker protocol version against its release: KRaft or ZooKeeper.
 
-Source: KIP-500 (KRaft in preview from 2.8, for production from 3.3, alone from 4.0), org.apache.kafka.server.common.MetadataVersionValidator.
+Source: KIP-500 (KRaft in preview from 2.8, for production from 3.3, alone from 4.0),
+org.apache.kafka.server.common.MetadataVersionValidator.
 """
 
 from collections.abc import Callable
@@ -15,12 +16,13 @@ from kraftsim.node.parts import Parts
 from kraftsim.releases.release import Release
 
 VERSION_KEY = "inter.broker.protocol.version"
-"""Nodes of 4.0 and later do not look at it; before, those in KRaft mode only refuse what cannot be."""
+"""Ignored since 4.0; earlier nodes in KRaft mode only reject invalid values."""
 FIRST_OF_KRAFT = "3.0-IV1"
 
 
 def parts_for(config: NodeConfig, release: Release) -> Parts:
-    """Return the parts of a node of a release, as far as its mode and its level ask for others. Raises ConfigError for what the release cannot do."""
+    """Return the parts of a node of a release, adapted to its mode and protocol version. Raises ConfigError
+    for what the release does not support."""
     check_release(config, release)
     parts = Parts.for_release(release)
     if config.is_zookeeper_mode and not protocol_version(config, release).allocates_producer_ids:
@@ -29,7 +31,7 @@ def parts_for(config: NodeConfig, release: Release) -> Parts:
 
 
 def znode_source(*, broker_epoch: Callable[[], int], note: Callable[[Event], None], max_wait_ms: int) -> ProducerIdSource:
-    """Make the source of brokers below 3.0-IV0, which take their blocks out of ZooKeeper."""
+    """Create the source of brokers below 3.0-IV0, which allocate blocks from ZooKeeper."""
     return ZnodeBlockClient(broker_epoch=broker_epoch, note=note)
 
 
@@ -49,7 +51,8 @@ def check_release(config: NodeConfig, release: Release) -> None:
 
 
 def protocol_version(config: NodeConfig, release: Release) -> ProtocolVersion:
-    """Return what a broker in ZooKeeper mode speaks to others: what a node is told, or the newest that its release knows. Raises ConfigError."""
+    """Return the inter-broker protocol version of a broker in ZooKeeper mode: the configured one, or the
+    newest of its release. Raises ConfigError."""
     newest = ProtocolVersion.parse(release.metadata_version_name)
     given = config.inter_broker_protocol_version
     if not given:

@@ -1,6 +1,7 @@
-"""What the index files of a segment say of it, if they can be believed: so a segment that is known to be whole need not be read.
+"""The extent of a segment according to its index files, if they are valid: a segment known to be complete need not be read.
 
-Source: org.apache.kafka.storage.internals.log.{LogSegment.sanityCheck, OffsetIndex.sanityCheck, TimeIndex.sanityCheck}.
+Source: org.apache.kafka.storage.internals.log.{LogSegment.sanityCheck, OffsetIndex.sanityCheck,
+TimeIndex.sanityCheck}.
 """
 
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from protocol.disk.segment_indexes import OffsetEntry, TimeEntry
 
 @dataclass(frozen=True, slots=True)
 class SegmentExtent:
-    """A segment by its indexes. At `position`, where the last entry points, begins a batch whose offset is `next_offset` at least."""
+    """A segment by its indexes. The batch at `position`, the last index entry, has a base offset of at least `next_offset`."""
 
     size_bytes: int
     position: int
@@ -27,7 +28,8 @@ class SegmentExtent:
 
 
 def segment_extent(files: SegmentFiles, base_offset: int, end_offset: int | None) -> SegmentExtent | None:
-    """Return what the indexes say, None if there is nothing to believe. `end_offset`: where the next segment begins, if there is one."""
+    """Return the extent by the indexes, None if they are missing or invalid. `end_offset`: the base offset of
+    the next segment, if there is one."""
     file = files.log_file(base_offset)
     if not file.size_bytes or not files.has_indexes(base_offset):
         return None
@@ -60,7 +62,7 @@ class _Header(NamedTuple):
 
 
 def _header(file: File, position: int) -> _Header | None:
-    """Return what the batch at a position says of itself; None if there is none."""
+    """Return the header of the batch at a position; None if there is none."""
     data = file.read(position, HEADER_SIZE_BYTES)
     if len(data) < HEADER_SIZE_BYTES:
         return None
@@ -71,7 +73,7 @@ def _header(file: File, position: int) -> _Header | None:
 
 
 def _timestamp_at(file: File, position: int, offset: int) -> int | None:
-    """Return the greatest timestamp of the batch that holds an offset, which begins at a position or behind it."""
+    """Return the greatest timestamp of the batch that contains an offset, which starts at or after a position."""
     header = _header(file, position)
     while header is not None and header.last_offset < offset:
         header = _header(file, header.end_position)

@@ -1,6 +1,7 @@
-"""The files of one log: a `.log` per segment, and the two sparse indexes that Apache Kafka wants beside it.
+"""The files of one log: a `.log` per segment, and the two sparse indexes that Apache Kafka expects beside it.
 
-The indexes are written when a segment is rolled or closed; a node that dies leaves the last segment without, and they are made again from the log.
+The indexes are written when a segment is rolled or closed; after a crash the last segment has none, and they
+are rebuilt from the log.
 
 Source: org.apache.kafka.storage.internals.log.LogSegment, OffsetIndex, TimeIndex.
 """
@@ -21,7 +22,7 @@ class PendingIndex:
         self.times: list[TimeEntry] = []
 
     def add(self, entries: IndexEntries | None) -> None:
-        """Take the entries that a batch earned, if any."""
+        """Add the index entries of a batch, if any."""
         if entries is not None:
             self.offsets.append(entries.offset)
             if entries.time is not None:
@@ -29,7 +30,7 @@ class PendingIndex:
 
 
 class SegmentFiles:
-    """The directory of one log. Files are opened when they are first needed."""
+    """The directory of one log. Files are opened on first use."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self.disk = self._disk = disk
@@ -54,7 +55,7 @@ class SegmentFiles:
         return file
 
     def hold(self, base_offset: int, file: File | None) -> None:
-        """Let this be the `.log` file of a segment from now on, whatever it is called; None: the one that is called so."""
+        """Set the open `.log` file of a segment, whatever its name; None: reopen it by its regular name."""
         former = self._open.pop(base_offset, None)
         if former is not None:
             former.close()
@@ -62,7 +63,7 @@ class SegmentFiles:
             self._open[base_offset] = file
 
     def write_indexes(self, base_offset: int, pending: PendingIndex) -> None:
-        """Write the index files of a segment that will not grow (for now)."""
+        """Write the index files of a segment that does not grow (for now)."""
         for suffix, data in (
             (OFFSET_INDEX, build_offset_index(base_offset, pending.offsets)),
             (TIME_INDEX, build_time_index(base_offset, pending.times)),
@@ -78,21 +79,21 @@ class SegmentFiles:
         self._unflushed_indexes.append(base_offset)
 
     def has_indexes(self, base_offset: int) -> bool:
-        """Tell whether a segment has both of its index files."""
+        """Return whether a segment has both of its index files."""
         return all(self._disk.exists(self.path(base_offset, suffix)) for suffix in (OFFSET_INDEX, TIME_INDEX))
 
     def read_indexes(self, base_offset: int) -> tuple[list[OffsetEntry], list[TimeEntry]]:
-        """Return what the index files of a segment hold. Raises MalformedFile."""
+        """Return the content of a segment's index files. Raises MalformedFile."""
         offsets = parse_offset_index(base_offset, self._disk.read(self.path(base_offset, OFFSET_INDEX)))
         return offsets, parse_time_index(base_offset, self._disk.read(self.path(base_offset, TIME_INDEX)))
 
     def read_transactions(self, base_offset: int) -> bytes:
-        """Return what the transaction index of a segment holds: nothing if there is none."""
+        """Return the content of a segment's transaction index: empty if there is none."""
         path = self.path(base_offset, TRANSACTION_INDEX)
         return self._disk.read(path) if self._disk.exists(path) else b""
 
     def append_transactions(self, base_offset: int, data: bytes) -> None:
-        """Write at the end of the transaction index of a segment."""
+        """Append to the transaction index of a segment."""
         file = self._disk.open(self.path(base_offset, TRANSACTION_INDEX))
         try:
             file.append([data])
@@ -102,18 +103,18 @@ class SegmentFiles:
         self._unflushed_indexes.append(base_offset)
 
     def replace_transactions(self, base_offset: int, data: bytes) -> None:
-        """Let the transaction index of a segment hold this and no more."""
+        """Replace the transaction index of a segment."""
         self._remove(base_offset, TRANSACTION_INDEX)
         if data:
             self.append_transactions(base_offset, data)
 
     def remove_indexes(self, base_offset: int) -> None:
-        """Delete index files that no longer say what is in the log."""
+        """Delete outdated index files."""
         for suffix in (OFFSET_INDEX, TIME_INDEX):
             self._remove(base_offset, suffix)
 
     def remove_segment(self, base_offset: int) -> int:
-        """Delete a segment, and return how many bytes of log went with it."""
+        """Delete a segment, and return the size of its log."""
         size_bytes = self.log_file(base_offset).size_bytes
         self._open.pop(base_offset).close()
         self.remove_indexes(base_offset)
@@ -122,7 +123,7 @@ class SegmentFiles:
         return size_bytes
 
     async def flush_names(self) -> None:
-        """Make creations and removals durable, and the indexes that were written."""
+        """Flush creations and removals of files, and written indexes."""
         while self._unflushed_indexes:
             base_offset = self._unflushed_indexes.pop(0)
             for suffix in (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX):
@@ -132,7 +133,7 @@ class SegmentFiles:
             await self._disk.flush_directory(self._directory)
 
     def close(self) -> None:
-        """Give every open file back; nothing is flushed."""
+        """Close every open file; nothing is flushed."""
         for file in self._open.values():
             file.close()
         self._open.clear()
@@ -143,7 +144,7 @@ class SegmentFiles:
 
     async def _flush_file(self, path: str) -> None:
         if not self._disk.exists(path):
-            return  # it went meanwhile
+            return  # deleted meanwhile
         file = self._disk.open(path)
         try:
             await file.flush()

@@ -1,8 +1,9 @@
-"""How a cleaned segment takes the place of those it was made of, so that a crash at any point leaves the one or the others.
+"""Replaces segments by their cleaned segment, atomically with respect to crashes.
 
-It is written under names that end in `.cleaned`, and counts for nothing. Once all of it is durable it is called `.swap`, its log last: from then on
-it is the segment, and whoever opens the log after a crash finishes what is left to do. The originals go oldest first: what a crash leaves of them is
-their newest part. These are Apache Kafka's names and states: either of us finishes what the other began.
+The cleaned segment is written to files with suffix `.cleaned`, which recovery ignores. Once all of it is
+flushed it is renamed to `.swap`, its log last: from then on it is valid, and recovery completes the swap
+after a crash. The originals are deleted oldest first: a crash leaves their newest part. Names and states are
+Apache Kafka's: either implementation can complete a swap that the other began.
 
 Source: LocalLog.replaceSegments, LogLoader.{removeTempFilesAndCollectSwapFiles, load}, KAFKA-6264.
 """
@@ -30,11 +31,11 @@ from protocol.disk.transaction_index import AbortedTransaction, build_transactio
 
 INDEXES = (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
 SEGMENT_SUFFIXES = (*INDEXES, LOG)
-"""The log is renamed last when a cleaned segment comes to count, and removed last when one goes."""
+"""The log is renamed last when a cleaned segment becomes valid, and removed last when one is deleted."""
 
 
 class CleanedSegment:
-    """A segment that is being written beside those that it will replace; `segment` counts what is in it. OSErrors pass through."""
+    """A segment being written beside those that it will replace; `segment` tracks its content. OSErrors are passed on."""
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, *, index_interval_bytes: int, now_ms: int) -> None:
         self._disk = disk
@@ -42,26 +43,26 @@ class CleanedSegment:
         self._index_interval_bytes = index_interval_bytes
         self.segment = Segment(base_offset, now_ms)
         self.aborted: list[AbortedTransaction] = []
-        """What its transaction index will say."""
+        """The future content of its transaction index."""
         self._pending = PendingIndex()
         self._unwritten: list[Chunk] = []
         self.discard()
         self._file = disk.open(self._path(LOG))
 
     def add(self, batch: Chunk, last_offset: int, max_timestamp: int) -> None:
-        """Take one batch, the next by its offsets. `write` makes it a part of the file."""
+        """Add the next batch in offset order. `write` writes it to the file."""
         self._pending.add(self.segment.add_batch(last_offset, len(batch), max_timestamp, self._index_interval_bytes))
         self._unwritten.append(batch)
 
     def write(self) -> int:
-        """Write what was taken since the last call, and return how many bytes those were."""
+        """Write the batches added since the last call, and return their size."""
         chunks, self._unwritten = self._unwritten, []
         if chunks:
             self._file.append(chunks)
         return sum(map(len, chunks))
 
     async def finish(self) -> None:
-        """Write its indexes, and make all of it durable."""
+        """Write its indexes, and flush all files."""
         self.write()
         last_time = self.segment.close()
         if last_time is not None:
@@ -79,7 +80,7 @@ class CleanedSegment:
         await self._disk.flush_directory(self._directory)
 
     def discard(self) -> None:
-        """Let nothing of it be left."""
+        """Delete all its files."""
         for suffix in SEGMENT_SUFFIXES:
             if self._disk.exists(self._path(suffix)):
                 self._disk.remove(self._path(suffix))
@@ -98,7 +99,7 @@ class CleanedSegment:
 
 
 async def rename_segment(disk: Disk, directory: str, base_offset: int, former: str, new: str, *, log_last: bool) -> None:
-    """Give the files of a segment another ending of their names, durably, one by one."""
+    """Rename the files of a segment to another suffix, durably, one by one."""
     for suffix in (*INDEXES, LOG) if log_last else (LOG, *INDEXES):
         path = f"{directory}/{segment_file_name(base_offset, suffix)}"
         if disk.exists(path + former):
@@ -106,7 +107,7 @@ async def rename_segment(disk: Disk, directory: str, base_offset: int, former: s
 
 
 async def finish_swaps(disk: Disk, directory: str) -> bool:
-    """Bring a log's directory to rest before the log is opened: finish swaps that were under way, drop what was not. Tell whether there was any."""
+    """Complete or discard interrupted swaps before a log is opened. Return whether there were any."""
     marked = [(name, ending) for name in disk.list(directory) for ending in (CLEANED, SWAP, DELETED) if name.endswith(ending)]
     if not marked:
         return False
@@ -132,7 +133,7 @@ async def finish_swaps(disk: Disk, directory: str) -> bool:
 
 
 def remove_originals(disk: Disk, directory: str, base_offsets: Iterable[int]) -> None:
-    """Remove what a cleaned segment stands for, ascending: of the first one its indexes, for the new log takes the name of the old."""
+    """Remove the segments that a cleaned one replaces, ascending; of the first one only its indexes, because the new log takes its name."""
     for number, base_offset in enumerate(base_offsets):
         for suffix in SEGMENT_SUFFIXES if number else INDEXES:
             path = f"{directory}/{segment_file_name(base_offset, suffix)}"
@@ -147,7 +148,7 @@ def _remove_originals(disk: Disk, directory: str, base_offset: int, end_offset: 
 
 
 def _end_of(disk: Disk, path: str, base_offset: int) -> int:
-    """Return the first offset behind what a segment file holds."""
+    """Return the offset after the last batch of a segment file."""
     end_offset = base_offset
     file = disk.open(path)
     try:

@@ -1,8 +1,8 @@
-"""Which of Kafka's settings change something here: derived from what reads them, for a warning to operators.
+"""The Kafka settings with an effect in kraftsim: derived from the code that reads them, for a warning to operators.
 
-A setting counts if `NodeConfig` declares it, if a topic config that is read falls back to it, or if
-code reads it by its name from the properties. What a topic's configs are read for is found by
-reading them: `settings_of` gets a mapping that remembers its keys.
+A setting counts if `NodeConfig` declares it, if it is the default of a topic config that is read, or if code
+reads it by name from the properties. The topic configs that are read are found by passing a recording mapping
+to `settings_of`.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -20,17 +20,18 @@ from kraftsim.node.security.listener_settings import JAAS, TLS_KEYS, base_key, i
 from kraftsim.node.security.tls_choices import TLS_CHOICES
 
 READ_BY_NAME: Final = TLS_KEYS | TLS_CHOICES | CONSUMER_BOUNDS | OLDER_NAMES | {CORDONED}
-"""Settings that code reads from the properties, or from what is set while brokers run."""
+"""Settings that code reads by name from the properties or from dynamic configs."""
 OF_LISTENERS: Final = ("listeners", "advertised.listeners", "controller.listener.names")
 LISTENERS_OWN: Final = frozenset({"max.connections", "max.connection.creation.rate", JAAS})
 
 
 def keys_without_effect(properties: Mapping[str, str]) -> list[str]:
-    """Return the keys that are Kafka's but change nothing here, in the order of the properties.
+    """Return the Kafka settings without effect, in the order of the properties.
 
-    A listener's own setting changes nothing either where the node has no such listener: the name may be misspelt.
+    A setting with a listener prefix has no effect either if the node has no such listener: the name may be
+    misspelt.
     """
-    listeners = {word.partition("://")[0].strip().lower() for key in OF_LISTENERS for word in properties.get(key, "").split(",")}
+    listeners = {each.partition("://")[0].strip().lower() for key in OF_LISTENERS for each in properties.get(key, "").split(",")}
     return [name for name in properties if _is_idle(name, listeners)]
 
 
@@ -42,13 +43,13 @@ def _is_idle(name: str, listeners: Collection[str]) -> bool:
 
 @cache
 def keys_in_effect() -> frozenset[str]:
-    """Return the settings of a broker or a controller that change something here."""
+    """Return the broker or controller settings with effect."""
     return declared_keys() | READ_BY_NAME | topic_fallbacks()
 
 
 @cache
 def topic_fallbacks() -> frozenset[str]:
-    """Return the broker's settings behind topic configs that are read, with their synonyms."""
+    """Return the broker defaults of topic configs that are read, with their synonyms."""
     found: set[str] = set()
     for line in LINES:
         topic = config_tables(line).topic
@@ -60,15 +61,15 @@ def topic_fallbacks() -> frozenset[str]:
 
 @cache
 def topic_configs_read(line: str) -> frozenset[str]:
-    """Return the configs of a topic that a broker of a release line reads."""
+    """Return the topic configs that a broker of a release line reads."""
     effective = config_tables(line).effective_topic_configs({"remote.storage.enable": "true"}, {})
-    remembered = _Remembered(effective)
+    remembered = _RecordingMapping(effective)
     settings_of(remembered, replica_count=1, bounds_min_in_sync_replicas=True, has_remote_store=True)
     return frozenset(remembered.read)
 
 
-class _Remembered(Mapping[str, str]):
-    """Remembers which keys were asked for."""
+class _RecordingMapping(Mapping[str, str]):
+    """Records which keys were read."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = values

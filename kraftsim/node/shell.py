@@ -1,6 +1,7 @@
-"""What brokers and controllers have in common around their cores: tasks, listeners, numbers for connections, and the one way to die.
+"""The common base of brokers and controllers: tasks, listeners, connection numbers, and the failure path.
 
-An `AssertionError` anywhere means that the node believes something false; it must not go on, because every further answer could be a lie.
+An `AssertionError` anywhere means that the node's state is wrong; it must stop, because every further
+response could be wrong.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from kraftsim.world.interface import World
 
 
 class NodeShell:
-    """The frame of a node. `on_death` ends everything at once and may be called once, from anywhere."""
+    """The runtime of a node. `on_death` stops everything immediately and may be called once, from anywhere."""
 
     def __init__(self, world: World, config: NodeConfig, on_death: Callable[[], None]) -> None:
         self.world = world
@@ -28,11 +29,11 @@ class NodeShell:
         self._connection_count = 0
         self._to_settle: list[Callable[[], None]] = []
         self.failure: BaseException | None = None
-        """What the node died of."""
+        """The exception that stopped the node."""
         self._failed: asyncio.Event | None = None
 
     def note_started(self) -> None:
-        """Say that the node came up."""
+        """Emit the event of a started node."""
         self.world.note(
             NodeStarted(role=self.config.role, node_id=self.config.node_id, release=self.config.release, cluster_id=self.config.cluster_id)
         )
@@ -43,13 +44,14 @@ class NodeShell:
         return self._connection_count
 
     def settle_soon(self, settle: Callable[[], None]) -> None:
-        """Run `settle` in the next turn of the loop, together with all others of this turn, so that events are flushed once for all of them."""
+        """Run `settle` in the next event-loop turn, together with all others of this turn, so that events are
+        flushed once for all of them."""
         if not self._to_settle:
             asyncio.get_running_loop().call_soon(self._settle_all)
         self._to_settle.append(settle)
 
     def fail(self, mistake: BaseException) -> None:
-        """Take the node down as a crash would: nothing more is answered, written or flushed, except the fact itself."""
+        """Stop the node as a crash would: nothing more is answered, written or flushed, except the failure event."""
         if self.is_dead:
             return
         self.failure = mistake
@@ -60,12 +62,12 @@ class NodeShell:
             self._failed.set()
 
     def lose_disk(self, path: str, operation: str, refused: OSError) -> None:
-        """Take the node down, as Kafka's goes down with its only log directory: after a refusal nothing on this disk can be believed."""
+        """Stop the node, as Kafka stops when its only log directory fails: after a failure the disk cannot be trusted."""
         self.world.note(DiskFailed(path=path, operation=operation, reason=str(refused)))
         self.fail(OSError(refused.errno, f"{path}: {operation} failed: {refused.strerror or refused}"))
 
     def die(self) -> None:
-        """End everything at once, without a word."""
+        """Stop everything immediately, without an event."""
         if self.is_dead:
             return
         self.is_dead = True
@@ -74,7 +76,7 @@ class NodeShell:
         self._on_death()
 
     async def failed(self) -> BaseException:
-        """Wait until the node has failed, and return why. Does not return for a node that stops in good order."""
+        """Wait until the node has failed, and return the reason. Does not return for a healthy node."""
         if self.failure is None:
             if self._failed is None:
                 self._failed = asyncio.Event()

@@ -1,10 +1,10 @@
-"""Wakes the one task that waits for something to do: an asyncio.Event for one waiter, at half the price."""
+"""Wakes a single waiting task: an asyncio.Event for one waiter, at half the cost."""
 
 import asyncio
 
 
 class Signal:
-    """What is set while the task is busy is not lost, and what is set several times meanwhile wakes it once."""
+    """A `set` while the task is busy is not lost, and several meanwhile wake it once."""
 
     __slots__ = ("_is_set", "_waiter")
 
@@ -13,7 +13,7 @@ class Signal:
         self._waiter: asyncio.Future[None] | None = None
 
     def set(self) -> None:
-        """Let the task go on."""
+        """Wake the task."""
         if not self._is_set:
             self._is_set = True
             waiter = self._waiter
@@ -21,7 +21,7 @@ class Signal:
                 waiter.set_result(None)
 
     async def wait(self) -> None:
-        """Wait until it is set, and unset it."""
+        """Wait until it is set, and reset it."""
         if not self._is_set:
             assert self._waiter is None, "one task waits"
             waiter = self._waiter = asyncio.get_running_loop().create_future()

@@ -1,6 +1,7 @@
-"""How a request of many entries is split, and the answers to its parts are joined: for APIs whose entries do not depend on each other.
+"""Splits requests with many entries and joins the partial responses: for APIs whose entries are independent.
 
-Slices have fixed numbers of entries and never look at a clock, so that the event log of a seed stays the same.
+Slices have fixed numbers of entries and never depend on a clock, so that the event log of a seed is
+reproducible.
 """
 
 import copy
@@ -11,16 +12,16 @@ from typing import Any, Final
 from protocol.schema import Message
 
 LARGE_REQUEST_BYTES: Final = 16 * 1024
-"""A smaller request is served at once, as ever: it has room for at most 2,000 named entries, which take 10 to 20 ms."""
+"""A smaller request is served in one turn: it has room for at most 2,000 named entries, which take 10 to 20 ms."""
 ENTRIES_PER_SLICE: Final = 500
-"""So many entries take 1 to 8 ms."""
+"""This many entries take 1 to 8 ms."""
 WEIGHED_REQUEST_BYTES: Final = 128
-"""A larger request is weighed, where its entries have weights: two bytes of it can ask for hundreds of rows, which take 0.1 to 2 ms."""
+"""A larger request is weighed, if its entries have weights: two bytes of it can request hundreds of rows, which take 0.1 to 2 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A slice of a request. One that `continues` has more of the last entry of the part before, and nothing else."""
+    """A slice of a request. One that `continues` has more of the last entry of the previous part, and nothing else."""
 
     body: Message
     continues: bool = False
@@ -28,12 +29,13 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slices:
-    """Where the entries of a request are, and the rows of its answer.
+    """The entry fields of a request, and the row fields of its response.
 
-    `inner` and `inner_rows` are arrays in entries and in rows that count like entries, and are split if one is large by itself.
-    `counting` returns the entries that count, where some are passed over or answered once however often they are named.
-    `weight` says as how many entries one counts at a node, such as 1 and how many rows of its answer are for it, where these are many;
-    `inner_weight` says it of one in `inner`. A request is weighed slice by slice, as it is served.
+    `inner` and `inner_rows` are arrays in entries and rows that count as entries, and are split if one is
+    large by itself. `counting` returns the entries that count, if some are ignored or duplicates are answered
+    once. `weight` returns the number of entries that one counts as at a node, such as 1 plus its response
+    rows, if these are many; `inner_weight` the same for one in `inner`. A request is weighed slice by slice,
+    as it is served.
     """
 
     entries: str
@@ -46,19 +48,19 @@ class Slices:
 
     @property
     def request_bytes_max(self) -> int:
-        """How large a request may be that is served at once without a look at its entries."""
+        """The maximum size of a request that is served in one turn without counting its entries."""
         return LARGE_REQUEST_BYTES if self.weight is None and self.inner_weight is None else WEIGHED_REQUEST_BYTES
 
     def is_small(self, body: Message, node: object) -> bool:
-        """Tell whether a request is served at once."""
+        """Return whether a request is served in one turn."""
         return next(self.parts(body, node)).body is body
 
     def split(self, body: Message, node: object = None) -> list[Part]:
-        """Return the request in parts of at most ENTRIES_PER_SLICE entries; the request itself if it is not larger than that."""
+        """Return the request in parts of at most ENTRIES_PER_SLICE entries; the request itself if it is not larger."""
         return list(self.parts(body, node))
 
     def parts(self, body: Message, node: object = None) -> Iterator[Part]:
-        """Yield the same parts, each made when it is asked for."""
+        """Yield the same parts, each created on demand."""
         most = ENTRIES_PER_SLICE
         entries: Sequence[Any] = getattr(body, self.entries) or ()
         if self.counting is not None:
@@ -83,7 +85,7 @@ class Slices:
             yield Part(_with(body, self.entries, held))
 
     def join(self, parts: Sequence[Part], answers: Sequence[Message]) -> Message:
-        """Return the answer to the whole request: the first one, with the rows of all."""
+        """Return the joined response: the first one, with the rows of all."""
         joined = answers[0]
         rows: list[Any] = getattr(joined, self.rows)
         for part, answer in zip(parts[1:], answers[1:], strict=True):
@@ -97,7 +99,7 @@ class Slices:
         return joined
 
     def _weight_of(self, node: object, entry: object) -> int:
-        """Return as how many an entry counts; of one that is large by itself, at least that it is."""
+        """Return the weight of an entry; for one that is large by itself, a lower bound."""
         weight = 1 if self.weight is None else self.weight(node, entry)
         if self.inner is None:
             return weight

@@ -1,6 +1,7 @@
-"""The tasks of one node: started with a name, kept in order, ended together; a task that fails by surprise takes the node down.
+"""The tasks of one node: named, ordered, cancelled together; an unexpected exception in a task stops the node.
 
-asyncio's own TaskGroup ends its tasks in the order of a set, which differs from run to run; and a node must be able to abort without awaiting.
+asyncio's TaskGroup cancels its tasks in set order, which differs from run to run; and a node must be able to
+abort without awaiting.
 """
 
 import asyncio
@@ -8,17 +9,17 @@ from collections.abc import Callable, Coroutine
 
 
 class NodeTasks:
-    """A group of tasks. `on_failure` hears of any exception but cancellation that leaves a task."""
+    """A group of tasks. `on_failure` receives any exception except cancellation that leaves a task."""
 
     def __init__(self, on_failure: Callable[[BaseException], None]) -> None:
         self._on_failure = on_failure
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._lasting: dict[int, None] = {}
-        """The tasks that go on until the very end."""
+        """The tasks that run until `join_all`."""
         self._started_count = 0
 
     def spawn(self, work: Coroutine[None, None, None], name: str, *, lasts: bool = False) -> "asyncio.Task[None]":
-        """Start a task. One that lasts is left alone by `join`, and is for `join_all` to end."""
+        """Start a task. A lasting one is not cancelled by `join`, only by `join_all`."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         number = self._started_count
         self._started_count += 1
@@ -29,16 +30,16 @@ class NodeTasks:
         return task
 
     def cancel(self) -> None:
-        """Ask every task to end; none runs its clean-up before the loop's next turn."""
+        """Cancel every task; clean-up runs in the next event-loop turn."""
         for task in list(self._tasks.values()):
             task.cancel()
 
     async def join(self) -> None:
-        """Cancel what is left and does not last, and wait until it has ended."""
+        """Cancel the tasks that are not lasting, and wait until they have ended."""
         await self._join([(number, task) for number, task in self._tasks.items() if number not in self._lasting])
 
     async def join_all(self) -> None:
-        """Cancel what is left and wait until it has ended."""
+        """Cancel all tasks and wait until they have ended."""
         await self._join(list(self._tasks.items()))
 
     async def _join(self, ending: list[tuple[int, "asyncio.Task[None]"]]) -> None:

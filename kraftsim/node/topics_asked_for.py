@@ -1,7 +1,9 @@
-"""Topics that a Metadata request names or gives the ids of: which of them count, and which requests are refused.
+"""Topics in a Metadata request, by name or id: which rows count, and which requests are refused.
 
-The handler and the guard that hides topics share these rules: the guard must not answer for rows that Kafka refuses or ignores.
-Source: org.apache.kafka.common.requests.MetadataRequest, kafka.server.KafkaApis.handleTopicMetadataRequest, KAFKA-10774; asked of 3.9.1 and 4.4.0.
+The handler and the authorizer check share these rules: the check must not answer for rows that Kafka refuses
+or ignores.
+Source: org.apache.kafka.common.requests.MetadataRequest, kafka.server.KafkaApis.handleTopicMetadataRequest,
+KAFKA-10774; checked against 3.9.1 and 4.4.0.
 """
 
 from collections.abc import Sequence
@@ -12,11 +14,11 @@ from protocol.uuids import ZERO_UUID
 
 FIRST_VERSION_WITH_IDS = 10
 FIRST_VERSION_BY_ID = 12
-"""Versions 10 and 11 have a field for topic ids, and a request of these versions that uses it is refused."""
+"""Versions 10 and 11 have a field for topic ids, but requests that use it are refused."""
 
 
 def why_refused(request: MetadataRequest, version: int) -> ErrorCode | None:
-    """Return the error of a request that is refused as a whole, whoever asks."""
+    """Return the error of a request that is refused as a whole, whatever the principal."""
     if version < FIRST_VERSION_WITH_IDS or not request.topics:
         return None
     if version < FIRST_VERSION_BY_ID:
@@ -27,11 +29,11 @@ def why_refused(request: MetadataRequest, version: int) -> ErrorCode | None:
 
 
 def looked_up(topics: Sequence[MetadataRequestTopic]) -> Sequence[MetadataRequestTopic]:
-    """Return the rows that count: where one has an id, those without are ignored."""
+    """Return the rows that count: if one has an id, those without are ignored."""
     by_id = [topic for topic in topics if topic.topic_id != ZERO_UUID]
     return by_id or topics
 
 
 def once_each(topics: Sequence[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
-    """Return the rows that count, each once."""
+    """Return the rows that count, without duplicates."""
     return list({(topic.name, topic.topic_id): topic for topic in looked_up(topics)}.values())

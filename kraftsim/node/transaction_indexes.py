@@ -1,8 +1,10 @@
-"""The transaction indexes of one log: which transactions were aborted, in a file beside the segment that holds the marker.
+"""The transaction indexes of one log: the aborted transactions, in a file beside the segment that contains the marker.
 
-Readers of committed data are told of those that touch what they read. A segment without aborted transactions has no such file.
+Fetches of read_committed consumers return those that overlap the fetched range. A segment without aborted
+transactions has no such file.
 
-Source: org.apache.kafka.storage.internals.log.TransactionIndex, LogSegment.collectAbortedTxns, UnifiedLog.collectAbortedTransactions.
+Source: org.apache.kafka.storage.internals.log.TransactionIndex, LogSegment.collectAbortedTxns,
+UnifiedLog.collectAbortedTransactions.
 """
 
 from collections.abc import Sequence
@@ -13,21 +15,21 @@ from protocol.disk.transaction_index import AbortedTransaction, build_transactio
 
 
 class TransactionIndexes:
-    """Entries by segment, in the order of their markers; read from disk when they are first asked for."""
+    """Entries by segment, in the order of their markers; read from disk on first use."""
 
     def __init__(self, files: SegmentFiles) -> None:
         self._files = files
         self._entries: dict[int, list[AbortedTransaction]] = {}
 
     def add(self, base_offset: int, aborted: AbortedTransaction) -> None:
-        """The marker of an aborted transaction is in this segment. Raises OSError."""
+        """Add an aborted transaction with its marker in this segment. Raises OSError."""
         entries = self._of(base_offset)
         assert not entries or entries[-1].last_offset < aborted.last_offset, "markers come in order"
         entries.append(aborted)
         self._files.append_transactions(base_offset, build_transaction_index([aborted]))
 
     def cut(self, base_offset: int, end_offset: int) -> None:
-        """Forget the transactions of a segment whose markers are at end_offset or behind it. Raises OSError."""
+        """Remove the transactions of a segment whose markers are at end_offset or later. Raises OSError."""
         entries = self._of(base_offset)
         kept = [each for each in entries if each.last_offset < end_offset]
         if len(kept) < len(entries):
@@ -35,17 +37,17 @@ class TransactionIndexes:
             self._files.replace_transactions(base_offset, build_transaction_index(kept))
 
     def forget(self, base_offset: int) -> None:
-        """A segment begins here, maybe after another one that did: its file says what there is."""
+        """A segment starts here, possibly in place of an earlier one: its file is read again."""
         self._entries.pop(base_offset, None)
 
     def replace(self, base_offsets: Sequence[int], aborted: Sequence[AbortedTransaction]) -> None:
-        """One segment stands where there were several, whose first offset it has; its file says this."""
+        """One segment replaces several, and has the base offset of the first; its file contains these entries."""
         for base_offset in base_offsets:
             self.forget(base_offset)
         self._entries[base_offsets[0]] = list(aborted)
 
     def remove_damaged(self, base_offsets: Sequence[int]) -> int | None:
-        """Delete the indexes that cannot be believed, and return where the first of their segments begins: from there they are to be made again."""
+        """Delete damaged indexes, and return the base offset of the first of their segments: they must be rebuilt from there."""
         damaged = [base_offset for base_offset in base_offsets if not self._is_sound(base_offset)]
         for base_offset in damaged:
             self._files.replace_transactions(base_offset, b"")
@@ -61,8 +63,8 @@ class TransactionIndexes:
     def between(self, base_offsets: Sequence[int], first_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Return the aborted transactions with records from first_offset on and below end_offset.
 
-        `base_offsets`: the segments from the one that holds first_offset on. An entry says up to where everything was over when it was written: what
-        comes after it began behind that.
+        `base_offsets`: the segments from the one that contains first_offset on. An entry contains the last
+        stable offset at its marker: transactions of later entries started at or after that.
         """
         found: list[AbortedTransaction] = []
         for base_offset in base_offsets:

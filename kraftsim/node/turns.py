@@ -1,9 +1,11 @@
-"""Large requests take turns: in each turn of the loop one of them serves one slice, whichever connections they came from.
+"""Scheduling of large requests: in each event-loop turn one of them serves one slice, whichever connection it came from.
 
-A loop looks at its sockets once in a turn. If each of many large requests served a slice in each turn, a client that asks for little would wait for
-all of them; so it waits for one, and they wait for each other, first come first served. Only a few are held decoded at a time: while 40 clients
-ask Metadata for 20,000 topics each, the longest wait of another client takes 198 ms of the node's CPU time, and 417 ms with all 40 decoded. Apache
-Kafka serves as many requests at a time as it has threads (num.io.threads).   Source: kafka.server.KafkaRequestHandlerPool.
+An event loop polls its sockets once per turn. If each of many large requests served a slice per turn, a
+client with a small request would wait for all of them; so it waits for one, and they wait for each other in
+FIFO order. Only a few are held decoded at a time: while 40 clients send Metadata for 20,000 topics each, the
+longest wait of another client takes 198 ms of the node's CPU time, and 417 ms with all 40 decoded. Apache
+Kafka serves as many requests at a time as it has threads (num.io.threads).   Source:
+kafka.server.KafkaRequestHandlerPool.
 """
 
 import asyncio
@@ -11,20 +13,20 @@ from collections import deque
 from typing import Final
 
 REQUESTS_AT_ONCE: Final = 8
-"""The default of num.io.threads. One that waits for its answer, as for replicas, is not among them."""
+"""The default of num.io.threads. A request that waits for its response, such as for replication, does not count."""
 
 
 class Turns:
-    """The turns of a node's loop, given to those who ask one at a time."""
+    """The turns of a node's loop, granted to waiting tasks one at a time."""
 
     def __init__(self) -> None:
         self.room = asyncio.Semaphore(REQUESTS_AT_ONCE)
-        """Held by a large request from before it is decoded until its last slice is handed over."""
+        """Held by a large request from before it is decoded until its last slice is processed."""
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._is_giving = False
 
     async def next(self) -> None:
-        """Wait for a turn of the loop that is given to nobody else."""
+        """Wait for a turn of the loop that is granted to no other task."""
         loop = asyncio.get_running_loop()
         turn = loop.create_future()
         self._waiting.append(turn)
@@ -34,7 +36,7 @@ class Turns:
         await turn
 
     def _give(self) -> None:
-        """Give this turn to the first that waits still, and the next one to the next."""
+        """Grant this turn to the first task that still waits, and the next one to the next."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():  # its task was cancelled

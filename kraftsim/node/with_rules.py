@@ -1,4 +1,4 @@
-"""Answers about access rules of a cluster that has an authorizer.   Source: KIP-140, KIP-290, kafka.server.AclApis, AclControlManager."""
+"""ACL requests on a cluster with an authorizer.   Source: KIP-140, KIP-290, kafka.server.AclApis, AclControlManager."""
 
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def describe_rules(registries: Registries, call: Call) -> Answer:
-    """Tell of the rules that a filter lets through, grouped by what they are about."""
+    """Return the ACLs that match a filter, grouped by resource."""
     asked = call.body
     assert isinstance(asked, DescribeAclsRequest), "dispatch decodes by API key"
     found: dict[tuple[int, str, int], list[Rule]] = {}
@@ -36,27 +36,27 @@ def describe_rules(registries: Registries, call: Call) -> Answer:
 
 
 def create_rules(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Make rules; answered once they are committed."""
+    """Create ACLs; answered once they are committed."""
     asked = call.body
     assert isinstance(asked, CreateAclsRequest), "dispatch decodes by API key"
     if holds_filters(asked.creations):
         return create_acls(call, ErrorCode.UNKNOWN_SERVER_ERROR)
-    ledger = controller.ledger
+    writer = controller.ledger
     decision = decide_create_rules(
-        ledger.state.registries, asked.creations, lambda: random_uuid(controller.world, "access rules"), controller.parts.rights
+        writer.state.registries, asked.creations, lambda: random_uuid(controller.world, "access rules"), controller.parts.rights
     )
     results = [_result(refusal) for refusal in decision.result]
-    return ledger.commit(decision, lambda offsets: CreateAclsResponse(results=results))
+    return writer.commit(decision, lambda offsets: CreateAclsResponse(results=results))
 
 
 def delete_rules(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Forget rules; answered once that is committed."""
+    """Delete ACLs; answered once that is committed."""
     asked = call.body
     assert isinstance(asked, DeleteAclsRequest), "dispatch decodes by API key"
-    ledger = controller.ledger
-    decision = decide_delete_rules(ledger.state.registries, asked.filters, controller.parts.rights)
+    writer = controller.ledger
+    decision = decide_delete_rules(writer.state.registries, asked.filters, controller.parts.rights)
     results = [_deleted(result) for result in decision.result]
-    return ledger.commit(decision, lambda offsets: DeleteAclsResponse(filter_results=results))
+    return writer.commit(decision, lambda offsets: DeleteAclsResponse(filter_results=results))
 
 
 def _described(rule: Rule) -> AclDescription:

@@ -1,7 +1,9 @@
-"""Answers about access rules and delegation tokens of a cluster that has neither an authorizer nor authenticated clients.
+"""ACL and delegation token requests on a cluster without an authorizer and without authenticated clients.
 
-Records of both are carried through the metadata log and its snapshots; nobody can ask for them or change them here.
-Source: kafka.server.AclApis, kafka.server.KafkaApis.allowTokenRequests, KIP-48; asked of Apache Kafka 3.9.1 and 4.4.0.
+Records of both are replicated in the metadata log and its snapshots, but clients cannot read or change them
+here.
+Source: kafka.server.AclApis, kafka.server.KafkaApis.allowTokenRequests, KIP-48; checked against Apache Kafka
+3.9.1 and 4.4.0.
 """
 
 from typing import Final
@@ -22,37 +24,37 @@ NO_AUTHORIZER: Final = "No Authorizer is configured."
 NO_AUTHORIZER_HERE: Final = "No Authorizer is configured on the broker"
 NO_TIME: Final = -1
 REQUESTER_SINCE: Final = 3
-"""The first version that can name another owner, and so tells who asked."""
+"""The first version that can name another owner, and returns the requester."""
 DISABLED: Final = ErrorCode.SECURITY_DISABLED
 NOT_ALLOWED: Final = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 
 
 def describe_acls(call: Call, error: ErrorCode = DISABLED) -> Answer:
-    """There are no rules to tell of."""
+    """Refuse: there are no ACLs."""
     return DescribeAclsResponse(error_code=error, error_message=NO_AUTHORIZER_HERE if error is DISABLED else None)
 
 
 def create_acls(call: Call, error: ErrorCode = DISABLED) -> Answer:
-    """No rule can be made."""
+    """Refuse: no ACL can be created."""
     assert isinstance(call.body, CreateAclsRequest), "dispatch decodes by API key"
     why = NO_AUTHORIZER if error is DISABLED else None
     return CreateAclsResponse(results=[AclCreationResult(error_code=error, error_message=why) for _ in call.body.creations])
 
 
 def delete_acls(call: Call, error: ErrorCode = DISABLED) -> Answer:
-    """No rule can be deleted."""
+    """Refuse: no ACL can be deleted."""
     assert isinstance(call.body, DeleteAclsRequest), "dispatch decodes by API key"
     why = NO_AUTHORIZER if error is DISABLED else None
     return DeleteAclsResponse(filter_results=[DeleteAclsFilterResult(error_code=error, error_message=why) for _ in call.body.filters])
 
 
 def refuse_token(call: Call) -> ErrorCode:
-    """Return why there are no tokens: the client is not authenticated, or, where it is, no secret key for tokens is configured."""
+    """Return why tokens are refused: the client is not authenticated, or, if it is, no secret key for tokens is configured."""
     return NOT_ALLOWED if call.principal == ANONYMOUS_PRINCIPAL else ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
 
 
 def create_delegation_token(call: Call, error: ErrorCode | None = None) -> Answer:
-    """No client gets a token; another's needs CREATE_TOKENS, which is looked at first."""
+    """Refuse a token; one for another owner needs CREATE_TOKENS, which is checked first."""
     request = call.body
     assert isinstance(request, CreateDelegationTokenRequest), "dispatch decodes by API key"
     error = refuse_token(call) if error is None else error
@@ -75,19 +77,19 @@ def create_delegation_token(call: Call, error: ErrorCode | None = None) -> Answe
 
 
 def renew_delegation_token(call: Call, error: ErrorCode | None = None) -> Answer:
-    """No client has a token."""
+    """Refuse: there are no tokens."""
     error = refuse_token(call) if error is None else error
     return RenewDelegationTokenResponse(error_code=error, expiry_timestamp_ms=_expiry(error))
 
 
 def expire_delegation_token(call: Call, error: ErrorCode | None = None) -> Answer:
-    """No client has a token."""
+    """Refuse: there are no tokens."""
     error = refuse_token(call) if error is None else error
     return ExpireDelegationTokenResponse(error_code=error, expiry_timestamp_ms=_expiry(error))
 
 
 def describe_delegation_token(call: Call, error: ErrorCode | None = None) -> Answer:
-    """No client has a token."""
+    """Refuse: there are no tokens."""
     return DescribeDelegationTokenResponse(error_code=refuse_token(call) if error is None else error)
 
 

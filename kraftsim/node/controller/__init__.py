@@ -1,1 +1,1 @@
-"""The controller: a quorum of one that owns the metadata log, and decides what brokers ask of it.   Source: KIP-500, KIP-631."""
+"""The controller node: it replicates the metadata log and, while active, serves the requests of brokers. Source: KIP-500, KIP-631."""

@@ -1,6 +1,8 @@
-"""Who may answer what: most requests are for the active controller, and another one says NOT_CONTROLLER, in the form of each API.
+"""Gate for controller requests: most are served by the active controller only, any other controller answers
+NOT_CONTROLLER in the form of each API.
 
-Source: org.apache.kafka.controller.QuorumController (ControllerWriteEvent, ControllerReadEvent), kafka.server.ControllerApis.
+Source: org.apache.kafka.controller.QuorumController (ControllerWriteEvent, ControllerReadEvent),
+kafka.server.ControllerApis.
 """
 
 from collections.abc import Callable
@@ -37,17 +39,17 @@ SERVED_BY_ANY = (
     ApiKey.RENEW_DELEGATION_TOKEN,
     ApiKey.EXPIRE_DELEGATION_TOKEN,
 )
-"""What every controller answers by itself; those of the quorum say who leads, and need no such gate."""
+"""APIs that every controller serves; the quorum APIs return the current leader themselves, and need no gate."""
 
 
 RUNS_BEFORE_MIGRATION = (ApiKey.BROKER_REGISTRATION, ApiKey.BROKER_HEARTBEAT, ApiKey.UNREGISTER_BROKER, ApiKey.CONTROLLER_REGISTRATION)
-"""What is decided while nothing is copied from ZooKeeper yet."""
+"""APIs that are served before the migration from ZooKeeper has copied the metadata."""
 READS = (ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.ENVELOPE)
-"""What changes nothing by itself."""
+"""APIs that do not change state themselves."""
 
 
 def for_active_controller(handler: "Handler[Controller]") -> "Handler[Controller]":
-    """Return a handler that only the active controller carries out, unless every controller may."""
+    """Return a handler that only the active controller executes, unless every controller may."""
     refuse = handler.refuse
     if handler.key in SERVED_BY_ANY or refuse is None:
         return handler
@@ -56,20 +58,21 @@ def for_active_controller(handler: "Handler[Controller]") -> "Handler[Controller
 
 
 def behind_gate(serve: "Handle", refuse: Callable[[Call, ErrorCode], Answer], *, waits: bool = True) -> "Handle":
-    """Return how to serve what only the active controller serves, and, if it `waits`, nobody while all is still ZooKeeper's (KAFKA-14805)."""
+    """Return `serve` restricted to the active controller; if it `waits`, requests are refused until ZooKeeper
+    metadata is migrated (KAFKA-14805)."""
 
     def handle(controller: "Controller", call: Call) -> Answer | Deferred:
         if not controller.is_active:
             return refuse(call, ErrorCode.NOT_CONTROLLER)
-        ledger = controller.ledger
-        if waits and ledger.state.is_before_migration:
-            return refuse(call, ErrorCode.NOT_CONTROLLER) if ledger.refuse is None else ledger.refuse(ErrorCode.NOT_CONTROLLER)
-        if ledger.refuse is not None:
-            return serve(controller, call)  # inside an envelope, which is refused as a whole
-        ledger.refuse = lambda error: refuse(call, error)
+        writer = controller.ledger
+        if waits and writer.state.is_before_migration:
+            return refuse(call, ErrorCode.NOT_CONTROLLER) if writer.refuse is None else writer.refuse(ErrorCode.NOT_CONTROLLER)
+        if writer.refuse is not None:
+            return serve(controller, call)  # inside an Envelope, which is refused as a whole
+        writer.refuse = lambda error: refuse(call, error)
         try:
             return serve(controller, call)
         finally:
-            ledger.refuse = None
+            writer.refuse = None
 
     return handle

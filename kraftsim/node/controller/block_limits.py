@@ -1,6 +1,8 @@
-"""How many blocks of producer ids a broker may have per second: the limiter that KIP-730's text speaks of, and that no shipped controller has.
+"""Limits producer-id block allocations per broker and second: the rate limit that KIP-730 describes, and that
+no released controller implements.
 
-A broker that asks in a tight loop makes a record each time. Above the limit it is told so, and not to ask again for a while; others are served.
+A broker that allocates in a tight loop writes a record each time. Above the limit it receives an error with a
+throttle time; other brokers are served.
 Source: KIP-730 (rate limiting), KIP-599 for the kind of limit.
 """
 
@@ -12,7 +14,7 @@ BURST_SECONDS = 1
 
 
 class BlockLimits:
-    """A bucket for each broker."""
+    """A token bucket for each broker."""
 
     def __init__(self, config: NodeConfig, clock: Clock) -> None:
         self._rate = config.producer_id_blocks_per_second
@@ -20,7 +22,7 @@ class BlockLimits:
         self._buckets: dict[int, TokenBucket] = {}
 
     def pause_ms(self, broker_id: int) -> int:
-        """Charge a broker for a block and return 0, or return for how long it must be silent; always 0 without a limit."""
+        """Charge a broker for a block and return 0, or return the throttle time of a refused broker; always 0 without a limit."""
         if not self._rate:
             return 0
         now_ms = self._clock.monotonic_ms()

@@ -1,9 +1,12 @@
-"""What a cluster begins with: `bootstrap.checkpoint`, as kafka-storage format leaves it in the metadata directory, or what goes without saying.
+"""The initial metadata records of a cluster: `bootstrap.checkpoint`, as kafka-storage format writes it to the
+metadata directory, or the defaults.
 
-The file is read at every start, whether the log is empty or not, and must be sound; it names the level of metadata.version, and may hold levels of
-other features, SCRAM credentials (format --add-scram), or any other record. It stays as it was written when levels are raised, so since 4.0.1 an old
-level in it ends only a controller whose log is empty.
-Source: KIP-778, KIP-900, KAFKA-19192, org.apache.kafka.metadata.bootstrap.{BootstrapDirectory, BootstrapMetadata}.
+The file is read and validated at every start, even if the log is not empty. It contains the level of
+metadata.version, and may contain levels of other features, SCRAM credentials (format --add-scram), or any
+other record. It is not updated when levels are raised, so since 4.0.1 an unsupported old level in it is fatal
+only for a controller with an empty log.
+Source: KIP-778, KIP-900, KAFKA-19192, org.apache.kafka.metadata.bootstrap.{BootstrapDirectory,
+BootstrapMetadata}.
 """
 
 from collections.abc import Sequence
@@ -24,7 +27,7 @@ NOT_SUPPORTED = (0, 0)
 
 
 def load_bootstrap(disk: Disk, release: Release, directory: str) -> Bootstrap:
-    """Return what an empty log is given; `directory` is how the disk is called where something is wrong. Raises ConfigError."""
+    """Return the first records of an empty log; `directory` is the name of the disk in error messages. Raises ConfigError."""
     path = f"{directory}/{BOOTSTRAP_CHECKPOINT}"
     try:
         records = parse_metadata_snapshot(disk.read(BOOTSTRAP_CHECKPOINT)).records
@@ -43,7 +46,7 @@ def load_bootstrap(disk: Disk, release: Release, directory: str) -> Bootstrap:
 
 
 def _refusal(levels: Sequence[FeatureLevelRecord], release: Release, metadata_version: int) -> str | None:
-    """Return why a cluster of a release cannot begin at these levels, or None."""
+    """Return why a cluster of a release cannot start at these levels, or None."""
     for record in levels:
         lowest, highest = release.supported_features.get(record.name, NOT_SUPPORTED)
         if not lowest <= record.feature_level <= highest:

@@ -1,8 +1,9 @@
-"""A controller node: a voter of the quorum that keeps the metadata log, and, while it leads, decides what brokers ask of it.
+"""A controller node: a voter of the metadata quorum and, while it is the leader, the active controller.
 
-Every controller replays what is committed. The one that is elected becomes active once it has replayed everything before its epoch; it replays its
-own records when it writes them, answers when they are committed, and undoes what was not when it leads no more. Its listener opens before that: the
-quorum meets there. A disk that refuses to write or to flush takes the node down: what was promised to the log must not be decided twice.
+Every controller replays committed records. A newly elected leader becomes active once it has replayed
+everything before its epoch; it replays its own records when it writes them, answers when they are committed,
+and reverts uncommitted ones when it loses leadership. Its listener opens before that, because the quorum uses
+it. A failed write or flush stops the node: records that were promised to the log must not be decided twice.
 Source: org.apache.kafka.controller.QuorumController, kafka.server.{ControllerServer, KafkaRaftServer}.
 """
 
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
 
 
 class Controller:
-    """One controller. `start`, then `stop` or `abort`; handlers use `raft`, `ledger`, `fetches` and what else is public here."""
+    """One controller. Call `start`, then `stop` or `abort`; handlers use `raft`, `ledger`, `fetches` and the other public members."""
 
     raft: RaftNode
     ledger: MetadataLedger
@@ -69,7 +70,7 @@ class Controller:
     snapshots: Snapshotting
     registration: OwnRegistration
     migration: Migration | None = None
-    """Takes the cluster over from ZooKeeper, where the properties say so."""
+    """The migration driver, if the properties enable the migration from ZooKeeper."""
     _bootstrap: Bootstrap
 
     def __init__(self, world: World, config: NodeConfig, parts: "Parts") -> None:
@@ -82,7 +83,7 @@ class Controller:
         self.request_quotas = RequestQuotas(config, world.clock, lambda: self.ledger.state.registries)
         self.block_limits = BlockLimits(config, world.clock)
         found: tuple[Handler[Controller], ...] = Catalogue("kraftsim.node.controller.handlers", "HANDLER", Handler).all()
-        served = parsing_rules(guarded(self.shell, CONTROLLER_TABLE, map(for_active_controller, found)))  # whether one may is looked at first
+        served = parsing_rules(guarded(self.shell, CONTROLLER_TABLE, map(for_active_controller, found)))  # the authorization check comes first
         self._handlers = {handler.key: handler for handler in served}
         self.offer = ApiOffer(parts.release.controller_apis, self._handlers, parts.release.supported_features)
         self.offer.is_migration_ready = config.zookeeper_metadata_migration_enable
@@ -90,20 +91,20 @@ class Controller:
         self._is_loaded = False
         self._active_epoch: int | None = None
         self.has_metadata = False
-        """Whether a record of metadata was ever committed: a quorum that has none begins with the bootstrap records."""
+        """Whether a metadata record was ever committed: an empty quorum starts with the bootstrap records."""
         self._features = FinalizedFeatures({}, -1)
         self._duties: list[asyncio.Task[None]] = []
         self._is_ready = asyncio.Event()
 
-    # The node's life ----------------------------------------------------------------------------------------------------------------------------
+    # Node lifecycle -----------------------------------------------------------------------------------------------------------------------------
 
     @property
     def addresses(self) -> Mapping[str, Endpoint]:
-        """Listener name -> where it listens."""
+        """Listener name -> bound endpoint."""
         return self._listeners.bound
 
     async def start(self) -> None:
-        """Read the log back, open the listener, and take part in the quorum. Raises ConfigError, OSError kinds; then nothing is left open."""
+        """Recover the log, open the listener, and join the quorum. Raises ConfigError, OSError kinds; then nothing is left open."""
         self.shell.note_started()
         try:
             await format_if_new(self.world, self.config)
@@ -124,7 +125,7 @@ class Controller:
             self.shell.tasks.spawn(self.migration.run(), "migrate-from-zookeeper")
 
     async def ready(self) -> None:
-        """Return once this controller is the active one, or follows it and has read what was committed when it found it."""
+        """Return once this controller is active, or a standby that has read what was committed when it found the leader."""
         await self._is_ready.wait()
 
     async def failed(self) -> BaseException:
@@ -132,7 +133,7 @@ class Controller:
         return await self.shell.failed()
 
     async def stop(self) -> None:
-        """Commit what is under way if this is the only voter, or hand over; answer what can be answered, and go down."""
+        """Commit pending records if this is the only voter, or hand over leadership; answer what can be answered, and stop."""
         if self.shell.is_dead:
             return
         await self.raft.flush()
@@ -152,61 +153,61 @@ class Controller:
         self.world.flush_events()
 
     def abort(self) -> None:
-        """Go down at once, as a process that is killed."""
+        """Stop immediately, as a killed process would."""
         self.shell.die()
 
-    # What handlers ask --------------------------------------------------------------------------------------------------------------------------
+    # Interface for handlers ---------------------------------------------------------------------------------------------------------------------
 
     @property
     def is_active(self) -> bool:
-        """Whether this is the active controller, as far as it can know."""
+        """Whether this is the active controller, to its own knowledge."""
         return self._active_epoch is not None and self.raft.is_active
 
     def handler_of(self, key: ApiKey) -> "Handler[Controller] | None":
-        """Return how this controller serves an API, the gate for the active one included; None if it does not."""
+        """Return the handler of an API, including the gate for the active controller; None if the API is not served."""
         return self._handlers.get(key)
 
     def now_ms(self) -> int:
-        """Return the monotonic clock, by which sessions are judged."""
+        """Return the monotonic clock, by which broker sessions are measured."""
         return self.world.clock.monotonic_ms()
 
     def finalized_features(self) -> FinalizedFeatures:
-        """Return the committed levels of the cluster's features, and the offset up to which metadata had been read when they last changed."""
+        """Return the committed feature levels, and the metadata offset at their last change."""
         return self._features
 
-    # What the quorum says -----------------------------------------------------------------------------------------------------------------------
+    # Callbacks of the quorum --------------------------------------------------------------------------------------------------------------------
 
     async def on_committed(self, batches: Sequence[RecordBatch]) -> None:
-        """Replay what is committed; it is never undone."""
+        """Replay committed records; they are never reverted."""
         state = self.ledger.state
         for batch in batches:
             if not batch.is_control:
                 self._replay(await parsed_records(batch))
         state.commit_through(batches[-1].last_offset)
-        self._look_at_features(batches[-1].last_offset)
-        self._look_if_ready(batches[-1].next_offset)
+        self._check_features(batches[-1].last_offset)
+        self._check_ready(batches[-1].next_offset)
         if self.migration is not None:
             self.migration.on_grown()
 
     async def on_snapshot(self, snapshot: SnapshotId, batches: Iterator[RecordBatch]) -> None:
-        """Begin anew with what a snapshot says."""
+        """Replace the state by that of a snapshot."""
         self.ledger.state = self._new_state()
         for batch in batches:
             if not batch.is_control:
                 self._replay_snapshot(batch, snapshot.end_offset - 1)
-        self._look_at_features(snapshot.end_offset - 1)
+        self._check_features(snapshot.end_offset - 1)
         if self.migration is not None:
             self.migration.on_grown()
 
     def on_leader(self, leader_epoch: int, leader: VoterNode | None) -> None:
-        """Somebody else leads, or nobody."""
+        """The leader has changed; None: there is no leader."""
         self.registration.look_again()
-        self._look_if_ready(self.raft.applied_end_offset)
+        self._check_ready(self.raft.applied_end_offset)
         if self.migration is not None and (leader is None or leader.key.id != self.config.node_id):
             self.migration.on_leader(None if leader is None else leader.key.id, leader_epoch)
 
     def on_lead(self, leader_epoch: int) -> None:
-        """Become the active controller: write what the log needs from a new one, and begin to judge brokers by their heartbeats."""
+        """Become the active controller: write the records that a new leader owes to the log, and start tracking broker heartbeats."""
         state = self.ledger.state
         self._active_epoch = leader_epoch
         state.activate(self.now_ms())
@@ -222,7 +223,7 @@ class Controller:
         self.ledger.write(first_records, on_committed=lambda _: self._become_ready(), is_atomic=is_atomic)
 
     def on_stop_leading(self, leader_epoch: int, reason: str, high_watermark: int) -> None:
-        """Become a standby again: undo what was not committed, and tell whoever waits for it."""
+        """Become a standby: revert uncommitted records, and fail the requests that wait for them."""
         self._active_epoch = None
         self._end_duties()
         self.world.note(ControllerResigned(leader_epoch=leader_epoch, reason=reason))
@@ -231,25 +232,25 @@ class Controller:
             self.migration.on_leader(None, leader_epoch)
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Own records are committed."""
+        """Records of this leader are committed."""
         self.has_metadata = True
         self.ledger.on_high_watermark(high_watermark)
-        self._look_at_features(high_watermark - 1)
+        self._check_features(high_watermark - 1)
         if self.migration is not None:
             self.migration.on_grown()
 
     def on_readable(self, *, is_committed: bool) -> None:
-        """Others may read more of the log."""
+        """Fetches may read more of the log."""
         self.fetches.on_readable(is_committed=is_committed)
 
     def on_lost(self, reason: str, high_watermark: int) -> None:
-        """The disk refused: undo what is not committed, answer nobody."""
+        """The disk failed: revert uncommitted records without answering their requests."""
         if self._active_epoch is not None:
             self.world.note(ControllerResigned(leader_epoch=self._active_epoch, reason=reason))
             self.ledger.revert(high_watermark)
 
     def _first_records(self) -> list[Message]:
-        """Return what the log needs first. Raises ActivationRefused."""
+        """Return the first records of a new active controller. Raises ActivationRefused."""
         state, migration = self.ledger.state, self.parts.migration_manners(self.config)
         if not self.has_metadata:
             if self._bootstrap.refusal is not None:
@@ -267,20 +268,21 @@ class Controller:
         self.has_metadata = True
         state = self.ledger.state
         for record, offset in records:
-            state.replay(self._understood(record), offset)
+            state.replay(self._checked(record), offset)
 
     def _replay_snapshot(self, batch: RecordBatch, last_contained_offset: int) -> None:
         self.has_metadata = True
         state = self.ledger.state
         for record in batch.records():
             assert record.value is not None, "a metadata record has a value"
-            state.replay(self._understood(parse_record(record.value)), last_contained_offset)
+            state.replay(self._checked(parse_record(record.value)), last_contained_offset)
             state.commit_through(last_contained_offset)
 
-    def _understood(self, record: Message) -> Message:
-        """Return a record. Raises ConfigError where it finalizes a level that this release does not know: what is behind it may mean anything.
+    def _checked(self, record: Message) -> Message:
+        """Return a record. Raises ConfigError if it finalizes a feature level that this release does not
+        support: later records may have any meaning.
 
-        Source: FeaturesDelta.replay (asked of 3.4.1 on a log of 3.5.2: a fatal fault).
+        Source: FeaturesDelta.replay (checked with 3.4.1 on a log of 3.5.2: a fatal fault).
         """
         if isinstance(record, FeatureLevelRecord):
             known = self.parts.release
@@ -291,7 +293,7 @@ class Controller:
                 raise ConfigError(f"kraftsim.release: {level}, and {known.name} knows {lowest} to {highest}: it cannot read this metadata log{way}")
         return record
 
-    def _look_at_features(self, last_offset: int) -> None:
+    def _check_features(self, last_offset: int) -> None:
         self.registration.look_again()
         levels = dict(self.ledger.state.features.finalized) if self.has_metadata else {}
         kraft_version = self.raft.quorum.voters.kraft_version
@@ -300,7 +302,7 @@ class Controller:
         if levels != self._features.levels:
             self._features = FinalizedFeatures(levels, last_offset)
 
-    # Coming up and going down -------------------------------------------------------------------------------------------------------------------
+    # Startup and shutdown -----------------------------------------------------------------------------------------------------------------------
 
     async def _load(self, directory_id: bytes) -> None:
         release = self.parts.release
@@ -328,7 +330,7 @@ class Controller:
             await self.raft.load()
         except MalformedMessage as malformed:
             raise ConfigError(
-                f"{self.config.metadata_key}: the metadata log in {self.config.metadata_directory} holds what is not understood here: {malformed}"
+                f"{self.config.metadata_key}: the metadata log in {self.config.metadata_directory} cannot be parsed: {malformed}"
             ) from malformed
         self.raft.own_endpoints.update(self._own_endpoints())
 
@@ -347,17 +349,17 @@ class Controller:
         )
 
     def _own_endpoints(self) -> dict[str, Address]:
-        """Return where this controller is reached, by listener; a port of 0 is the one that was bound."""
+        """Return the advertised address of each listener; a port of 0 is replaced by the bound port."""
         found = {}
         for listener in self.config.controller_listener_names:
-            told = next((each for each in self.config.advertised_listeners if each.listener == listener), None)
-            if told is not None:
+            advertised = next((each for each in self.config.advertised_listeners if each.listener == listener), None)
+            if advertised is not None:
                 bound = self._listeners.bound.get(listener)
-                found[listener] = Address(told.host, told.port or (bound.port if bound is not None else 0))
+                found[listener] = Address(advertised.host, advertised.port or (bound.port if bound is not None else 0))
         return found
 
-    def _look_if_ready(self, applied_end_offset: int) -> None:
-        """A standby is ready once it has read what was committed when it found its leader."""
+    def _check_ready(self, applied_end_offset: int) -> None:
+        """A standby is ready once it has read what was committed when it found the leader."""
         quorum = self.raft.quorum
         if quorum.leader_id not in (None, quorum.own.id) and applied_end_offset == self.raft.high_watermark:
             self._become_ready()

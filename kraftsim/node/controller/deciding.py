@@ -1,8 +1,9 @@
-"""How the active controller decides a request of many entries: in steps, and as if it had been at once.
+"""Decides large requests of the active controller in several event-loop turns, with the result of a single atomic decision.
 
-Looking changes nothing, so it may be done a step in each turn of the loop; should the state change meanwhile, what was found is thrown away and
-looked for again in one turn. Large requests are decided one after the other, so that none changes the state under another one. Writing is one turn:
-Kafka's controller handles one event after the other, and so does this one.
+Computing a decision does not change state, so it may yield between steps; if the state changes meanwhile, the
+result is discarded and computed again in one turn. Large requests are decided one at a time, so that none
+changes the state under another. Writing takes one turn: Kafka's controller handles one event at a time, and
+so does this one.
 Source: org.apache.kafka.controller.QuorumController (ControllerWriteEvent).
 """
 
@@ -24,20 +25,21 @@ Decided = TypeVar("Decided")
 def decide(
     controller: "Controller", call: Call, look: Callable[[], Steps[Decided]], carry_out: Callable[[Decided], Answer | Deferred]
 ) -> Answer | Deferred:
-    """Return what `carry_out` makes of the decision that `look` comes to; in several turns for a large call.
+    """Return the result of `carry_out` for the decision computed by `look`; in several turns for a large call.
 
-    Only the ledger of a metadata log knows whether it changed between two steps: in ZooKeeper mode requests are decided in one turn.
+    Only the ledger of a metadata log can detect changes between two steps: in ZooKeeper mode requests are
+    decided in one turn.
     """
-    ledger, later, refuse = controller.ledger, Deferred(), controller.ledger.refuse
-    if not call.is_large or refuse is None or not isinstance(ledger, MetadataLedger):
+    writer, later, refuse = controller.ledger, Deferred(), controller.ledger.refuse
+    if not call.is_large or refuse is None or not isinstance(writer, MetadataLedger):
         return carry_out(whole(look()))
 
     async def decide_in_steps() -> None:
-        async with ledger.deciding:
+        async with writer.deciding:
             try:
                 decided = await _looked(controller, look)
                 if controller.is_active:
-                    ledger.refuse = refuse
+                    writer.refuse = refuse
                     answer = carry_out(decided)
                 else:
                     answer = refuse(ErrorCode.NOT_CONTROLLER)
@@ -46,8 +48,8 @@ def decide(
             except Exception as unforeseen:
                 answer = Failed(f"the handler failed: {reason_of(unforeseen)}")
             finally:
-                ledger.refuse = None
-                ledger.encoded.clear()
+                writer.refuse = None
+                writer.encoded.clear()
         completed_by(answer, later)
 
     controller.shell.tasks.spawn(decide_in_steps(), "decide-in-steps")
@@ -55,28 +57,28 @@ def decide(
 
 
 async def _looked(controller: "Controller", look: Callable[[], Steps[Decided]]) -> Decided:
-    """Return what steps come to while the state stays as it is; what they come to at once if it does not."""
-    ledger, steps = controller.ledger, look()
-    before = ledger.change_count
-    while ledger.change_count == before:
+    """Run the steps while the state is unchanged; if it changes, compute the decision in one turn."""
+    writer, steps = controller.ledger, look()
+    before = writer.change_count
+    while writer.change_count == before:
         try:
             next(steps)
         except StopIteration as end:
             decided: Decided = end.value
             if isinstance(decided, Decision):
                 await _encode_ahead(controller, decided.records)
-            if ledger.change_count == before:
+            if writer.change_count == before:
                 return decided
             break
         await controller.shell.turns.next()
-    ledger.encoded.clear()
+    writer.encoded.clear()
     return whole(look())
 
 
 async def _encode_ahead(controller: "Controller", records: Sequence[Message]) -> None:
-    """Encode records before they are written, so that writing them is short."""
-    ledger = controller.ledger
+    """Encode records in advance, so that writing them takes one short turn."""
+    writer = controller.ledger
     for index, record in enumerate(records):
-        ledger.encode_ahead(record)
+        writer.encode_ahead(record)
         if ends_step(index):
             await controller.shell.turns.next()

@@ -1,7 +1,8 @@
-"""Decisions of the active controller become facts here: appended to the metadata log, replayed at once, answered when committed.
+"""Commits decisions of the active controller: appended to the metadata log, replayed immediately, answered when committed.
 
-Replaying before the commit lets the next request see the last one's outcome; nobody outside learns of it before the commit. Whoever still waits when
-leadership is lost is told so. Source: org.apache.kafka.controller.QuorumController (ControllerWriteEvent, deferredEventQueue).
+Replaying before the commit lets the next request see the previous outcome; nothing is visible outside before
+the commit. Requests pending at the loss of leadership are answered with an error. Source:
+org.apache.kafka.controller.QuorumController (ControllerWriteEvent, deferredEventQueue).
 """
 
 import asyncio
@@ -28,12 +29,12 @@ T = TypeVar("T")
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 """MAX_BATCH_SIZE_BYTES of the raft client."""
 RECORDS_MAX: Final = 10_000
-"""MAX_RECORDS_PER_BATCH of QuorumController: what need not stand in one batch is cut into such pieces."""
+"""MAX_RECORDS_PER_BATCH of QuorumController: records that need not be atomic are split into batches of this size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendedOffsets:
-    """Where the records of one decision went; both ends are inside."""
+    """The offsets of the records of one decision; both ends are inclusive."""
 
     first_offset: int
     last_offset: int
@@ -43,12 +44,12 @@ OnCommitted = Callable[[AppendedOffsets | None], None]
 
 
 class BatchTooLarge(ValueError):
-    """The records of one decision are more than a follower could fetch at once.   Source: RecordBatchTooLargeException."""
+    """The records of one decision exceed the size that a follower can fetch.   Source: RecordBatchTooLargeException."""
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """Something that is done once an offset is committed, or given up."""
+    """A callback for when an offset is committed, or given up."""
 
     last_offset: int
     on_commit: Callable[[], None]
@@ -56,33 +57,33 @@ class _Waiting:
 
 
 class MetadataLedger:
-    """The state of the cluster as the active controller sees it, and the only way to change it."""
+    """The cluster state of the active controller, and the only way to change it."""
 
     def __init__(self, world: World, state: ControllerState, raft: RaftNode) -> None:
         self.state = state
         self._world = world
         self._raft = raft
         self.refuse: Callable[[ErrorCode], Answer] | None = None
-        """How the request that is being handled is refused; what is written for it and not committed is refused so when leadership is lost."""
+        """Builds the refusal of the request being handled; sent for uncommitted writes when leadership is lost."""
         self.has_written = asyncio.Event()
-        """Set by every write, for those who look at the outcome."""
+        """Set by every write, for tasks that react to the outcome."""
         self._waiting: deque[_Waiting] = deque()
         self.change_count = 0
-        """Counts what changed the state; NoOpRecord does not."""
+        """Counts changes of the state; NoOpRecord does not count."""
         self.deciding = asyncio.Lock()
         """Held by the large request that is being decided, if any."""
         self.encoded: dict[int, tuple[Message, bytes]] = {}
-        """Records that are encoded and not written yet, by identity."""
+        """Records that are encoded and not written yet, by object identity."""
 
     @property
     def next_offset(self) -> int:
-        """The offset that the next record gets."""
+        """The offset of the next record."""
         return self._raft.log_end_offset
 
     def commit(self, decision: Decision[T], build_answer: Callable[[AppendedOffsets | None], Answer], *, is_atomic: bool = True) -> Answer | Deferred:
-        """Write a decision and answer once it is committed; without records, once everything it was taken from is committed.
+        """Write a decision and answer once it is committed; without records, once all state it depends on is committed.
 
-        Raises BatchTooLarge; then nothing happened. `is_atomic`: as for `write`.
+        Raises BatchTooLarge; then nothing has changed. `is_atomic`: as for `write`.
         """
         later, refuse = Deferred(), self.refuse
 
@@ -109,10 +110,11 @@ class MetadataLedger:
         is_atomic: bool = True,
         record_version: Callable[[Message], int] | None = None,
     ) -> None:
-        """Append records, replay them, and note the facts and call back once they are committed. Raises BatchTooLarge.
+        """Append records, replay them, and emit the events and call back once they are committed. Raises BatchTooLarge.
 
-        They go into one batch; those that need not stand or fall together (`is_atomic` False) into several, if they are many. `record_version`
-        says in which version each is written, where that is not what the level of the cluster says.
+        Atomic records go into one batch; others (`is_atomic` False) into several, if they are many.
+        `record_version` returns the version in which each record is written, where that is not the version
+        for the cluster's metadata level.
         """
         offsets: AppendedOffsets | None = None
         self.has_written.set()
@@ -123,7 +125,7 @@ class MetadataLedger:
                 for first in range(0, len(records), size):
                     self._append(records[first : first + size], record_version or self.state.record_version)
             except OSError:
-                return  # the node is going down, and nobody is answered
+                return  # the node is stopping; no request is answered
 
         def on_commit() -> None:
             for fact in facts:
@@ -140,17 +142,17 @@ class MetadataLedger:
             self._waiting.append(_Waiting(self.next_offset - 1, on_commit, on_given_up))
 
     def encode_ahead(self, record: Message) -> None:
-        """Encode a record that is to be written if the state stays as it is."""
+        """Encode a record that will be written if the state does not change."""
         self.encoded[id(record)] = (record, build_record(record, self.state.record_version(record)))
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Everything below the high watermark is committed: it can no longer be undone, and is answered."""
+        """Everything below the high watermark is committed: it can no longer be reverted, and is answered."""
         self.state.commit_through(high_watermark - 1)
         while self._waiting and self._waiting[0].last_offset < high_watermark:
             self._waiting.popleft().on_commit()
 
     def give_up(self, high_watermark: int) -> None:
-        """Undo what was not committed, and tell whoever waits for it that this controller leads no more."""
+        """Revert uncommitted records, and answer their requests with an error: this controller is no longer active."""
         given_up, self._waiting = self._waiting, deque()
         self.revert(high_watermark)
         for waiting in given_up:
@@ -158,7 +160,7 @@ class MetadataLedger:
                 waiting.on_given_up()
 
     def revert(self, high_watermark: int) -> None:
-        """Undo what was not committed; whoever waits for it is never answered."""
+        """Revert uncommitted records without answering their requests."""
         self._waiting.clear()
         self.change_count += 1
         self.state.revert_to(high_watermark)

@@ -1,7 +1,7 @@
-"""How many partitions clients may have made, added and deleted per second (controller_mutation_rate).
+"""Quotas on created, added and deleted partitions per second (controller_mutation_rate).
 
-Clients that know THROTTLING_QUOTA_EXCEEDED are refused topic by topic once they are above their quota; older ones are served, and told to be silent.
-A topic that is refused for another reason gives back what it was charged.
+Clients that support THROTTLING_QUOTA_EXCEEDED are refused per topic once they exceed their quota; older
+clients are served, and throttled. A topic that is refused for another reason is credited back.
 Source: KIP-599, kafka.server.ControllerMutationQuotaManager.
 """
 
@@ -20,7 +20,7 @@ QUOTA_EXCEEDED = "The throttling quota has been exceeded."
 
 
 class Allowance:
-    """What one request may still do. `pause_ms` is for how long its client must be silent."""
+    """The remaining quota of one request. `pause_ms` is the throttle time of its client."""
 
     def __init__(self, bucket: TokenBucket | None, rate: float, clock: Clock, *, is_strict: bool) -> None:
         self._bucket = bucket
@@ -30,7 +30,7 @@ class Allowance:
         self.pause_ms = 0
 
     def admits(self, partition_count: int) -> bool:
-        """Charge for partitions, and tell whether they may be made or deleted."""
+        """Charge for partitions, and return whether they may be created or deleted."""
         bucket = self._bucket
         if bucket is None:
             return True
@@ -44,13 +44,13 @@ class Allowance:
         return True
 
     def give_back(self, partition_count: int) -> None:
-        """Nothing came of it."""
+        """Credit partitions that were not created or deleted."""
         if self._bucket is not None:
             self._bucket.take(-partition_count, self._rate, self._clock.monotonic_ms())
 
 
 class MutationQuotas:
-    """The buckets of all clients that have such quotas."""
+    """The token buckets of all clients with such quotas."""
 
     def __init__(self, config: NodeConfig, clock: Clock, registries: Callable[[], Registries]) -> None:
         seconds = config.controller_quota_window_num * config.controller_quota_window_size_seconds
@@ -59,10 +59,10 @@ class MutationQuotas:
         self._buckets: UsedLately[Sharers, TokenBucket] = UsedLately(lambda: TokenBucket(seconds))
         self._limits = ClientLimits(())
         self._seen: tuple[Registries, int] | None = None
-        """What the limits were read from, and how often it had changed."""
+        """The registries that the limits were read from, and their change count."""
 
     def allowance(self, call: Call, *, is_strict: bool) -> Allowance:
-        """Return what a request may do."""
+        """Return the allowance of a request."""
         limit = self._limit(call)
         if limit is None:
             return Allowance(None, 0.0, self._clock, is_strict=is_strict)

@@ -1,6 +1,7 @@
-"""Tells the active controller who this controller is, until the metadata log says so; the active one tells itself, over its own listener.
+"""Registers this controller with the active controller, until the metadata log contains the registration; the
+active one registers over its own listener.
 
-Levels of metadata.version are raised only where every controller that registered supports them.
+metadata.version is upgraded only if every registered controller supports the new level.
 Source: kafka.server.ControllerRegistrationManager, KIP-919.
 """
 
@@ -24,7 +25,8 @@ PLAINTEXT_PROTOCOL = 0
 
 
 class OwnRegistration:
-    """The registration of one incarnation. `run` is a task of the node; `look_again` whenever metadata or the leader may have changed."""
+    """The registration of one incarnation. `run` is a task of the node; call `look_again` whenever metadata
+    or the leader may have changed."""
 
     def __init__(
         self,
@@ -38,13 +40,13 @@ class OwnRegistration:
         self._incarnation_id = incarnation_id
         self._supported_features = supported_features
         self._own_versions = own_versions
-        self._chance = controller.world.random("registration jitter")
+        self._rng = controller.world.random("registration jitter")
         self._may_be_due = asyncio.Event()
         self._connection: PeerConnection | None = None
 
     @property
     def is_registered(self) -> bool:
-        """Whether the log says so, or need not."""
+        """Whether the log contains the registration, or none is needed."""
         state = self._controller.ledger.state
         if not state.features.metadata_level.has_controller_registrations:
             return True
@@ -57,7 +59,7 @@ class OwnRegistration:
             self._may_be_due.set()
 
     async def run(self) -> None:
-        """Register whenever that is due, until cancelled."""
+        """Register whenever required, until cancelled."""
         failures = 0
         while True:
             leader = self._leader()
@@ -73,24 +75,24 @@ class OwnRegistration:
                 failures += 1
 
     def close(self) -> None:
-        """End the connection, if there is one."""
+        """Close the connection, if there is one."""
         if self._connection is not None:
             self._connection.close()
 
     def abort(self) -> None:
-        """End the connection as a process that dies."""
+        """Abort the connection, as a killed process would."""
         if self._connection is not None:
             self._connection.abort()
 
     def _leader(self) -> Address | None:
-        """Return where the leader is reached; None while nothing is known of it or of the level of the cluster."""
+        """Return the address of the leader; None while the leader or the level of the cluster is unknown."""
         quorum = self._controller.raft.quorum
         if not self._controller.has_metadata:
             return None
         return quorum.address_in(quorum.leader_endpoints)
 
     async def _register(self, leader: Address) -> bool:
-        """Ask once, on a connection of its own, and tell whether the answer was that it is done."""
+        """Send one request, on a connection of its own, and return whether it succeeded."""
         shell = self._controller.shell
         connection = self._connection = PeerConnection(
             leader.host,
@@ -132,4 +134,4 @@ class OwnRegistration:
 
     def _pause_ms(self, failures: int) -> float:
         pause_ms = min(RESEND_MAX_MS, RESEND_MS << min(failures, DOUBLINGS_MAX))
-        return pause_ms * (1 + RESEND_JITTER * (2 * self._chance.random() - 1))
+        return pause_ms * (1 + RESEND_JITTER * (2 * self._rng.random() - 1))

@@ -1,7 +1,8 @@
-"""Elections that nobody asks for: partitions go back to their preferred leaders, and leaderless ones get one where losing records is allowed.
+"""Automatic elections: preferred leader rebalancing, and unclean elections of leaderless partitions where the topic allows them.
 
-Each kind is held a while after it is first seen to be needed, so that brokers that restart have time to come back; while one round leaves more to do
-the next follows at once.   Source: QuorumController.{maybeScheduleNextBalancePartitionLeaders, maybeScheduleNextElectUncleanLeaders}.
+Each kind is delayed for an interval after it is first needed, so that restarting brokers have time to rejoin;
+if one round is not complete, the next follows immediately.   Source:
+QuorumController.{maybeScheduleNextBalancePartitionLeaders, maybeScheduleNextElectUncleanLeaders}.
 """
 
 import asyncio
@@ -14,11 +15,11 @@ if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
 
 AT_ONCE_MS = 10
-"""Others get their turn between two rounds."""
+"""Other tasks run between two rounds."""
 
 
 class _Elections:
-    """One kind of election, and when the next round of it is due."""
+    """One kind of election, and the time of its next round."""
 
     def __init__(self, is_needed: Callable[[], bool], decide: Callable[[], Decision[bool]], interval_ms: int) -> None:
         self.due_ms: int | None = None
@@ -27,12 +28,12 @@ class _Elections:
         self._interval_ms = interval_ms
 
     def look(self, now_ms: int) -> None:
-        """Begin to wait if there is something to do."""
+        """Schedule a round if one is needed."""
         if self.due_ms is None and self._is_needed():
             self.due_ms = now_ms + self._interval_ms
 
     def hold(self, controller: "Controller", now_ms: int) -> None:
-        """Hold a round if it is due."""
+        """Run a round if it is due."""
         if self.due_ms is None or now_ms < self.due_ms:
             return
         decision = self._decide()
@@ -41,7 +42,7 @@ class _Elections:
 
 
 async def elect_leaders(controller: "Controller") -> None:
-    """Look after every write whether an election is needed, and hold it in time. Needs an active controller."""
+    """After every write check whether an election is needed, and run it when due. Needs an active controller."""
     replication, config = controller.ledger.state.replication, controller.config
     topics = replication.topics
     kinds = [_Elections(lambda: topics.has_leaderless, replication.decide_unclean_elections, config.unclean_leader_election_interval_ms)]
@@ -60,7 +61,7 @@ async def elect_leaders(controller: "Controller") -> None:
 
 
 async def _written_or(controller: "Controller", pause_s: float | None) -> None:
-    """Wait for the next write, but no longer than a pause, if there is one."""
+    """Wait for the next write, but at most for a pause, if there is one."""
     if pause_s is None:
         await controller.ledger.has_written.wait()
         return

@@ -1,4 +1,4 @@
-"""What an active controller does by itself, again and again: tasks that begin with its activation and end when it leads no more."""
+"""Periodic tasks of an active controller: they start with its activation and end when it resigns."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -15,7 +15,7 @@ Periodic = Callable[["Controller"], Coroutine[None, None, None]]
 
 
 async def write_no_ops(controller: "Controller") -> None:
-    """Write a NoOpRecord every now and then, so that followers see a live leader and learn of the high watermark.   Source: KIP-835."""
+    """Write a NoOpRecord periodically, so that followers see a live leader and learn the high watermark. Source: KIP-835."""
     interval_ms = controller.config.metadata_max_idle_interval_ms
     while interval_ms:
         await asyncio.sleep(interval_ms / 1000)
@@ -24,7 +24,7 @@ async def write_no_ops(controller: "Controller") -> None:
 
 
 async def fence_silent_brokers(controller: "Controller") -> None:
-    """Take brokers out of service whose session is over, each at its time. Nobody's session can end sooner than it is looked for here.
+    """Fence brokers whose session has expired, each at its own time. No session can expire earlier than the next check.
 
     Source: org.apache.kafka.controller.BrokerHeartbeatManager, QuorumController.maybeFenceReplicas.
     """
@@ -38,7 +38,7 @@ async def fence_silent_brokers(controller: "Controller") -> None:
 
 
 def _fencing(controller: "Controller") -> Decision[int] | None:
-    """Return whom to fence, if anybody. As long as the cluster is ZooKeeper's nobody is."""
+    """Return the decision to fence a broker, if any session has expired. No broker is fenced before the migration from ZooKeeper."""
     state = controller.ledger.state
     return None if state.is_before_migration else state.decide_fence_stale(controller.now_ms())
 

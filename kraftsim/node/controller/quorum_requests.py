@@ -1,4 +1,4 @@
-"""Requests that the rules of the quorum answer: what another replica or a tool asks goes in, and the answer comes once it is durable."""
+"""Requests served by the quorum (Raft) rules: the response is sent once the resulting state is durable."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def ask_quorum(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Hand a request to the quorum."""
+    """Pass a request to the quorum."""
     later = Deferred()
     controller.raft.ask(call.body, lambda body: later.complete_with(lambda: fitted_response(body, call.api_version)))
     return later if later.answer is None else later.answer

@@ -1,6 +1,7 @@
-"""How much of a thread a client may take of a controller for blocks of producer ids (request_percentage): the throttle that Kafka has for that.
+"""Request quotas (request_percentage) for AllocateProducerIds on a controller: the throttle that Kafka applies to it.
 
-A broker that asks in a tight loop gets its blocks, and is not listened to for a while. Refusals do not count: the request is one between nodes.
+A broker that allocates in a tight loop gets its blocks, and is then throttled. Refusals are not charged,
+because the request is inter-node.
 Source: KIP-124, kafka.server.{ControllerApis, RequestHandlerHelper, ClientRequestQuotaManager}.
 """
 
@@ -18,11 +19,11 @@ from kraftsim.world.interface import Clock
 
 REQUEST_PERCENTAGE: Final = "request_percentage"
 NS_PER_PERCENT: Final = 10_000_000
-"""Of one thread, in a second."""
+"""Of one thread, per second."""
 
 
 class RequestQuotas:
-    """The rates of all clients that have such a quota."""
+    """The rates of all clients with such a quota."""
 
     def __init__(self, config: NodeConfig, clock: Clock, registries: Callable[[], Registries]) -> None:
         self._window_ms = config.quota_window_size_seconds * 1000
@@ -31,10 +32,10 @@ class RequestQuotas:
         self._limits = ClientLimits(())
         self._rates: UsedLately[Sharers, WindowedRate] = UsedLately(lambda: WindowedRate(config.quota_window_num, self._window_ms))
         self._seen: tuple[Registries, int] | None = None
-        """What the limits were read from, and how often it had changed."""
+        """The registries that the limits were read from, and their change count."""
 
     def charge(self, call: Call, took_ns: int) -> int:
-        """Count the time that a request took; silence its client and return for how many milliseconds, or 0."""
+        """Charge the processing time of a request; mute its client and return the throttle time in milliseconds, or 0."""
         registries = self._registries()
         if self._seen is None or self._seen[0] is not registries or self._seen[1] != registries.quota_changes:
             self._seen = registries, registries.quota_changes

@@ -1,6 +1,6 @@
-"""The own clients of lease_pid: a producer around `LeasingProducer`, and a reader. They find the leaders by asking any server.
+"""The lease_pid clients: a producer around `LeasingProducer`, and a reader. They find partition leaders through any server.
 
-What they do with each message is in the event log, in the same words as of Kafka's clients.   Source: the lease_pid draft.
+They emit the same events as the Kafka clients.   Source: the lease_pid draft.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ NO_OFFSET: Final = -1
 
 
 class LeaseConnections:
-    """Links to servers, and who leads what as far as anybody has said."""
+    """Connections to servers, and the last known partition leaders."""
 
     def __init__(self, client_id: str, topic: str, bootstrap: Sequence[Address]) -> None:
         self.client_id = client_id
@@ -60,25 +60,25 @@ class LeaseConnections:
         self._links: dict[Address, ClientLink] = {}
 
     async def to_leader(self, partition: int) -> ClientLink:
-        """Return a link to the leader of a partition. Raises OSError."""
+        """Return a connection to the leader of a partition. Raises OSError."""
         if partition not in self._leaders:
             await self._find_leaders()
         if partition not in self._leaders:
-            raise ConnectionRefusedError(f"nobody leads {self.topic}-{partition}")
+            raise ConnectionRefusedError(f"there is no leader for {self.topic}-{partition}")
         return await self._link(self._leaders[partition])
 
     def open_to_leader(self, partition: int) -> ClientLink | None:
-        """Return the link to the leader of a partition if there is one now."""
+        """Return the open connection to the leader of a partition, if there is one."""
         address = self._leaders.get(partition)
         link = self._links.get(address) if address is not None else None
         return link if link is not None and link.is_open else None
 
     def forget_leader(self, partition: int) -> None:
-        """Ask again who leads."""
+        """Invalidate the known leader of a partition."""
         self._leaders.pop(partition, None)
 
     async def ask_leader(self, partition: int, api: LeaseApi, body: Message) -> Message:
-        """Put a question to the leader of a partition. Raises OSError."""
+        """Send a request to the leader of a partition. Raises OSError."""
         try:
             link = await self.to_leader(partition)
             self.requests_sent += 1
@@ -88,7 +88,7 @@ class LeaseConnections:
             raise
 
     def close(self) -> None:
-        """Close every link."""
+        """Close all connections."""
         for link in self._links.values():
             link.abort()
 
@@ -108,17 +108,17 @@ class LeaseConnections:
 
 
 class LeasingProducerClient:
-    """A producer of one topic. `begin` in each partition, then `send` and `flush`, then `close`."""
+    """A producer for one topic. Call `begin` for each partition, then `send` and `flush`, then `close`."""
 
     def __init__(self, world: World, *, bootstrap: Sequence[Address], client_id: str, topic: str, settings: LeasingSettings | None = None) -> None:
         self.client_id = client_id
         self.topic = topic
         self.leases: list[LeaseTaken] = []
-        """Every lease it was granted, in order."""
+        """All leases granted to this client, in order."""
         self.rules = LeasingProducer(settings or LeasingSettings())
         self.connections = LeaseConnections(client_id, topic, bootstrap)
         self.acknowledged: dict[int, int] = {}
-        """How many messages of each partition are acknowledged."""
+        """The number of acknowledged messages per partition."""
         self._world = world
         self._loop: StepLoop[LeasingInput, LeasingEffect] = StepLoop(world, self.rules, self._carry_out, Waited())
         self._tasks = NodeTasks(self._loop.fail)
@@ -126,34 +126,34 @@ class LeasingProducerClient:
 
     @property
     def ids(self) -> Mapping[int, int]:
-        """Partition -> the id that it is written to under: what an application keeps to be taken over one day."""
+        """Partition -> producer id: an application stores it, so that a successor can take it over."""
         return {each.partition: each.lease.producer_id for each in self.leases}
 
     async def begin(self, partition: int) -> Lease:
-        """Lease an id, with as much patience as it takes; return the lease. Its sequence number says where a successor goes on."""
+        """Lease a producer id, with unlimited retries, and return the lease. Its sequence number is where a successor continues."""
         if not self.leases:
             self._world.note(ClientStarted(client_id=self.client_id, library=LIBRARY))
         self._loop.take(LeaseWanted(partition))
         while (lease := self.rules.held(partition)) is None and not self.rules.is_shut_out:
             await self._loop.change()
-        assert lease is not None, "whoever has written nothing is not shut out"
+        assert lease is not None, "a producer without writes is not shut out"
         return lease
 
     def send(self, partition: int, key: str, value: bytes) -> None:
-        """Hand over a message; its fate is in the event log."""
+        """Queue a message; its outcome is in the event log."""
         self._world.note(RecordSent(client_id=self.client_id, topic=self.topic, partition=partition, record_key=key))
         self._loop.take(Handed(partition, key, value, self._world.clock.monotonic_ms()))
 
     def freeze(self) -> None:
-        """Stand still, as a process in a long pause."""
+        """Pause, as a process in a long GC pause."""
         self._loop.freeze()
 
     def thaw(self) -> None:
-        """Go on."""
+        """Resume."""
         self._loop.thaw()
 
     async def flush(self, timeout_seconds: float) -> int:
-        """Wait until nothing is under way; return how many messages are, when the time is up."""
+        """Wait until no message is pending; return the number of pending messages at the timeout."""
         try:
             async with asyncio.timeout(timeout_seconds):
                 while self.rules.waiting_count:
@@ -163,7 +163,7 @@ class LeasingProducerClient:
         return self.rules.waiting_count
 
     async def close(self) -> None:
-        """End the client; what is under way is not waited for."""
+        """Close the client without waiting for pending messages."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -223,11 +223,11 @@ class LeasingProducerClient:
             )
             self._loop.take(Leased(asked.partition, lease))
         else:
-            self._hear(asked.partition, granted.error_code)
+            self._on_error(asked.partition, granted.error_code)
             self._loop.take(LeaseRefused(asked.partition, ErrorCode(granted.error_code)))
 
     def _write(self, sent: SendMessages) -> None:
-        """Send at once where there is a link, so that requests leave in order; else look for one, and let the rules send again."""
+        """Send immediately if connected, so that requests leave in order; otherwise connect, and let the rules retry."""
         link = self.connections.open_to_leader(sent.partition)
         if link is None:
             self._tasks.spawn(self._reconnect(sent), f"{self.client_id}-connect")
@@ -241,7 +241,7 @@ class LeasingProducerClient:
                 self._loop.take(WriteLost(sent.request_id))
                 return
             assert isinstance(answer, LeasedProduceResponse), "messages were sent"
-            self._hear(sent.partition, answer.error_code)
+            self._on_error(sent.partition, answer.error_code)
             self._loop.take(
                 Written(request_id=sent.request_id, taken=answer.taken, base_offset=answer.base_offset, error=ErrorCode(answer.error_code))
             )
@@ -269,13 +269,13 @@ class LeasingProducerClient:
             self.connections.forget_leader(sent.partition)
         self._loop.take(WriteLost(sent.request_id))
 
-    def _hear(self, partition: int, error_code: int) -> None:
+    def _on_error(self, partition: int, error_code: int) -> None:
         if error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.REQUEST_TIMED_OUT):
             self.connections.forget_leader(partition)
 
 
 async def read_all(bootstrap: Sequence[Address], topic: str, partition: int, client_id: str = "reader") -> list[FoundMessage]:
-    """Return every message of a partition that is on all replicas in sync, with as much patience as it takes to find its leader."""
+    """Return every message of a partition below the high watermark, with unlimited retries to find its leader."""
     connections = LeaseConnections(client_id, topic, bootstrap)
     found: list[FoundMessage] = []
     try:

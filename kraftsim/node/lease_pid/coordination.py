@@ -1,6 +1,6 @@
-"""What servers of lease_pid have in common through ZooKeeper: who is there, who leads, who is in sync, and which numbers are taken.
+"""Shared state of lease_pid servers in ZooKeeper: live brokers, partition leaders, in-sync replicas, and the producer-id counter.
 
-The counter is raised by compare-and-set; where nobody knows whether that happened, the numbers are left to nobody.
+The counter is advanced by compare-and-set; if the outcome of a write is unknown, its ids are not used.
 Source: the lease_pid draft; KIP-98 for the counter.
 """
 
@@ -21,7 +21,7 @@ UNKNOWN_OUTCOME: Final = (ZookeeperError.CONNECTION_LOSS, ZookeeperError.OPERATI
 
 
 class Coordination:
-    """One session after the other; everything here raises ZookeeperRefused while there is none."""
+    """A sequence of ZooKeeper sessions; all methods raise ZookeeperRefused while there is none."""
 
     def __init__(self, world: World, addresses: tuple[Address, ...], broker_id: int, session_timeout_ms: int) -> None:
         self._world = world
@@ -33,23 +33,23 @@ class Coordination:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the session is known to live."""
+        """Whether the session is known to be alive."""
         return self._client.state is SessionState.CONNECTED
 
     def start(self) -> None:
-        """Begin to look for ZooKeeper."""
+        """Start connecting to ZooKeeper."""
         self._client.start()
 
     async def close(self) -> None:
-        """Leave in good order: what was registered goes at once."""
+        """Close the session: ephemeral znodes are deleted immediately."""
         await self._client.close()
 
     def abort(self) -> None:
-        """Leave without a word: the session ends by itself."""
+        """Drop the connection: the session ends when it times out."""
         self._client.abort()
 
     async def register(self) -> None:
-        """Say that this broker is there, once for each session, and make what everybody needs."""
+        """Register this broker, once per session, and create the parent znodes."""
         if self._client.state is SessionState.EXPIRED:
             self._client = self._new_client()
             self._client.start()
@@ -61,19 +61,19 @@ class Coordination:
         path = f"{BROKERS}/{self._broker_id}"
         stat = await self._client.exists(path)
         if stat is not None and stat.ephemeral_owner != self._client.session:
-            await self._client.delete(path)  # of this broker's life before
+            await self._client.delete(path)  # of this broker's previous incarnation
             stat = None
         if stat is None:
             await self._client.create(path, b"", CreateMode.EPHEMERAL)
         self._registered_session = self._client.session
 
     async def live_brokers(self) -> tuple[int, ...]:
-        """Return who is there."""
+        """Return the ids of live brokers."""
         names, _ = await self._client.children(BROKERS)
         return tuple(sorted(map(int, names)))
 
     async def state_of(self, topic: str, partition: int) -> PartitionState | None:
-        """Return who leads a partition; None: nobody has yet."""
+        """Return the state of a partition; None: it was never written."""
         try:
             data, stat = await self._client.get(f"{STATES}/{topic}-{partition}")
         except ZookeeperRefused as refused:
@@ -83,7 +83,7 @@ class Coordination:
         return PartitionState.parse(data or b"", stat.version)
 
     async def propose(self, topic: str, partition: int, state: PartitionState, known: PartitionState | None) -> PartitionState | None:
-        """Write a state in the place of the known one; None: it has changed meanwhile."""
+        """Replace the known state of a partition; None: it has changed meanwhile."""
         path = f"{STATES}/{topic}-{partition}"
         try:
             if known is None:
@@ -98,7 +98,7 @@ class Coordination:
         return PartitionState(leader=state.leader, leader_epoch=state.leader_epoch, in_sync=state.in_sync, version=version)
 
     async def take_numbers(self, count: int) -> NumberBlock:
-        """Take so many numbers from the counter, which nobody else will have. One whose outcome is not known is followed by another."""
+        """Allocate ids from the counter. An allocation with unknown outcome is skipped, and followed by another."""
         while True:
             data, stat = await self._client.get(COUNTER)
             first = int(data or b"0")

@@ -1,6 +1,6 @@
-"""What a server does to keep up with the others: look who is there, lead where it must, copy where it may, and let replicas in and out of sync.
+"""Replica management of a server: watches live brokers, takes leadership, replicates from leaders, and changes the in-sync replicas.
 
-Source: the lease_pid draft leaves all of this to Kafka as it was; KIP-101 for logs that diverge.
+Source: the lease_pid draft leaves all of this as it is in Kafka; KIP-101 for diverging logs.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ CALL_SECONDS: Final = 2.0
 
 
 class Keeper:
-    """The tasks of one server around its replicas."""
+    """The replica management tasks of one server."""
 
     def __init__(self, server: "LeaseServer") -> None:
         self._server = server
@@ -31,21 +31,21 @@ class Keeper:
         self._states: dict[tuple[str, int], PartitionState] = {}
 
     def leader_of(self, topic: str, partition: int) -> int:
-        """Return who was last seen to lead a partition."""
+        """Return the last known leader of a partition."""
         state = self._states.get((topic, partition))
         return state.leader if state is not None else NOBODY
 
     async def run(self) -> None:
-        """Look again and again. While ZooKeeper is silent everything stays as it is: whoever could take over waits for this server, or is in sync."""
+        """Refresh periodically. While ZooKeeper is unavailable nothing changes: a candidate leader waits for this server, or is in sync."""
         while True:
             try:
                 await self._server.coordination.register()
-                await self._look()
+                await self._refresh()
             except ZookeeperRefused:
                 pass
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _look(self) -> None:
+    async def _refresh(self) -> None:
         live = await self._server.coordination.live_brokers()
         for topic, count in self._settings.topics.items():
             for partition in range(count):
@@ -57,7 +57,7 @@ class Keeper:
                     self._states[topic, partition] = state
 
     async def _decide(self, replica: Replica, state: PartitionState | None, live: tuple[int, ...]) -> PartitionState | None:
-        """Lead if this server is the one, go on leading with whoever keeps up, or follow."""
+        """Become leader if this server is elected, maintain the in-sync replicas as leader, or follow."""
         mine = self._settings.broker_id
         replicas = self._settings.replicas_of(replica.partition)
         if state is None:
@@ -66,7 +66,7 @@ class Keeper:
             first = PartitionState(leader=mine, leader_epoch=0, in_sync=tuple(each for each in replicas if each in live))
             state = await self._server.coordination.propose(replica.topic, replica.partition, first, None)
         elif replica.state is None and mine in state.in_sync and any(each in live for each in state.in_sync if each != mine):
-            state = await self._step_back(replica, state, live)
+            state = await self._leave_in_sync(replica, state, live)
         elif state.leader not in live and mine == next((each for each in state.in_sync if each in live), NOBODY):
             in_sync = tuple(each for each in state.in_sync if each in live)
             taken = PartitionState(leader=mine, leader_epoch=state.leader_epoch + 1, in_sync=in_sync)
@@ -77,8 +77,8 @@ class Keeper:
             replica.follow(state)
         return state
 
-    async def _step_back(self, replica: Replica, state: PartitionState, live: tuple[int, ...]) -> PartitionState:
-        """Count as in sync no more: this server has started, and what it had not flushed may be gone. Others have it."""
+    async def _leave_in_sync(self, replica: Replica, state: PartitionState, live: tuple[int, ...]) -> PartitionState:
+        """Leave the in-sync replicas: this server has restarted, and may have lost unflushed messages that the others have."""
         others = tuple(each for each in state.in_sync if each in live and each != self._settings.broker_id)
         is_leader = state.leader == self._settings.broker_id
         given = PartitionState(leader=others[0] if is_leader else state.leader, leader_epoch=state.leader_epoch + is_leader, in_sync=others)
@@ -87,7 +87,8 @@ class Keeper:
     async def _lead(self, replica: Replica, state: PartitionState, replicas: list[int], live: tuple[int, ...]) -> PartitionState:
         if not replica.is_led or replica.state is None or replica.state.leader_epoch != state.leader_epoch:
             if self._settings.broker_id in live:
-                # A leader that comes back to its own leadership begins another one: followers must not mistake its log for the one before.
+                # A leader that restarts under its own leadership begins a new epoch: followers must not
+                # mistake its log for the earlier one.
                 if replica.state is None and state.version > 0:
                     renewed = PartitionState(leader=state.leader, leader_epoch=state.leader_epoch + 1, in_sync=state.in_sync)
                     proposed = await self._server.coordination.propose(replica.topic, replica.partition, renewed, state)
@@ -104,7 +105,7 @@ class Keeper:
         return await self._change_in_sync(replica, state)
 
     async def _change_in_sync(self, replica: Replica, state: PartitionState) -> PartitionState:
-        """Let go of who lags, and take in who has caught up; the mark moves over a replica only once it is out."""
+        """Remove lagging replicas, and add those that caught up; the high watermark passes a replica only once it is removed."""
         now_ms = self._server.world.clock.monotonic_ms()
         lagging = {number for number, facts in replica.followers.items() if now_ms - facts.caught_up_ms > self._settings.lag_max_ms}
         replica.joining = {
@@ -123,10 +124,10 @@ class Keeper:
             replica.wake()
         return state
 
-    # Copying ------------------------------------------------------------------------------------------------------------------------------
+    # Replication --------------------------------------------------------------------------------------------------------------------------
 
     async def copy(self, replica: Replica) -> None:
-        """Fetch from whoever leads, as long as that is somebody else."""
+        """Fetch from the leader, as long as this server is a follower."""
         link: ClientLink | None = None
         linked_to = NOBODY
         while True:
@@ -155,16 +156,16 @@ class Keeper:
                 await asyncio.sleep(LOOK_SECONDS)
                 continue
             if replica.is_led or replica.state is None or replica.state.leader_epoch != state.leader_epoch:
-                continue  # of a leadership that is over
-            await self._take(replica, answer)
+                continue  # the response is from an earlier leader epoch
+            await self._append_fetched(replica, answer)
 
-    async def _take(self, replica: Replica, answer: LeasedFetchResponse) -> None:
-        """Append what came, or cut what is not the leader's."""
+    async def _append_fetched(self, replica: Replica, answer: LeasedFetchResponse) -> None:
+        """Append the fetched messages, or truncate diverging ones."""
         if answer.error_code != ErrorCode.NONE:
             await asyncio.sleep(LOOK_SECONDS)
             return
         if answer.diverging_offset >= 0:
-            await self._cut(replica, answer.diverging_offset)
+            await self._truncate(replica, answer.diverging_offset)
             return
         now_ms = self._server.world.clock.wall_ms()
         for found in answer.messages:
@@ -172,7 +173,7 @@ class Keeper:
                 replica.append(found, now_ms)
         replica.high_watermark = max(replica.high_watermark, min(answer.high_watermark, replica.log.end_offset))
 
-    async def _cut(self, replica: Replica, end_offset: int) -> None:
+    async def _truncate(self, replica: Replica, end_offset: int) -> None:
         replica.log.cut(end_offset)
         replica.high_watermark = min(replica.high_watermark, end_offset)
         replica.leased.restore(())

@@ -1,6 +1,7 @@
-"""Connections of lease_pid: what a server hears on one, and what a client or a follower asks on one.
+"""Connections of lease_pid: the server side, and the side of a client or follower.
 
-Requests of a connection are begun in order and answered in order; several may be under way.   Source: the lease_pid draft; Kafka's own connections.
+Requests of a connection are started and answered in order; several may be in flight.   Source: the lease_pid
+draft; Kafka's own connections.
 """
 
 import asyncio
@@ -25,36 +26,36 @@ from protocol.schema import Message
 
 
 class RequestServer(Protocol):
-    """Whoever answers requests."""
+    """The server that handles requests."""
 
     tasks: NodeTasks
 
     def begin(self, body: Message, link: "ServerLink") -> Coroutine[None, None, Message]:
-        """Do at once what must be done in order, and return what is to be waited for."""
+        """Do the ordered part of a request immediately, and return the part that may wait."""
         ...
 
     def on_made(self, link: "ServerLink") -> None:
-        """Somebody has connected."""
+        """A client has connected."""
         ...
 
     def on_lost(self, link: "ServerLink") -> None:
-        """Somebody is gone."""
+        """A client has disconnected."""
         ...
 
     def flush_events(self) -> None:
-        """Write down what is known before anybody is told."""
+        """Write pending events before a response is sent."""
         ...
 
 
 class ServerLink(asyncio.Protocol):
-    """One client of a server."""
+    """The server side of a client connection."""
 
     def __init__(self, server: RequestServer) -> None:
         self._server = server
         self._reader = FrameReader()
         self._transport: asyncio.Transport | None = None
         self._answers: deque[list[bytes]] = deque()
-        """One place per request under way, filled when its answer is known."""
+        """One slot per request in flight, filled when its response is ready."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take over the transport."""
@@ -62,12 +63,12 @@ class ServerLink(asyncio.Protocol):
         self._server.on_made(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nobody waits for answers any more."""
+        """Responses are dropped from now on."""
         self._transport = None
         self._server.on_lost(self)
 
     def data_received(self, data: bytes) -> None:
-        """Begin every request that is whole; whoever sends anything else is left."""
+        """Start every complete request; malformed data closes the connection."""
         try:
             for frame in self._reader.feed(data):
                 header, body = parse_request(frame)
@@ -78,7 +79,7 @@ class ServerLink(asyncio.Protocol):
             self.abort()
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close immediately."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -93,7 +94,7 @@ class ServerLink(asyncio.Protocol):
 
 
 class ClientLink(asyncio.Protocol):
-    """One connection to a server. `send` tells an answer, or why there is none, to a function; `ask` waits for it."""
+    """A connection to a server. `send` passes the response, or the error, to a callback; `ask` waits for it."""
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
@@ -120,31 +121,31 @@ class ClientLink(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell all who wait."""
+        """Fail all requests in flight."""
         self._transport = None
         lost, self._under_way = self._under_way, {}
-        for _, _, tell in lost.values():
-            tell(ConnectionResetError("the connection is gone"))
+        for _, _, callback in lost.values():
+            callback(ConnectionResetError("the connection is gone"))
 
     def data_received(self, data: bytes) -> None:
-        """Hand answers on; a server that sends anything else is left."""
+        """Pass responses to their callbacks; malformed data closes the connection."""
         try:
             for frame in self._reader.feed(data):
                 waiting = self._under_way.pop(correlation_id_of(frame), None)
                 if waiting is not None:
-                    api, version, tell = waiting
-                    tell(parse_response(api, version, frame))
+                    api, version, callback = waiting
+                    callback(parse_response(api, version, frame))
         except MalformedMessage:
             self.abort()
 
-    def send(self, api: LeaseApi, body: Message, tell: Callable[[Message | OSError], None]) -> None:
+    def send(self, api: LeaseApi, body: Message, callback: Callable[[Message | OSError], None]) -> None:
         """Send a request in the latest version."""
         if self._transport is None:
-            tell(ConnectionResetError("the connection is gone"))
+            callback(ConnectionResetError("the connection is gone"))
             return
         version = LATEST[api]
         self._next_id += 1
-        self._under_way[self._next_id] = (api, version, tell)
+        self._under_way[self._next_id] = (api, version, callback)
         header = LeasedRequestHeader(api_key=api, api_version=version, correlation_id=self._next_id, client_id=self._client_id)
         frame = build_request(header, body)
         self._transport.write(len(frame).to_bytes(4) + frame)
@@ -152,7 +153,7 @@ class ClientLink(asyncio.Protocol):
     async def ask(self, api: LeaseApi, body: Message, timeout_seconds: float) -> Message:
         """Send a request and wait for its answer. Raises OSError."""
         answer: asyncio.Future[Message | OSError] = asyncio.get_running_loop().create_future()
-        self.send(api, body, lambda told: None if answer.done() else answer.set_result(told))
+        self.send(api, body, lambda outcome: None if answer.done() else answer.set_result(outcome))
         async with asyncio.timeout(timeout_seconds):
             found = await answer
         if isinstance(found, OSError):
@@ -160,6 +161,6 @@ class ClientLink(asyncio.Protocol):
         return found
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close immediately."""
         if self._transport is not None:
             self._transport.abort()

@@ -1,6 +1,7 @@
-"""The messages of one partition on one server: in memory to be read, in a file to be read back.
+"""The messages of one partition on one server: in memory for reads, in a file for recovery.
 
-Whoever owns it says when it is to be durable; replication is what the answers rely on, as in Kafka.   Source: the lease_pid draft.
+The owner decides when to flush; acknowledgements rely on replication, as in Kafka.   Source: the lease_pid
+draft.
 """
 
 from kraftsim.world.interface import File, World
@@ -11,13 +12,13 @@ NO_EPOCH = -1
 
 
 class MessageLog:
-    """`recover` first. Offsets are those of messages; there is no other kind of entry."""
+    """Call `recover` first. Offsets are those of messages; there is no other kind of entry."""
 
     def __init__(self, world: World, topic: str, partition: int) -> None:
         self.path = f"{topic}-{partition}/messages.log"
         self.stored: list[StoredMessage] = []
         self._ends: list[int] = []
-        """Where each message ends in the file."""
+        """The end position of each message in the file."""
         self._world = world
         self._file: File | None = None
 
@@ -28,11 +29,11 @@ class MessageLog:
 
     @property
     def last_epoch(self) -> int:
-        """Under which leadership the last message was written."""
+        """The leader epoch of the last message."""
         return self.stored[-1].found.leader_epoch if self.stored else NO_EPOCH
 
     def recover(self) -> None:
-        """Read the file back, and cut off what is torn. Raises OSError."""
+        """Read the file, and truncate a torn end. Raises OSError."""
         self._file = self._world.disk.open(self.path)
         for stored, end in split_stored(self._file.read(0, self._file.size_bytes)):
             self.stored.append(stored)
@@ -41,8 +42,8 @@ class MessageLog:
             self._file.truncate(self._size())
 
     def append(self, found: FoundMessage, arrived_ms: int) -> None:
-        """Write a message behind the others. Raises OSError."""
-        assert found.offset == self.end_offset, "messages lie one behind the other"
+        """Append a message. Raises OSError."""
+        assert found.offset == self.end_offset, "messages are appended in offset order"
         stored = StoredMessage(arrived_ms=arrived_ms, found=found)
         data = build_stored(stored)
         self._open().append([data])
@@ -50,20 +51,20 @@ class MessageLog:
         self.stored.append(stored)
 
     def cut(self, end_offset: int) -> None:
-        """Take back everything from an offset on. Raises OSError."""
+        """Truncate the log to an offset. Raises OSError."""
         del self.stored[end_offset:], self._ends[end_offset:]
         self._open().truncate(self._size())
 
     def end_of_epoch(self, leader_epoch: int) -> int:
-        """Return where messages of later leaderships begin."""
+        """Return the first offset of later leader epochs."""
         return next((place for place, each in enumerate(self.stored) if each.found.leader_epoch > leader_epoch), self.end_offset)
 
     async def flush(self) -> None:
-        """Make it durable. Raises OSError."""
+        """Flush the file. Raises OSError."""
         await self._open().flush()
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None

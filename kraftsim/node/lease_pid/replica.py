@@ -1,7 +1,8 @@
-"""One partition on one server: its log, what is known of its producers, and whether it leads or follows.
+"""One partition on one server: its log, its producer state, and its role as leader or follower.
 
-Acknowledged is what every replica in sync has. Only those may lead next, so that nothing acknowledged is lost; who is in sync, and who leads, is in a
-znode that is changed by compare-and-set.   Source: the lease_pid draft for producers; KIP-101 for logs that diverge.
+A message is acknowledged once every in-sync replica has it. Only in-sync replicas can become leader, so that
+no acknowledged message is lost; the leader and the in-sync replicas are in a znode that is changed by
+compare-and-set.   Source: the lease_pid draft for producers; KIP-101 for diverging logs.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ NOBODY = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """What the znode of a partition says; `version` is the znode's."""
+    """The content of a partition's znode; `version` is the znode's."""
 
     leader: int
     leader_epoch: int
@@ -32,26 +33,26 @@ class PartitionState:
     version: int = field(default=-1, compare=False)
 
     def text(self) -> bytes:
-        """Return it as the znode holds it."""
+        """Return the content of the znode."""
         return f"{self.leader} {self.leader_epoch} {','.join(map(str, self.in_sync))}".encode()
 
     @classmethod
     def parse(cls, data: bytes, version: int) -> "PartitionState":
-        """Read a znode."""
+        """Parse the content of a znode."""
         leader, leader_epoch, in_sync = data.decode().split()
         return cls(leader=int(leader), leader_epoch=int(leader_epoch), in_sync=tuple(map(int, in_sync.split(","))), version=version)
 
 
 @dataclass(slots=True)
 class FollowerFacts:
-    """How far a follower is, as far as the leader knows."""
+    """The progress of a follower, as known to the leader."""
 
     next_offset: int = -1
     caught_up_ms: int = -1
 
 
 class Replica:
-    """`state` is what this server last read of the partition; it leads while `is_led` says so and its session lives."""
+    """`state` is the last state read from ZooKeeper; this server is leader while `is_led` is true and its session is alive."""
 
     def __init__(self, world: World, topic: str, partition: int, readings: Readings, note: Callable[[Event], None]) -> None:
         self.topic = topic
@@ -61,17 +62,17 @@ class Replica:
         self.state: PartitionState | None = None
         self.is_led = False
         self.joining: set[int] = set()
-        """Replicas that are about to count as in sync: from then on they hold the mark, too."""
+        """Replicas about to join the in-sync replicas: they hold back the high watermark, too."""
         self.followers: dict[int, FollowerFacts] = {}
         self.high_watermark = 0
         self._world = world
-        self._note = note
+        self._emit = note
         self._moved = asyncio.Event()
 
-    # Leading ------------------------------------------------------------------------------------------------------------------------------
+    # Leader -------------------------------------------------------------------------------------------------------------------------------
 
     def lead(self, state: PartitionState, replicas: list[int], broker_id: int) -> None:
-        """Take over: what followers have is not known yet."""
+        """Become leader: the progress of followers is unknown yet."""
         self.state, self.is_led = state, True
         self.joining.clear()
         now_ms = self._world.clock.monotonic_ms()
@@ -80,26 +81,26 @@ class Replica:
         self.wake()
 
     def follow(self, state: PartitionState | None) -> None:
-        """Lead no more; whoever waits for an acknowledgement is told so."""
+        """Become follower; requests that wait for replication fail."""
         self.state, self.is_led = state, False
         self.wake()
 
     def write(self, request: LeasedProduceRequest) -> tuple[LeasedProduceResponse, int]:
-        """Append what may be appended; return what to answer once everything below the offset that comes back is replicated."""
+        """Append the acceptable messages; return the response, and the offset that must be replicated before it is sent."""
         answer = LeasedProduceResponse()
         assert self.state is not None, "a leader knows the state"
         now_ms = self._world.clock.wall_ms()
         self.expire(now_ms)
         for message in request.messages:
-            verdict = self.leased.judge(message)
-            if isinstance(verdict, Refusal) or (isinstance(verdict, Repeated) and verdict.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
-                answer.error_code = verdict.error
-                self._refused(message, int(verdict.error))
+            result = self.leased.judge(message)
+            if isinstance(result, Refusal) or (isinstance(result, Repeated) and result.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+                answer.error_code = result.error
+                self._refused(message, int(result.error))
                 break
-            if isinstance(verdict, Repeated):
+            if isinstance(result, Repeated):
                 answer.repeated += 1
-                answer.error_code = verdict.error if answer.base_offset < 0 else ErrorCode.NONE
-                self._note(
+                answer.error_code = result.error if answer.base_offset < 0 else ErrorCode.NONE
+                self._emit(
                     LeasedMessageRepeated(
                         topic=self.topic, partition=self.partition, producer_id=message.producer_id, sequence_number=message.sequence_number
                     )
@@ -116,18 +117,18 @@ class Replica:
         return answer, self.log.end_offset
 
     def append(self, found: FoundMessage, now_ms: int) -> None:
-        """Write a message, and remember it. Raises OSError."""
+        """Append a message, and update the producer state. Raises OSError."""
         self.log.append(found, now_ms)
         self.leased.apply(found.content, now_ms)
 
     def move_mark(self) -> None:
-        """Count how far all replicas in sync are."""
+        """Advance the high watermark to what all in-sync replicas have."""
         if self.is_led and self.state is not None:
             others = [self.followers[each].next_offset for each in (*self.state.in_sync, *self.joining) if each in self.followers]
             self.high_watermark = max(self.high_watermark, min([self.log.end_offset, *others]))
 
     async def replicated(self, offset: int, timeout_ms: int) -> bool:
-        """Wait until everything below an offset is on all replicas in sync; tell whether it is, and this server still leads."""
+        """Wait until all in-sync replicas have everything below an offset; return whether they have, and this server is still leader."""
         state = self.state
         epoch = state.leader_epoch if state is not None else NOBODY
         try:
@@ -141,7 +142,7 @@ class Replica:
         return False
 
     def read(self, request: LeasedFetchRequest) -> LeasedFetchResponse:
-        """Answer a follower, or a reader, who sees what is replicated only."""
+        """Serve a follower, or a reader, which sees only replicated messages."""
         assert self.state is not None, "a leader knows the state"
         answer = LeasedFetchResponse(leader_epoch=self.state.leader_epoch, high_watermark=self.high_watermark)
         is_follower = request.replica_id in self.followers
@@ -161,44 +162,44 @@ class Replica:
         return answer
 
     def _agrees(self, request: LeasedFetchRequest) -> bool:
-        """Tell whether a follower's log ends with a message that is here, too."""
+        """Return whether the last message of a follower's log is in this log, too."""
         if request.offset == 0:
             return True
         if request.offset > self.log.end_offset:
             return False
         return self.log.stored[request.offset - 1].found.leader_epoch == request.last_epoch
 
-    # Both ---------------------------------------------------------------------------------------------------------------------------------
+    # Leader and follower ------------------------------------------------------------------------------------------------------------------
 
     def expire(self, now_ms: int) -> None:
-        """Forget producers that were not seen for so long."""
+        """Expire idle producers."""
         gone = self.leased.expire(now_ms)
         if gone:
-            self._note(LeasedProducersExpired(topic=self.topic, partition=self.partition, producers=len(gone)))
+            self._emit(LeasedProducersExpired(topic=self.topic, partition=self.partition, producers=len(gone)))
 
     def forget(self, producer_ids: Collection[int]) -> None:
-        """Forget producers whose connection broke."""
+        """Remove producers whose connection closed."""
         gone = self.leased.forget(producer_ids)
         if gone:
-            self._note(LeasedProducersExpired(topic=self.topic, partition=self.partition, producers=len(gone)))
+            self._emit(LeasedProducersExpired(topic=self.topic, partition=self.partition, producers=len(gone)))
 
     def replay(self, first_offset: int) -> int:
-        """Learn from the log what a snapshot does not say; return how many messages that took."""
+        """Replay the log after a snapshot; return the number of replayed messages."""
         for stored in self.log.stored[first_offset:]:
             self.leased.apply(stored.found.content, stored.arrived_ms)
         return self.log.end_offset - first_offset
 
     async def move(self) -> None:
-        """Wait until something has changed here."""
+        """Wait until the replica's state changes."""
         await self._moved.wait()
 
     def wake(self) -> None:
-        """Tell everybody who waits."""
+        """Wake all waiting tasks."""
         self._moved.set()
         self._moved = asyncio.Event()
 
     def _refused(self, message: LeasedMessage, error_code: int) -> None:
-        self._note(
+        self._emit(
             LeasedMessageRefused(
                 topic=self.topic,
                 partition=self.partition,

@@ -1,4 +1,4 @@
-"""A server of lease_pid: answers leases, messages and fetches for the partitions that it leads, and copies those that it follows.
+"""A lease_pid server: serves leases, messages and fetches for the partitions it leads, and replicates those it follows.
 
 Source: the lease_pid draft.
 """
@@ -59,25 +59,25 @@ class LeaseServer:
         self.port = settings.port
         self.reserve = IdReserve(settings.readings.id_bits)
         self._draw = world.random("first generations")
-        self._keeper = Keeper(self)
+        self._replicas = Keeper(self)
         self._snapshots = LeaseSnapshots(world, self.replicas, settings.snapshot_interval_ms)
         self._links: dict[int, ServerLink] = {}
         self._written_by: dict[int, dict[tuple[str, int], dict[int, None]]] = {}
-        """Over which connection which producers have written, where that matters."""
+        """The producers that have written over each connection, if leases end with connections."""
         self._server: asyncio.Server | None = None
         self._refilling = asyncio.Lock()
         self._is_dead = False
         self._failure: asyncio.Future[BaseException] | None = None
 
-    # The node's life ----------------------------------------------------------------------------------------------------------------------
+    # Node lifecycle -----------------------------------------------------------------------------------------------------------------------
 
     @property
     def addresses(self) -> Mapping[str, Endpoint]:
-        """Where it listens."""
+        """Listener name -> bound endpoint."""
         return {LISTENER: Endpoint(LISTENER, self.settings.host, self.port)} if self._server is not None else {}
 
     async def start(self) -> None:
-        """Read the files back and open the door. Raises ListenerError, OSError kinds."""
+        """Recover the files and open the listener. Raises ListenerError, OSError kinds."""
         self._failure = asyncio.get_running_loop().create_future()
         self._snapshots.recover()
         try:
@@ -87,11 +87,11 @@ class LeaseServer:
         self.port = self._server.sockets[0].getsockname()[1]
         self.world.note(ListenerOpened(listener=LISTENER, host=self.settings.host, port=self.port))
         self.coordination.start()
-        self.tasks.spawn(self._keeper.run(), "keep-in-touch")
+        self.tasks.spawn(self._replicas.run(), "keep-in-touch")
         self.tasks.spawn(self._snapshots.run(), "snapshots")
         self.tasks.spawn(self._expire(), "expire-leases")
         for replica in self.replicas.values():
-            self.tasks.spawn(self._keeper.copy(replica), f"copy-{replica.topic}-{replica.partition}")
+            self.tasks.spawn(self._replicas.copy(replica), f"copy-{replica.topic}-{replica.partition}")
 
     async def ready(self) -> None:
         """Wait until every partition has a leader."""
@@ -104,7 +104,7 @@ class LeaseServer:
         return await asyncio.shield(self._failure)
 
     async def stop(self) -> None:
-        """Go down in good order: leave ZooKeeper, write a last snapshot, close."""
+        """Stop cleanly: close the ZooKeeper session, write a last snapshot, close the files."""
         if self._is_dead:
             return
         if self._server is not None:
@@ -119,7 +119,7 @@ class LeaseServer:
         self.world.flush_events()
 
     def abort(self) -> None:
-        """Go down at once, as a process that is killed."""
+        """Stop immediately, as a killed process would."""
         if self._is_dead:
             return
         if self._server is not None:
@@ -129,7 +129,7 @@ class LeaseServer:
         self._end()
 
     async def rewrite_snapshot(self) -> None:
-        """Write what is known now in the place of what was known of messages that are gone. Raises OSError."""
+        """Write a new snapshot after a truncation, because the old one may describe truncated messages. Raises OSError."""
         await self._snapshots.write()
 
     def _end(self) -> None:
@@ -148,29 +148,29 @@ class LeaseServer:
         if self._failure is not None and not self._failure.done():
             self._failure.set_result(mistake)
 
-    # What links tell ----------------------------------------------------------------------------------------------------------------------
+    # Callbacks of connections -------------------------------------------------------------------------------------------------------------
 
     def on_made(self, link: ServerLink) -> None:
-        """Remember a connection, to close it one day."""
+        """Track a connection, to close it at shutdown."""
         self._links[id(link)] = link
 
     def on_lost(self, link: ServerLink) -> None:
-        """It is closed. Where that ends leases, whoever wrote over it is forgotten."""
+        """A connection closed. If leases end with connections, remove the producers that wrote over it."""
         self._links.pop(id(link), None)
         for where, producer_ids in self._written_by.pop(id(link), {}).items():
             self.replicas[where].forget(producer_ids)
 
     def flush_events(self) -> None:
-        """Write down what is known before anybody is told."""
+        """Write pending events before a response is sent."""
         self.world.flush_events()
 
     def begin(self, body: Message, link: ServerLink) -> Coroutine[None, None, Message]:
-        """Do at once what must be done in order, and return what is to be waited for."""
+        """Do the ordered part of a request immediately, and return the part that may wait."""
         match body:
             case LeasePidRequest():
                 return self._lease_all(body)
             case LeasedProduceRequest():
-                self._remember(body, link)
+                self._track_producers(body, link)
                 return self._produce(body)
             case LeasedFetchRequest():
                 return self._fetch(body)
@@ -198,7 +198,7 @@ class LeaseServer:
         )
 
     async def _lease(self, wanted: WantedLease) -> GrantedLease:
-        """Grant one lease; more ids are taken from the counter first where none is left."""
+        """Grant one lease; allocate more ids from the counter if none is left."""
         while True:
             replica = self.replicas.get((wanted.topic, wanted.partition))
             if replica is None or not replica.is_led:
@@ -220,7 +220,8 @@ class LeaseServer:
                 except ZookeeperRefused:
                     return self._refused(wanted, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
                 continue
-            # What was written, but not by all replicas in sync, may be gone tomorrow: nobody is told of it before.
+            # Messages that are not on all in-sync replicas may be lost: they must not affect a response
+            # before.
             if wanted.producer_id != ASKS_FOR_ONE and not await replica.replicated(replica.log.end_offset, self.settings.session_timeout_ms):
                 return self._refused(wanted, ErrorCode.REQUEST_TIMED_OUT)
             self.world.note(
@@ -244,7 +245,7 @@ class LeaseServer:
             )
 
     async def _refill(self) -> None:
-        """Take another block of numbers, unless somebody else has just done so. Raises ZookeeperRefused."""
+        """Allocate another block of ids, unless a concurrent request has just done so. Raises ZookeeperRefused."""
         async with self._refilling:
             if self.reserve.left:
                 return
@@ -264,15 +265,15 @@ class LeaseServer:
 
     # Messages -----------------------------------------------------------------------------------------------------------------------------
 
-    def _remember(self, request: LeasedProduceRequest, link: ServerLink) -> None:
-        """Note who writes over a connection, where a lease lasts no longer than that."""
+    def _track_producers(self, request: LeasedProduceRequest, link: ServerLink) -> None:
+        """Track the producers of a connection, if leases end with connections."""
         where = (request.topic, request.partition)
         if self.settings.readings.ends_with is EndsWith.CONNECTION and where in self.replicas:
             written = self._written_by.setdefault(id(link), {}).setdefault(where, {})
             written.update(dict.fromkeys(message.producer_id for message in request.messages))
 
     def _produce(self, request: LeasedProduceRequest) -> Coroutine[None, None, LeasedProduceResponse]:
-        """Append at once, in the order of the requests; wait for replicas afterwards."""
+        """Append immediately, in request order; then wait for replication."""
         replica = self.replicas.get((request.topic, request.partition))
         if replica is None or not replica.is_led:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if replica is None else ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -317,7 +318,7 @@ class LeaseServer:
             return LeasedLeadersResponse(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         answer = LeasedLeadersResponse()
         for partition in range(count):
-            leader = self._keeper.leader_of(request.topic, partition)
+            leader = self._replicas.leader_of(request.topic, partition)
             host, port = self.settings.brokers.get(leader, ("", 0))
             answer.partitions.append(LeasedLeader(partition=partition, leader_id=leader, host=host, port=port))
         return answer

@@ -1,4 +1,4 @@
-"""What a server of lease_pid is told. There is no file of Kafka's for it: the names are Kafka's where Kafka has the thing.
+"""Settings of a lease_pid server. Kafka has no such properties; names are Kafka's where Kafka has an equivalent.
 
 Source: the lease_pid draft; Kafka's broker properties.
 """
@@ -33,7 +33,7 @@ KEYS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseSettings:
-    """`brokers`: where each of them listens, this one included; `topics`: how many partitions each has. Every server is told the same."""
+    """`brokers`: the address of each server, this one included; `topics`: partition counts. All servers have the same values."""
 
     broker_id: int
     brokers: Mapping[int, Address]
@@ -42,7 +42,7 @@ class LeaseSettings:
     replicas: int = 3
     host: str = ""
     port: int = 0
-    """Where to listen; 0: at any port, for tests of one server."""
+    """The port to listen on; 0: any free port, for tests of one server."""
     session_timeout_ms: int = 3000
     lag_max_ms: int = 1000
     snapshot_interval_ms: int = 5000
@@ -50,10 +50,10 @@ class LeaseSettings:
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> "LeaseSettings":
-        """Return the settings of properties. Raises ConfigError for those that cannot be."""
+        """Parse properties. Raises ConfigError for invalid ones."""
         unknown = sorted(set(given) - set(KEYS))
         if unknown:
-            raise ConfigError(f"{unknown[0]}: not a setting of lease_pid (there are: {', '.join(KEYS)})")
+            raise ConfigError(f"{unknown[0]}: not a setting of lease_pid (supported: {', '.join(KEYS)})")
         missing = [key for key in ("broker.id", "zookeeper.connect", "lease.brokers", "lease.topics") if not given.get(key)]
         if missing:
             raise ConfigError(f"{missing[0]}: must be given")
@@ -77,7 +77,7 @@ class LeaseSettings:
         return replace(settings, replicas=min(_number(given, "default.replication.factor", 3, 1), len(brokers)))
 
     def replicas_of(self, partition: int) -> list[int]:
-        """Return which brokers have a partition, the preferred leader first."""
+        """Return the replicas of a partition, the preferred leader first."""
         ids = sorted(self.brokers)
         return [ids[(partition + place) % len(ids)] for place in range(min(self.replicas, len(ids)))]
 
@@ -104,7 +104,7 @@ def _choice(given: Mapping[str, str], key: str, kind: type[Choice], default: Cho
     try:
         return kind(given[key].replace("-", " "))
     except ValueError:
-        raise ConfigError(f"{key}: {given[key]!r} is none of {', '.join(str(each.value).replace(' ', '-') for each in kind)}") from None
+        raise ConfigError(f"{key}: {given[key]!r} is not one of {', '.join(str(each.value).replace(' ', '-') for each in kind)}") from None
 
 
 def _number(given: Mapping[str, str], key: str, default: int, least: int) -> int:
@@ -118,7 +118,7 @@ def _whole(key: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ConfigError(f"{key}: {text!r} is no whole number") from None
+        raise ConfigError(f"{key}: {text!r} is not a whole number") from None
 
 
 def _pairs(given: Mapping[str, str], key: str, between: str) -> list[tuple[str, str]]:
@@ -132,7 +132,7 @@ def _pairs(given: Mapping[str, str], key: str, between: str) -> list[tuple[str, 
 
 
 def parse_address(key: str, text: str) -> Address:
-    """Read HOST:PORT. Raises ConfigError that names the key."""
+    """Parse HOST:PORT. Raises ConfigError that names the key."""
     host, mark, port = text.strip().rpartition(":")
     if not mark or not host:
         raise ConfigError(f"{key}: {text!r} is not of the form HOST:PORT")

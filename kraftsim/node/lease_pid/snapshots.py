@@ -1,7 +1,8 @@
-"""The snapshot of a server: written now and then, and read first when it starts.
+"""The snapshot of a server: written periodically, and loaded first at startup.
 
-The logs are flushed before it is written: what a snapshot says must not be younger than what a power loss leaves of the logs. When a log is cut, what
-the snapshot says of it may be of messages that are gone, so another one is written before the next message.   Source: the lease_pid draft.
+The logs are flushed before it is written: a snapshot must not be newer than the logs after a power failure.
+After a truncation the snapshot may describe truncated messages, so a new one is written before the next
+message.   Source: the lease_pid draft.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ class LeaseSnapshots:
         self._interval_ms = interval_ms
 
     def recover(self) -> None:
-        """Read the logs, and let each partition know what snapshot and log say of its producers. Raises OSError."""
+        """Read the logs, and restore the producer state of each partition from snapshot and log. Raises OSError."""
         snapshot = self.stored()
         messages = replayed = producers = 0
         for where, replica in self._replicas.items():
@@ -38,20 +39,20 @@ class LeaseSnapshots:
         self._world.note(LeasedServerRecovered(messages=messages, replayed=replayed, producers=producers))
 
     def stored(self) -> StoredSnapshot | None:
-        """Return the snapshot on the disk; None where there is none that can be read: then logs are replayed from their beginnings."""
+        """Return the snapshot on disk; None if there is no readable one: then logs are replayed from the start."""
         try:
             return parse_snapshot(self._world.disk.read(FILE))
         except (FileNotFoundError, MalformedMessage):
             return None
 
     async def run(self) -> None:
-        """Write one now and then."""
+        """Write a snapshot periodically."""
         while True:
             await asyncio.sleep(self._interval_ms / 1000)
             await self.write()
 
     async def write(self) -> None:
-        """Write one. Raises OSError."""
+        """Write a snapshot. Raises OSError."""
         snapshot = snapshot_of({where: (replica.leased, replica.log.end_offset) for where, replica in self._replicas.items()})
         for replica in self._replicas.values():
             await replica.log.flush()

@@ -1,4 +1,5 @@
-"""The batches that a leader writes about the quorum itself.   Source: KIP-595, KIP-853, org.apache.kafka.raft.internals.BatchAccumulator."""
+"""Control batches that a leader writes about the quorum itself.   Source: KIP-595, KIP-853,
+org.apache.kafka.raft.internals.BatchAccumulator."""
 
 from kraftsim.core.raft.effects import WriteLeaderChange, WriteVoters
 from protocol.control_records import ControlType, KRaftVersionRecord, LeaderChangeMessage, Voter, build_control_batch
@@ -6,7 +7,7 @@ from protocol.schema import Message
 
 
 def leader_change_batch(effect: WriteLeaderChange, leader_id: int, timestamp: int) -> bytes:
-    """Return the batch that opens an epoch. All releases write version 0 of its first record, without directory ids."""
+    """Return the batch that opens an epoch. All releases write version 0 of LeaderChange, without directory ids."""
     opening = LeaderChangeMessage(
         version=0,
         leader_id=leader_id,
@@ -22,6 +23,6 @@ def leader_change_batch(effect: WriteLeaderChange, leader_id: int, timestamp: in
 
 
 def voters_batch(effect: WriteVoters, timestamp: int) -> bytes:
-    """Return the batch that makes others the voters."""
+    """Return the batch that changes the voter set."""
     records: list[tuple[ControlType, Message]] = [(ControlType.KRAFT_VOTERS, effect.voters_record)]
     return build_control_batch(records, base_offset=effect.first_offset, timestamp=timestamp, leader_epoch=effect.leader_epoch)

@@ -1,7 +1,9 @@
-"""The first voters of a quorum whose voters stand in the log: each of them begins with the same snapshot that names them all.
+"""Formats the metadata directory of an initial voter (dynamic quorum): every initial voter starts with the same snapshot of the voter set.
 
-Kafka writes it when a directory is formatted; nodes here format an empty directory when they start, if they are told who the first voters are.
-Source: KIP-853, org.apache.kafka.metadata.storage.Formatter, kafka-storage format --initial-controllers and --standalone.
+Kafka writes it when kafka-storage formats a directory; nodes here format an empty directory at startup, if
+the initial controllers are configured.
+Source: KIP-853, org.apache.kafka.metadata.storage.Formatter, kafka-storage format --initial-controllers and
+--standalone.
 """
 
 from kraftsim.core.raft.voter_set import Address, ReplicaKey, VoterNode, VoterSet
@@ -16,15 +18,15 @@ from protocol.disk.meta_properties import MetaProperties, build_meta_properties
 
 
 async def format_if_new(world: World, config: NodeConfig) -> None:
-    """Make an empty metadata directory that of a first voter, if this node is one. Raises ConfigError, OSError.
+    """Format an empty metadata directory, if this node is an initial voter. Raises ConfigError, OSError.
 
-    meta.properties is written last: whoever finds it finds the snapshot, too.
+    meta.properties is written last, so a directory that has it also has the snapshot.
     """
     world = metadata_world(world, config)
     if not config.initial_controllers or world.disk.exists(META_PROPERTIES):
         return
     if config.controller_quorum_voters:
-        raise ConfigError("kraftsim.initial.controllers: the voters stand in controller.quorum.voters already")
+        raise ConfigError("kraftsim.initial.controllers: controller.quorum.voters already defines the voters")
     own = next((each for each in config.initial_controllers if each.voter.node_id == config.node_id), None)
     if own is None:
         return
@@ -35,7 +37,7 @@ async def format_if_new(world: World, config: NodeConfig) -> None:
 
 
 def first_voters(config: NodeConfig) -> VoterSet:
-    """Return the voters that the snapshot names."""
+    """Return the voters in the snapshot."""
     listener = config.controller_listener_names[0]
     return VoterSet(
         VoterNode(

@@ -1,4 +1,5 @@
-"""What a replica fetched last, kept at hand until it is committed: mostly that is told with the same answer, and nothing need be read back."""
+"""Cache of the latest fetched batches until they are committed: they usually commit with the next response,
+so the log need not be read back."""
 
 from collections import deque
 from typing import Final
@@ -8,24 +9,25 @@ from protocol.batches import RecordBatch
 
 BYTES_MAX: Final = 256 * 1024
 BATCHES_MAX: Final = 64
-"""More than that waits for its commit on the disk alone."""
+"""Batches beyond this limit are read from disk when they commit."""
 
 
 class FreshBatches:
-    """The end of the log, without a gap, or nothing."""
+    """The gapless end of the log, or nothing."""
 
     def __init__(self) -> None:
         self._batches: deque[RecordBatch] = deque()
 
     def keep(self, written: WriteFetched) -> None:
-        """Keep what was written just now, if it is not much."""
+        """Cache the batch just written, unless too many are cached."""
         if len(self._batches) >= BATCHES_MAX or len(written.records) > BYTES_MAX:
             self._batches.clear()
         if len(written.records) <= BYTES_MAX:
             self._batches.extend(written.batches)
 
     def take(self, offset: int, committed: int) -> tuple[RecordBatch, ...]:
-        """Return the committed batches from an offset on, up to the first one that is not at hand, as what this replica wrote as a leader."""
+        """Return the committed batches from an offset on, up to the first one that is not cached, such as
+        those written by this replica as leader."""
         batches = self._batches
         while batches and batches[0].base_offset < offset:
             batches.popleft()
@@ -36,5 +38,5 @@ class FreshBatches:
         return tuple(found)
 
     def clear(self) -> None:
-        """The log was cut, or another took its place."""
+        """The log was truncated or replaced."""
         self._batches.clear()

@@ -1,6 +1,6 @@
-"""What a node hears from its replica of the metadata log.
+"""Callbacks of a node for its replica of the metadata log.
 
-Every node that has one follows what is committed; only a controller can come to lead.
+Every node with a replica follows the committed log; only a controller can become leader.
 Source: org.apache.kafka.raft.RaftClient.Listener.
 """
 
@@ -13,40 +13,42 @@ from protocol.batches import RecordBatch
 
 
 class MetadataListener(Protocol):
-    """Follows the log. Batches and snapshots come one after the other; the next one comes when the last call has returned."""
+    """Follows the log. Batches and snapshots are passed one at a time; the next call is made after the previous one has returned."""
 
     async def on_committed(self, batches: Sequence[RecordBatch]) -> None:
-        """Take committed batches, in order and without a gap, control batches among them."""
+        """Process committed batches, in order and without gaps, including control batches."""
         ...
 
     async def on_snapshot(self, snapshot: SnapshotId, batches: Iterator[RecordBatch]) -> None:
-        """Forget everything and take a snapshot in its place. Batches that follow begin at its end offset, or before it: those are to be skipped."""
+        """Replace all state by a snapshot. Batches that follow start at its end offset, or before it: earlier ones must be skipped."""
         ...
 
     def on_leader(self, leader_epoch: int, leader: VoterNode | None) -> None:
-        """Who leads changed; None: nobody is known to."""
+        """The leader changed; None: the leader is unknown."""
         ...
 
 
 class LeaderDuties(Protocol):
-    """What a node does that leads. Between `on_lead` and `on_stop_leading` nothing committed is handed to the listener: it wrote it itself."""
+    """Duties of the leader. Between `on_lead` and `on_stop_leading` committed batches are not passed to the
+    listener: this node wrote them itself."""
 
     def on_lead(self, leader_epoch: int) -> None:
-        """Everything in the log is committed and was handed on: act as the active controller of an epoch."""
+        """Everything in the log is committed and was passed to the listener: act as the active controller of an epoch."""
         ...
 
     def on_stop_leading(self, leader_epoch: int, reason: str, high_watermark: int) -> None:
-        """Another epoch has begun: undo everything from the high watermark on. What of it is committed after all comes to the listener."""
+        """Another epoch has begun: revert everything from the high watermark on. Records that are committed
+        after all are passed to the listener."""
         ...
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Everything below the high watermark is committed; said while this node leads."""
+        """Everything below the high watermark is committed; called while this node is leader."""
         ...
 
     def on_readable(self, *, is_committed: bool) -> None:
-        """Fetches that wait may have something to read: what was committed, or else what was only written; or this node leads no more."""
+        """Pending fetches may be completed: records were committed or only written, or this node is no longer leader."""
         ...
 
     def on_lost(self, reason: str, high_watermark: int) -> None:
-        """The disk refused: undo what is not committed, answer nobody. The node goes down after this call."""
+        """The disk failed: revert what is not committed, without answering requests. The node stops after this call."""
         ...

@@ -1,4 +1,4 @@
-"""Where a node keeps the metadata log and all that belongs to the quorum: beside everything else, unless `metadata.log.dir` says otherwise.
+"""The directory of the metadata log and quorum state: the first log directory, unless `metadata.log.dir` is set.
 
 Source: kafka.server.KafkaConfig.metadataLogDir, kafka.raft.KafkaRaftManager.
 """
@@ -8,5 +8,5 @@ from kraftsim.world.interface import World
 
 
 def metadata_world(world: World, config: NodeConfig) -> World:
-    """Return the world of a node with the directory of the metadata log as its disk."""
+    """Return the world of a node with the metadata log directory as its disk."""
     return world.elsewhere(config.metadata_directory) if config.has_metadata_directory else world

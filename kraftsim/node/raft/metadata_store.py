@@ -1,7 +1,7 @@
-"""What a replica of the metadata log keeps on its disk: the log in segments, quorum-state, snapshots; and how it is taken up again after any end.
+"""Persistent state of a metadata log replica: log segments, quorum-state, snapshots; and their recovery after any shutdown.
 
-Everything is Kafka's own format and layout, in `__cluster_metadata-0/`. What `flush` has returned survives a loss of power, so does a quorum-state
-once `store_quorum_state` returned.
+Everything uses Kafka's own format and layout, in `__cluster_metadata-0/`. Data that `flush` has covered
+survives a power failure, and so does a quorum-state once `store_quorum_state` returns.
 Source: kafka.raft.KafkaMetadataLog, org.apache.kafka.raft.FileQuorumStateStore, KIP-595, KIP-630.
 """
 
@@ -36,7 +36,7 @@ ControlEntry = tuple[int, KRaftVersionRecord | VotersRecord]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """What was found on the disk, as the rules want it."""
+    """The recovered state, as input of the Raft rules."""
 
     log: RaftLog
     voters: VoterHistory
@@ -44,12 +44,12 @@ class Recovered:
 
 
 class SegmentedLog(PartitionLog):
-    """A log without gaps, which can give way to a snapshot: all of it, or its beginning."""
+    """A gapless log, of which a snapshot can replace all or the beginning."""
 
     def recover_without_gaps(self, on_batch: Callable[[RecordBatch], None], *, sure_until: int) -> None:
-        """Read the whole log, and end it where something is missing: a loss of power may leave a segment, and not the end of the one before it.
+        """Read the whole log, and truncate it at the first gap: a power failure may preserve a segment without the end of the previous one.
 
-        Raises FlushedRecordsMissing if that is before `sure_until`; then nothing has changed.
+        Raises FlushedRecordsMissing if the gap is below `sure_until`; then nothing has changed.
         """
         expected: int | None = None
         gap: int | None = None
@@ -69,7 +69,7 @@ class SegmentedLog(PartitionLog):
         self.truncate_to(end_offset if gap is None else gap)
 
     def begin_at(self, offset: int) -> None:
-        """Drop everything and go on at an offset."""
+        """Drop everything and continue at an offset."""
         for segment in self._segments.remove_from(self.log_start_offset):
             self._files.remove_segment(segment.base_offset)
         self.epochs = LeaderEpochs()
@@ -77,28 +77,28 @@ class SegmentedLog(PartitionLog):
         self.flushed_offset = offset
 
     def delete_before(self, offset: int) -> int:
-        """Drop the segments that lie wholly before an offset, and return how many bytes went."""
+        """Delete the segments that lie entirely before an offset, and return the number of deleted bytes."""
         gone = self._segments.remove_before(offset)
-        assert not gone or self._segments.segments[0].base_offset <= offset, "what is kept reaches back to where the log is to begin"
+        assert not gone or self._segments.segments[0].base_offset <= offset, "the remaining segments cover the new log start offset"
         return sum([self._files.remove_segment(segment.base_offset) for segment in gone])
 
     @property
     def size_bytes(self) -> int:
-        """How much the segments hold."""
+        """The size of all segments."""
         return sum(segment.size_bytes for segment in self._segments.segments)
 
 
 class MetadataStore:
-    """The files of one replica. `load` first; `on_rolled` hears that a segment is complete, which must be flushed soon.
+    """The files of one replica. Call `load` first; `on_rolled` is called when a segment is complete and must be flushed soon.
 
-    OSErrors of the disk pass through everywhere; after one nothing here may be believed any more.
+    OSErrors of the disk are passed on; after one, this object must not be used any more.
     """
 
     def __init__(self, world: World, config: NodeConfig, *, on_rolled: Callable[[], None] | None = None, has_recovery_point: bool = False) -> None:
         self._world = world = metadata_world(world, config)
         self._config = config
         self._recovery_point = RecoveryPoint(world.disk) if has_recovery_point else None
-        """For a replica that votes: what it once had on disk it must not do without."""
+        """For a voter: records below it must not be lost, because they were flushed."""
         self._recovery_point_ms = world.clock.monotonic_ms()
         self._log = SegmentedLog(
             world,
@@ -109,12 +109,12 @@ class MetadataStore:
         )
         self._has_new_epochs = False
         self._base_epoch = NO_EPOCH
-        """The epoch of the last record before the log, which a snapshot covers."""
+        """The epoch of the last record before the log start, which a snapshot covers."""
         self._changing = asyncio.Lock()
-        """Held while files are flushed, cut or removed: a flush must not meet a segment that goes."""
+        """Held while files are flushed, truncated or deleted: a flush must not hit a segment that is being deleted."""
         self.snapshots = SnapshotFiles(world.disk)
         self.bytes_since_snapshot = 0
-        """How much of the log no snapshot covers."""
+        """The size of the log that no snapshot covers."""
 
     @property
     def log_end_offset(self) -> int:
@@ -123,11 +123,11 @@ class MetadataStore:
 
     @property
     def log_bytes(self) -> int:
-        """How long the log is."""
+        """The size of the log in bytes."""
         return self._log.size_bytes
 
     async def load(self, static_voters: VoterSet) -> Recovered:
-        """Read everything back and make it durable. Raises ConfigError for what cannot be believed."""
+        """Recover everything and flush it. Raises ConfigError for files that cannot be trusted."""
         quorum_state = self._read_quorum_state()
         snapshots = self.snapshots.found()
         controls: list[ControlEntry] = []
@@ -138,9 +138,9 @@ class MetadataStore:
                 self.bytes_since_snapshot += batch.size_bytes
 
         try:
-            self._log.recover_without_gaps(take, sure_until=self._sure_until(snapshots))
+            self._log.recover_without_gaps(take, sure_until=self._flushed_until(snapshots))
         except FlushedRecordsMissing as missing:
-            assert self._recovery_point is not None, "without it nothing is sure"
+            assert self._recovery_point is not None, "the recovery point defines what is flushed"
             self._recovery_point.require(missing.offset, self._config)
         except MalformedMessage as malformed:
             raise ConfigError(
@@ -169,23 +169,23 @@ class MetadataStore:
         return Recovered(log=log, voters=voters, quorum_state=quorum_state)
 
     def close(self) -> None:
-        """Give the files back in order; flush before."""
+        """Close the files; flush before."""
         self.snapshots.close()
         self._log.close()
 
     def abort(self) -> None:
-        """Give the files back as they are, as a process that dies."""
+        """Abandon the files as they are, as a killed process would."""
         self.snapshots.close()
         self._log.abort()
 
-    # The log ------------------------------------------------------------------------------------------------------------------------------------
+    # Log ----------------------------------------------------------------------------------------------------------------------------------------
 
     def append(self, batch: bytes | memoryview) -> None:
-        """Write batches at the end, as they are; their offsets are set."""
+        """Append batches as they are; their offsets are set."""
         self.append_opened(split_batches(memoryview(batch)))
 
     def append_opened(self, batches: Iterable[RecordBatch]) -> None:
-        """Write batches at the end, as they are; who opened them need not do it again."""
+        """Append batches that the caller has already parsed."""
         log = self._log
         for one in batches:
             previous_epoch, epoch = log.epochs.latest_epoch, one.partition_leader_epoch
@@ -212,11 +212,11 @@ class MetadataStore:
             )
 
     def read(self, offset: int, max_bytes: int, end_offset: int) -> memoryview:
-        """Return whole batches from the one that holds `offset`, all below end_offset; the first one whatever its size."""
+        """Return complete batches from the one that contains `offset`, all below end_offset; the first one whatever its size."""
         return self._log.read(offset, max_bytes, end_offset)
 
     async def flush(self) -> int:
-        """Make everything written before this call durable, and return the offset up to which it is."""
+        """Flush everything written before this call, and return the flushed end offset."""
         async with self._changing:
             if self._has_new_epochs:
                 self._has_new_epochs = False
@@ -229,32 +229,32 @@ class MetadataStore:
         return flushed_offset
 
     async def store_recovery_point(self, flushed_offset: int) -> None:
-        """Write down that everything before an offset is flushed."""
+        """Write the recovery point: everything before an offset is flushed."""
         if self._recovery_point is not None:
             await self._recovery_point.store(flushed_offset)
 
     async def truncate_to(self, end_offset: int) -> None:
-        """Cut off the record at an offset and everything behind it."""
+        """Truncate the log to an end offset."""
         async with self._changing:
             await self._lower_recovery_point(end_offset)
             self._log.truncate_to(end_offset)
             self._has_new_epochs = True
             await self._log.settle_cut()
-            assert self._log.log_end_offset == end_offset, f"the log is cut between batches, not at {end_offset}"
+            assert self._log.log_end_offset == end_offset, f"the log is truncated between batches, not at {end_offset}"
 
     async def _lower_recovery_point(self, end_offset: int) -> None:
-        """The log is about to end earlier: the file must not say more."""
+        """The log is about to be truncated: lower the recovery point first."""
         if self._recovery_point is not None and self._recovery_point.offset > end_offset:
             await self._recovery_point.store(end_offset)
 
     def begin_counting(self) -> None:
-        """A snapshot is about to be written: count from here on what it does not cover."""
+        """A snapshot is about to be written: count the bytes that it does not cover from here on."""
         self.bytes_since_snapshot = 0
 
     # Snapshots ----------------------------------------------------------------------------------------------------------------------------------
 
     async def install(self, snapshot: SnapshotId) -> tuple[VoterSet | None, int]:
-        """Let a snapshot that was fetched take the place of the log; return the voters that it names (None: none) and its kraft.version.
+        """Replace the log by a fetched snapshot; return the voters that it contains (None: none) and its kraft.version.
 
         Raises DamagedSnapshot; then nothing has changed.
         """
@@ -271,7 +271,7 @@ class MetadataStore:
         return (history.latest if history.latest_offset is not None else None), history.kraft_version
 
     async def delete_before(self, snapshot: SnapshotId, older: list[SnapshotId]) -> None:
-        """Let the log begin at a snapshot, as far as whole segments lie before it; older snapshots are set aside."""
+        """Advance the log start offset to a snapshot, as far as whole segments lie before it; older snapshots are renamed for deletion."""
         async with self._changing:
             for gone in older:
                 await self.snapshots.set_aside(gone)
@@ -282,12 +282,13 @@ class MetadataStore:
     # Quorum state -------------------------------------------------------------------------------------------------------------------------------
 
     async def store_quorum_state(self, state: QuorumState, data_version: int) -> None:
-        """Write quorum-state, durably."""
+        """Write quorum-state durably."""
         await self._world.disk.replace(QUORUM_STATE_PATH, build_quorum_state(state, data_version))
         self._world.note(QuorumStateStored(leader_epoch=state.leader_epoch, leader_id=state.leader_id, voted_id=state.voted_id))
 
     def _read_quorum_state(self) -> QuorumState | None:
-        """Return what the file says; None if there is none. A file that cannot be read is refused: a guessed epoch or vote could fork the log."""
+        """Return the content of the file; None if there is none. An unreadable file is refused: a guessed
+        epoch or vote could fork the log."""
         try:
             return parse_quorum_state(self._world.disk.read(QUORUM_STATE_PATH))
         except FileNotFoundError:
@@ -297,20 +298,20 @@ class MetadataStore:
 
     # Loading ------------------------------------------------------------------------------------------------------------------------------------
 
-    def _sure_until(self, snapshots: list[SnapshotId]) -> int:
-        """Return up to where the log was on disk for certain, and is not covered by a snapshot."""
+    def _flushed_until(self, snapshots: list[SnapshotId]) -> int:
+        """Return the offset up to which the log is known to be flushed and not covered by a snapshot."""
         if self._recovery_point is None:
             return 0
         self._recovery_point.load()
         return 0 if snapshots and snapshots[-1].end_offset >= self._recovery_point.offset else self._recovery_point.offset
 
     def _ends_before(self, snapshot: SnapshotId) -> bool:
-        """Tell whether the log lacks something that a snapshot has: the node died after it had fetched it, or the files are of two minds."""
+        """Return whether the log ends before a snapshot: the node stopped after fetching it, or the files are inconsistent."""
         last_epoch = self._log.epochs.latest_epoch or 0
         return last_epoch < snapshot.epoch or self._log.log_end_offset < snapshot.end_offset
 
     def _usable(self, snapshots: list[SnapshotId]) -> list[SnapshotId]:
-        """Return the snapshots without a newest one that is damaged, if the log has all that it said. Raises ConfigError where it has not."""
+        """Return the snapshots without a damaged newest one, if the log contains everything it covered. Raises ConfigError otherwise."""
         damaged: DamagedSnapshot | None = None
         while snapshots:
             try:
@@ -321,11 +322,11 @@ class MetadataStore:
                 path = path_of(snapshots[-1])
                 self._world.note(DiskFailed(path=path, operation="read", reason=str(found)))
                 if snapshots[-1] == FORMAT_SNAPSHOT or self._ends_before(snapshots[-1]):
-                    raise ConfigError(f"{self._config.metadata_key}: {path} is damaged: {found}, and the log does not hold what it covers") from found
+                    raise ConfigError(f"{self._config.metadata_key}: {path} is damaged: {found}, and the log lacks what it covers") from found
                 snapshots = snapshots[:-1]
         start_offset = self._log.log_start_offset
         if start_offset and (not snapshots or snapshots[-1].end_offset < start_offset):
-            why = f"the snapshot that covers what is before is damaged: {damaged}" if damaged is not None else "no snapshot covers what is before"
+            why = f"the snapshot of the earlier records is damaged: {damaged}" if damaged is not None else "no snapshot covers the earlier records"
             raise ConfigError(
                 f"{self._config.metadata_key}: the metadata log in {self._config.metadata_directory} begins at offset {start_offset}, and {why}"
             )
@@ -345,13 +346,13 @@ class MetadataStore:
 
 
 def voter_records(batch: RecordBatch) -> Iterator[ControlEntry]:
-    """Yield the records of a batch that say who votes, with their offsets. Raises MalformedMessage."""
+    """Yield the voter set records of a batch, with their offsets. Raises MalformedMessage."""
     if not batch.is_control:
         return
     for record in batch.records():
         if control_type(record.key) in (ControlType.KRAFT_VERSION, ControlType.KRAFT_VOTERS):
             message = parse_control_record(record.key, record.value)
-            assert isinstance(message, KRaftVersionRecord | VotersRecord), "the key says so"
+            assert isinstance(message, KRaftVersionRecord | VotersRecord), "the record type was checked"
             yield record.offset, message
 
 

@@ -1,4 +1,4 @@
-"""What goes into an older version of a message between replicas: the rules build the newest form, and what an old one lacks is left out here.
+"""Downgrades messages between replicas: the rules build the latest version, and fields that an older version lacks are removed here.
 
 Source: org.apache.kafka.raft.RaftUtil, the `validVersions` of the message definitions.
 """
@@ -24,11 +24,11 @@ FIRST_WITH_NODE_ENDPOINTS: Mapping[type, int] = {
     EndQuorumEpochResponse: 1,
     FetchSnapshotResponse: 1,
 }
-"""Fetch has the field from version 16 on; a quorum fills it from 17 on."""
+"""Fetch has the field since version 16; a quorum sets it since version 17."""
 
 
 def is_unknown_pre_vote(body: Message, version: int) -> bool:
-    """Tell whether a request asks for a pre-vote of somebody who does not know what that is."""
+    """Return whether a request is a pre-vote in a version that does not support pre-votes."""
     return (
         isinstance(body, VoteRequest)
         and version < FIRST_VOTE_WITH_PRE_VOTE
@@ -45,7 +45,7 @@ def fitted_request(body: Message, version: int) -> Message:
 
 
 def fitted_response(body: Message, version: int) -> Message:
-    """Return an answer in the form of a version."""
+    """Return a response in the form of a version."""
     first = FIRST_WITH_NODE_ENDPOINTS.get(type(body))
     if first is not None and version < first:
         body.node_endpoints = []

@@ -1,6 +1,6 @@
-"""Records of committed batches, parsed a few in each turn of the loop: a batch of the metadata log may have 10,000.
+"""Parses the records of committed batches, a few per event-loop turn: a batch of the metadata log may contain 10,000.
 
-What is parsed of a batch is applied in one turn, so that readers never see a part of an atomic batch.
+The parsed records of a batch are applied in one turn, so that readers never see a part of an atomic batch.
 Source: org.apache.kafka.image.loader.MetadataLoader, QuorumController.MAX_RECORDS_PER_USER_OP.
 """
 
@@ -12,7 +12,7 @@ from protocol.metadata.registry import parse_record
 from protocol.schema import Message
 
 RECORDS_PER_TURN: Final = 500
-"""They take 3 to 5 ms; a smaller batch is parsed at once."""
+"""These take 3 to 5 ms; a smaller batch is parsed in one turn."""
 
 
 async def parsed_records(batch: RecordBatch) -> list[tuple[Message, int]]:

@@ -1,4 +1,4 @@
-"""What the configuration of a node says of its quorum: who votes, how patient everybody is, and how much is fetched at once.
+"""Quorum settings from the node's properties: voters, timeouts, and fetch sizes.
 
 Source: org.apache.kafka.raft.QuorumConfig.
 """
@@ -9,14 +9,14 @@ from kraftsim.node.config import NodeConfig
 
 
 def static_voters(config: NodeConfig) -> VoterSet:
-    """Return the voters of the configuration; nobody, where they stand in the log."""
+    """Return the voters in the properties; an empty set if the log contains them."""
     return static_voter_set(
         [(voter.node_id, Address(voter.host, voter.port)) for voter in config.controller_quorum_voters], config.controller_listener_names[0]
     )
 
 
 def raft_settings(config: NodeConfig, *, has_pre_vote: bool, always_flushes: bool = True) -> RaftSettings:
-    """Return what the configuration says of the quorum's timers and sizes."""
+    """Return the timeouts and sizes of the quorum from the properties."""
     return RaftSettings(
         election_timeout_ms=config.controller_quorum_election_timeout_ms,
         fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,

@@ -1,7 +1,7 @@
-"""The connections of a replica to the others: one to each, opened when something is to be said, versions negotiated.
+"""Connections of a replica to the other replicas: one per node, opened on demand, with API version negotiation.
 
-A request whose connection cannot be made, ends, or is too slow has failed; when it is repeated is for the rules to say. A peer that refuses
-connections is left alone for a while that doubles with each attempt.
+A request fails if its connection cannot be made, closes, or times out; the Raft rules decide about retries.
+After a refused connection, attempts to a peer back off exponentially.
 Source: kafka.raft.KafkaNetworkChannel, org.apache.kafka.clients.{NetworkClient, ClusterConnectionStates}.
 """
 
@@ -25,7 +25,7 @@ OnFailure = Callable[[int, bool], None]
 
 
 class _Link:
-    """The connection to one node, or the attempt to make it, with the requests that wait for it."""
+    """A connection or connection attempt to one node, with the requests that wait for it."""
 
     __slots__ = ("address", "connection", "failures", "is_connecting", "next_attempt_ms", "waiting")
 
@@ -39,7 +39,7 @@ class _Link:
 
 
 class RaftConnections:
-    """`on_answer(number, body)` or `on_failure(number, is_unsupported)` is called once for each request that was sent."""
+    """`on_answer(number, body)` or `on_failure(number, is_unsupported)` is called once for each sent request."""
 
     def __init__(self, shell: NodeShell, own_versions: Mapping[int, VersionRange], on_answer: OnAnswer, on_failure: OnFailure) -> None:
         self._shell = shell
@@ -47,15 +47,15 @@ class RaftConnections:
         self._on_answer = on_answer
         self._on_failure = on_failure
         self._links: dict[int, _Link] = {}
-        self._chance = shell.world.random("raft reconnects")
+        self._rng = shell.world.random("raft reconnects")
         self._timeout_ms = shell.config.controller_quorum_request_timeout_ms
 
     def send(self, send: Send) -> None:
-        """Ask a node."""
+        """Send a request to a node."""
         link = self._links.get(send.node_id)
         if link is None or link.address != send.address:
             if link is not None:
-                self._leave(link)
+                self._disconnect(link)
             link = self._links[send.node_id] = _Link(send.address)
         if link.connection is not None and link.connection.is_open:
             self._ask(link.connection, send)
@@ -69,18 +69,18 @@ class RaftConnections:
             self._shell.tasks.spawn(self._connect(link), f"connect-raft-{send.node_id}")
 
     def is_migration_ready(self, node_id: int) -> bool | None:
-        """Return whether a node said that it can take part in a migration from ZooKeeper; None while there is no connection to it."""
+        """Return whether a node reported that it is ready for a migration from ZooKeeper; None while there is no connection to it."""
         link = self._links.get(node_id)
         return None if link is None or link.connection is None or not link.connection.is_open else link.connection.is_migration_ready
 
     def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         links, self._links = list(self._links.values()), {}
         for link in links:
-            self._leave(link)
+            self._disconnect(link)
 
     def abort(self) -> None:
-        """End all connections as a process that dies."""
+        """Abort all connections, as a killed process would."""
         for link in self._links.values():
             link.waiting.clear()
             if link.connection is not None:
@@ -137,11 +137,11 @@ class RaftConnections:
 
     def _back_off(self, link: _Link) -> None:
         pause_ms = min(RECONNECT_BACKOFF_MAX_MS, RECONNECT_BACKOFF_MS << min(link.failures, DOUBLINGS_MAX))
-        pause_ms = int(pause_ms * (1 + JITTER * (2 * self._chance.random() - 1)))
+        pause_ms = int(pause_ms * (1 + JITTER * (2 * self._rng.random() - 1)))
         link.failures += 1
         link.next_attempt_ms = self._shell.world.clock.monotonic_ms() + pause_ms
 
-    def _leave(self, link: _Link) -> None:
+    def _disconnect(self, link: _Link) -> None:
         if link.connection is not None:
             link.connection.close()
         self._fail_waiting(link)

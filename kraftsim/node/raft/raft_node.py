@@ -1,7 +1,7 @@
-"""A replica of the metadata log at work: carries out what the rules want, in order, and tells them what happened.
+"""Runs a replica of the metadata log: executes the effects of the Raft rules in order, and passes inputs to them.
 
-One queue holds the effects. Behind a step that must be durable first (a vote, a cut, a snapshot that takes the log's place) everything waits; only
-flushes of the log go on beside it. What others ask is answered through the same queue, so that nobody learns what is not durable.
+One queue holds the effects. Everything waits behind a step that must be durable first (a vote, a truncation, a snapshot that replaces the log);
+only log flushes run concurrently. Responses go through the same queue, so that nothing becomes visible before it is durable.
 Source: org.apache.kafka.raft.KafkaRaftClient, KafkaRaftClientDriver.
 """
 
@@ -37,11 +37,11 @@ from protocol.messages.k01_fetch import FetchResponse
 from protocol.schema import Message
 
 APPLY_BYTES = 256 * 1024
-"""So much of the log is handed on at a time; other work of the node comes in between."""
+"""The bytes of the log applied at a time; other tasks of the node run in between."""
 STOP_MS = 5000
-"""How long a leader that stops waits for the others to know.   Source: KafkaRaftClient's shutdown time-out."""
-FAR_MS = 1 << 40  # a moment so far away does not come
-Ticket = Callable[[Message], None]  # what comes with a request: takes the answer
+"""How long a resigning leader waits for the other voters to learn of it.   Source: KafkaRaftClient's shutdown timeout."""
+FAR_MS = 1 << 40  # a time that is never reached
+Ticket = Callable[[Message], None]  # callback of a request, receives the response
 
 
 class RaftNode:
@@ -64,7 +64,7 @@ class RaftNode:
     ) -> None:
         self._shell = shell
         self.now_ms, self.wall_ms = shell.world.clock.monotonic_ms, shell.world.clock.wall_ms
-        """Return the monotonic clock, by which all timers of the quorum go, and the wall clock, which those see who ask how it is doing."""
+        """Return the monotonic clock, for all quorum timers, and the wall clock, for DescribeQuorum."""
         self._config = shell.config
         self._key = ReplicaKey(shell.config.node_id, directory_id)
         self._settings = settings
@@ -75,16 +75,16 @@ class RaftNode:
         self._must_flush = Signal()
         self.store = MetadataStore(shell.world, shell.config, on_rolled=self._must_flush.set, has_recovery_point=duties is not None)
         self.own_endpoints: dict[str, Address] = {}
-        """Where this replica is reached, by listener; filled in before anybody is told."""
+        """The advertised address of this replica per listener; set before it is announced."""
         self.high_watermark: int | None = None
-        """The first offset that is not known to be committed, as far as effects were carried out."""
+        """The first offset that is not known to be committed, as of the executed effects."""
         self.on_grown: Callable[[], None] | None = None
-        """Called whenever more is committed: who writes snapshots listens here."""
+        """Called whenever the high watermark advances: snapshot writers use it."""
         self._connections = RaftConnections(shell, own_versions, self._on_answer, self._on_failure)
         self._queue: deque[do.Effect | Callable[[], None]] = deque()
         self._is_holding = False
         self._is_running = False
-        self._has_news = False  # whether the rules were told something since they were last asked what is due
+        self._has_news = False  # whether the rules received input since the last poll
         self._is_over = False
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
@@ -97,32 +97,32 @@ class RaftNode:
         self._led_epoch: int | None = None
         self._persisted: QuorumState | None = None
         self.trouble: str | None = None
-        """Why the last Fetch was refused as a whole, as by the quorum of another cluster."""
+        """Why the last Fetch was refused as a whole, for example by the quorum of another cluster."""
         self.installed_count = 0
-        """How often a snapshot of the leader took the place of the log."""
+        """How often a snapshot of the leader replaced the log."""
         self.superseded: list[SnapshotId] = []
-        """Snapshots that are older than one which did, and still on the disk."""
+        """Snapshots superseded by an installed one, still on disk."""
 
-    # Looking ------------------------------------------------------------------------------------------------------------------------------------
+    # State --------------------------------------------------------------------------------------------------------------------------------------
 
     @property
     def is_active(self) -> bool:
-        """Whether this node leads, and has been told so; the rules may know already that it does not any more."""
+        """Whether this node is leader and its duties have started; the rules may already know that it lost leadership."""
         return self._led_epoch is not None and self.replica.is_leader and self.quorum.epoch == self._led_epoch
 
     @property
     def leader_epoch(self) -> int:
-        """The highest epoch that this replica knows of."""
+        """The highest epoch known to this replica."""
         return self.quorum.epoch
 
     @property
     def log_end_offset(self) -> int:
-        """The offset that the next record gets."""
+        """The offset of the next record."""
         return self.quorum.log.end_offset
 
     @property
     def applied_end_offset(self) -> int:
-        """The first offset that was not handed to the listener (or written by it)."""
+        """The first offset that was not passed to the listener (or written by it)."""
         return self.log_end_offset if self._led_epoch is not None else self._applied_end_offset
 
     @property
@@ -130,10 +130,10 @@ class RaftNode:
         """Whether everything in the log is committed."""
         return self.high_watermark == self.log_end_offset
 
-    # The replica's life -------------------------------------------------------------------------------------------------------------------------
+    # Replica lifecycle --------------------------------------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Read everything back. Raises ConfigError, OSError."""
+        """Recover everything. Raises ConfigError, OSError."""
         config = self._config
         found = await self.store.load(static_voters(config))
         self.quorum = self._new_quorum(
@@ -156,30 +156,30 @@ class RaftNode:
             self._snapshot_to_load = latest
 
     def begin(self) -> None:
-        """Take up where the last incarnation ended: from now on requests are answered."""
+        """Resume from the recovered state: from now on requests are answered."""
         self.replica.begin(self._persisted, self.now_ms())
-        self._note_flushed(self.log_end_offset)
+        self._record_flushed(self.log_end_offset)
         self._shell.tasks.spawn(self._flush_forever(), "flush-metadata-log")
         self._shell.tasks.spawn(self._apply_forever(), "apply-metadata-log")
         self._may_apply.set()
 
     async def flush(self) -> None:
-        """Make durable what was written, and commit it where that is enough."""
+        """Flush what was written, and commit it where that is enough."""
         try:
             flushed_end_offset = await self.store.flush()
         except OSError as refused:
             self.lose_disk("flush", refused)
         else:
-            self._note_flushed(flushed_end_offset)
+            self._record_flushed(flushed_end_offset)
             self.replica.on_flushed(flushed_end_offset)
             self.run()
 
     def is_migration_ready(self, node_id: int) -> bool | None:
-        """Return whether another voter said that it can take part in a migration from ZooKeeper; None while there is no connection to it."""
+        """Return whether another voter reported that it is ready for a migration from ZooKeeper; None while there is no connection to it."""
         return self._connections.is_migration_ready(node_id)
 
     async def hand_over(self) -> None:
-        """Let others lead, and wait until they know; no longer than a few seconds, for perhaps nobody is left."""
+        """Resign, and wait until the other voters know; at most a few seconds, because they may all be down."""
         self.replica.stop()
         self.run()
         with suppress(TimeoutError):
@@ -187,22 +187,22 @@ class RaftNode:
                 await self._has_stopped.wait()
 
     async def stop(self) -> None:
-        """Make the log durable and end everything that is under way here. `hand_over` before. Raises OSError."""
+        """Flush the log and end all pending work. Call `hand_over` before. Raises OSError."""
         await self.flush()
         if self._is_over:
-            return  # the disk refused
-        self._is_over = True  # nothing is taken in any more: what is told to be flushed below is all there is
+            return  # the disk failed
+        self._is_over = True  # no more input: the flush below covers everything
         self._disarm()
         self._connections.close()
         await self.store.store_recovery_point(await self.store.flush())
 
     def close(self) -> None:
-        """Give the files back, after `stop` or when the node does not come up."""
+        """Close the files, after `stop` or when startup fails."""
         self._is_over = True
         self.store.close()
 
     def abort(self) -> None:
-        """End everything as a process that dies."""
+        """Stop immediately, as a killed process would."""
         self._is_over = True
         self._disarm()
         self._connections.abort()
@@ -211,7 +211,7 @@ class RaftNode:
     # Inputs -------------------------------------------------------------------------------------------------------------------------------------
 
     def ask(self, request: Message, answer: Ticket) -> None:
-        """Take a request of another replica or of a tool; `answer` is called once what the answer says is durable, if ever."""
+        """Process a request of another replica or of a tool; `answer` is called once the response content is durable, if ever."""
         if self._is_over:
             return
         try:
@@ -222,18 +222,18 @@ class RaftNode:
             self.run()
 
     def when_durable(self, action: Callable[[], None]) -> None:
-        """Do something as soon as all that was decided before is durable: mostly at once."""
+        """Run an action as soon as all earlier decisions are durable: usually immediately."""
         if self._is_holding or self._is_running:
-            # What is decided while it waits is to be durable, too, for the action looks at the state as it is then.
+            # Decisions made while it waits must be durable, too, because the action sees the state at that time.
             self._queue.append(lambda: self.when_durable(action) if any(isinstance(step, do.Persist) for step in self._queue) else action())
         else:
             action()
 
     def append(self, batch: bytes, record_count: int, record_kinds: str) -> None:
-        """Write the batch that was built for `log_end_offset` in this epoch. Replay it, then call `on_written`. For the active controller."""
+        """Append the batch that was built for `log_end_offset` in this epoch. Then replay it and call `on_written`. For the active controller."""
         if self._is_over:
             raise OSError("this replica has failed")  # the first failure is the one to report
-        assert self.is_active and not self._queue, "an active leader has nothing left to do but to lead"
+        assert self.is_active and not self._queue, "an active leader has no pending effects"
         first_offset = self.replica.append(record_count, record_kinds)
         assert first_offset == self.store.log_end_offset, f"a batch for {first_offset} would stand at {self.store.log_end_offset}"
         try:
@@ -243,12 +243,12 @@ class RaftNode:
             raise
 
     def on_written(self) -> None:
-        """Take note that what was appended is replayed: from here on it may be found committed."""
+        """The appended records are replayed: from here on they may be committed."""
         self.replica.on_written()
         self.run()
 
     def run(self) -> None:
-        """Carry out everything that is due. Call after anything that may have changed the quorum's state."""
+        """Execute everything that is due. Call after anything that may have changed the quorum's state."""
         self._has_news = True
         if self._is_running or self._is_over:
             return
@@ -257,7 +257,7 @@ class RaftNode:
             self._carry_out_all()
         except OSError as refused:
             self.lose_disk("write", refused)
-        except Exception as mistake:  # effects that are left in the queue will never be carried out
+        except Exception as mistake:  # the remaining effects in the queue will never be executed
             self._fail(mistake)
         finally:
             self._is_running = False
@@ -279,7 +279,7 @@ class RaftNode:
             self.replica.on_failure(number, self.now_ms(), is_unsupported=is_unsupported)
             self.run()
 
-    # Carrying out -------------------------------------------------------------------------------------------------------------------------------
+    # Effects ------------------------------------------------------------------------------------------------------------------------------------
 
     def _carry_out_all(self) -> None:
         queue, replica = self._queue, self.replica
@@ -305,7 +305,7 @@ class RaftNode:
         self._arm(wake_ms)
 
     def _carry_out(self, effect: do.Effect) -> None:
-        """Carry out what a log that grows brings with it; these come first, for they are nearly all."""
+        """Execute an effect of log growth; checked first, because nearly all effects are of this kind."""
         match effect:
             case do.Flush():
                 self._must_flush.set()
@@ -327,7 +327,7 @@ class RaftNode:
                 self._carry_out_seldom(effect)
 
     def _carry_out_durably(self, effect: do.Persist | do.Truncate | do.FinishSnapshot) -> None:
-        """Carry out what everything else waits for."""
+        """Execute an effect that everything else waits for."""
         match effect:
             case do.Persist() if self._is_followed_by_persist():
                 pass
@@ -340,7 +340,7 @@ class RaftNode:
                 self._hold(partial(self._install, effect.snapshot), "install-snapshot")
 
     def _carry_out_seldom(self, effect: do.Effect) -> None:
-        """Carry out what comes with another epoch or another leader."""
+        """Execute an effect of a new epoch or a new leader."""
         match effect:
             case do.Note():
                 self._shell.world.note(effect.event)
@@ -363,10 +363,10 @@ class RaftNode:
                     self._duties.on_stop_leading(effect.leader_epoch, effect.reason, self._applied_end_offset)
                     self._may_apply.set()
             case unknown:
-                raise AssertionError(f"{type(unknown).__name__} is no effect")
+                raise AssertionError(f"{type(unknown).__name__} is not an effect")
 
     def _is_followed_by_persist(self) -> bool:
-        """Tell whether another state is written next, and nobody hears of this one in between: a sole voter passes through three at once."""
+        """Return whether another state is written next, before this one is visible: a sole voter passes through three states."""
         following = next((effect for effect in self._queue if not isinstance(effect, do.LeaderKnown | do.Note)), None)
         return isinstance(following, do.Persist)
 
@@ -382,7 +382,7 @@ class RaftNode:
             self._may_apply.set()
 
     def _hold(self, work: Callable[[], Coroutine[None, None, None]], name: str) -> None:
-        """Let everything wait for a step that must be durable first."""
+        """Block the queue until a step is durable."""
         self._is_holding = True
         self._shell.tasks.spawn(self._held(work, name), name)
 
@@ -411,17 +411,17 @@ class RaftNode:
         self._may_apply.set()
 
     async def _flush_forever(self) -> None:
-        """Flush whenever something was written; what is written meanwhile shares the next flush."""
+        """Flush whenever something was written; writes made meanwhile share the next flush."""
         while True:
             await self._must_flush.wait()
             await self._shell.world.breathe("written, and not flushed")
             await self.flush()
 
-    def _note_flushed(self, end_offset: int) -> None:
+    def _record_flushed(self, end_offset: int) -> None:
         flushed = min(end_offset, self.quorum.log.end_offset)
         self._shell.world.note(MetadataFlushed(end_offset=flushed, is_voter=self.quorum.is_voter))
 
-    # Handing on what is committed ---------------------------------------------------------------------------------------------------------------
+    # Applying committed batches -----------------------------------------------------------------------------------------------------------------
 
     async def _apply_forever(self) -> None:
         while True:
@@ -435,7 +435,7 @@ class RaftNode:
                 return
 
     async def _apply_next(self) -> bool:
-        """Hand on the next of what is committed, or begin to lead once there is no more; tell whether there may be more to do."""
+        """Pass the next committed batches to the listener, or start leading once there are none; return whether there may be more to do."""
         snapshot = self._due_snapshot()
         if snapshot is not None:
             self._snapshot_to_load = None
@@ -460,15 +460,15 @@ class RaftNode:
         return False
 
     def _due_snapshot(self) -> SnapshotId | None:
-        """Return the snapshot to hand on: the latest, if one was found or fetched, or if what is due was cleaned away.   Source: KafkaRaftClient."""
+        """Return the latest snapshot, if it was recovered, installed, or is needed as the next offset was deleted. Source: KafkaRaftClient."""
         log = self.quorum.log
         is_behind = self._led_epoch is None and self._applied_end_offset < log.start_offset
         return log.latest_snapshot if is_behind or self._snapshot_to_load is not None else None
 
-    # Timers and the end -------------------------------------------------------------------------------------------------------------------------
+    # Timers and failures ------------------------------------------------------------------------------------------------------------------------
 
     def _arm(self, wake_ms: int) -> None:
-        """Run again at a moment. An alarm that goes off too early does no harm, so it is moved only to go off sooner."""
+        """Schedule the next run. An early alarm is harmless, so the alarm is only moved to an earlier time."""
         if self._alarm is not None and self._alarm_ms <= wake_ms:
             return
         self._disarm()
@@ -487,7 +487,7 @@ class RaftNode:
         self.run()
 
     def lose_disk(self, operation: str, refused: OSError) -> None:
-        """After a refused write or flush nothing on this disk can be believed: the node goes down."""
+        """After a failed write or flush the disk cannot be trusted: stop the node."""
         if self._is_over:
             return
         self._is_over = True

@@ -1,7 +1,8 @@
-"""Up to where a controller's metadata log was on disk for certain, so that damage is told from a tail that was never flushed.
+"""The recovery point of a controller's metadata log: the flushed offset, to distinguish damage from a tail that was never flushed.
 
-A torn tail is cut and costs nothing. What was flushed may have been acknowledged: without it a voter must not vote, or the quorum loses what it
-committed. Kafka keeps this file for partitions of brokers and cuts a damaged metadata log without a word: a deviation on purpose.
+A torn tail is truncated without loss. Flushed records may have been acknowledged: a voter that lost them must
+not vote, or the quorum loses committed records. Kafka keeps this file for partitions of brokers, and
+truncates a damaged metadata log silently: an intentional deviation.
 Source: the format is that of org.apache.kafka.storage.internals.checkpoint.OffsetCheckpointFile.
 """
 
@@ -16,22 +17,22 @@ KEY = (METADATA_TOPIC, 0)
 
 
 class RecoveryPoint:
-    """The file of one controller. It may lag behind the truth, and never runs ahead of it."""
+    """The file of one controller. It may lag behind the flushed offset, and never exceeds it."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self.offset = 0
-        """What the file says; 0 where there is none."""
+        """The offset in the file; 0 if there is none."""
 
     def load(self) -> None:
-        """Read the file. One that cannot be read says nothing."""
+        """Read the file. An unreadable one counts as absent."""
         try:
             self.offset = parse_offset_checkpoint(self._disk.read(RECOVERY_POINTS), RECOVERY_POINTS).get(KEY, 0)
         except (FileNotFoundError, MalformedMessage):
             self.offset = 0
 
     def require(self, end_offset: int, config: NodeConfig) -> None:
-        """Refuse a log that lacks something that was flushed. Raises ConfigError."""
+        """Refuse a log that lacks flushed records. Raises ConfigError."""
         if end_offset < self.offset:
             why = f"is damaged at offset {end_offset}, and was on disk up to {self.offset}"
             raise ConfigError(

@@ -1,6 +1,7 @@
-"""The snapshots of the metadata log on disk: `.checkpoint` files, written under another name until they are complete.
+"""Metadata log snapshots on disk: `.checkpoint` files, written under another name until they are complete.
 
-A snapshot is the log up to an offset in another form: batches as in the log, offsets from 0 on, between a header and a footer.
+A snapshot contains the state of the log up to an offset: batches as in the log, offsets from 0 on, between a
+header and a footer.
 Source: KIP-630, org.apache.kafka.snapshot.{Snapshots, FileRawSnapshotWriter, RecordsSnapshotWriter}.
 """
 
@@ -39,11 +40,12 @@ DIRECTORY: Final = partition_directory_name(METADATA_TOPIC, 0)
 
 
 class DamagedSnapshot(ValueError):
-    """A snapshot file that cannot be read to its end, and what is wrong with it."""
+    """A snapshot file that cannot be read to its end, and the reason."""
 
 
 class SnapshotFiles:
-    """The snapshots of one replica. A piece of a snapshot that is fetched is written where it belongs; `finish_fetched` gives the file its name."""
+    """The snapshots of one replica. Chunks of a fetched snapshot are written at their position;
+    `finish_fetched` renames the complete file."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -52,7 +54,7 @@ class SnapshotFiles:
         self._open: dict[SnapshotId, File] = {}
 
     def found(self) -> list[SnapshotId]:
-        """Return the snapshots on disk, oldest first, after removing what is left of unfinished and deleted ones."""
+        """Return the snapshots on disk, oldest first, after removing unfinished and deleted ones."""
         found = []
         for name in self._disk.list(DIRECTORY):
             if name.endswith((UNFINISHED_SNAPSHOT, DELETED_SNAPSHOT)):
@@ -62,13 +64,13 @@ class SnapshotFiles:
         return sorted(found)
 
     def without_older(self, snapshots: list[SnapshotId], log_start_offset: int) -> list[SnapshotId]:
-        """Remove the snapshots that end before the log begins, and return the others."""
+        """Delete the snapshots that end before the log start offset, and return the others."""
         for older in (each for each in snapshots if each.end_offset < log_start_offset):
             self._disk.remove(path_of(older))
         return [each for each in snapshots if each.end_offset >= log_start_offset]
 
     def read(self, snapshot: SnapshotId) -> Iterator[RecordBatch]:
-        """Yield the batches of a snapshot, control batches among them. Raises DamagedSnapshot where it cannot go on."""
+        """Yield the batches of a snapshot, including control batches. Raises DamagedSnapshot at the first damaged one."""
         return read_batches(self._disk.read(path_of(snapshot)))
 
     def check(self, snapshot: SnapshotId) -> None:
@@ -77,19 +79,19 @@ class SnapshotFiles:
             pass
 
     def timestamp_of(self, snapshot: SnapshotId) -> int:
-        """Return the time of the last record that a snapshot covers. Raises DamagedSnapshot."""
+        """Return the timestamp of the last record that a snapshot covers. Raises DamagedSnapshot."""
         return _timestamp(next(self.read(snapshot)))
 
     def size_bytes(self, snapshot: SnapshotId) -> int:
-        """Return how long the file is."""
+        """Return the size of the file."""
         return self._file(snapshot).size_bytes
 
     def read_piece(self, snapshot: SnapshotId, position: int, max_bytes: int) -> bytes:
-        """Return some of the bytes."""
+        """Return a chunk of the file."""
         return self._file(snapshot).read(position, max_bytes)
 
     def write_piece(self, snapshot: SnapshotId, position: int, piece: bytes | memoryview) -> None:
-        """Write a piece of a snapshot that is being fetched; position 0 begins anew."""
+        """Write a chunk of a snapshot that is being fetched; position 0 starts over."""
         if position == 0:
             if self._fetched is not None:
                 self._discard(self._fetched[1])
@@ -99,7 +101,7 @@ class SnapshotFiles:
         assert written_to == position, f"a piece for {position} was written to {written_to}"
 
     async def finish_fetched(self, snapshot: SnapshotId) -> None:
-        """Make the snapshot that was fetched durable under its name. Raises DamagedSnapshot; then it is gone."""
+        """Flush the fetched snapshot and give it its final name. Raises DamagedSnapshot; then the file is deleted."""
         assert self._fetched is not None and self._fetched[0] == snapshot, "a snapshot is finished that was fetched"
         (_, file), self._fetched = self._fetched, None
         try:
@@ -113,7 +115,7 @@ class SnapshotFiles:
     async def write(
         self, snapshot: SnapshotId, batches: Iterable[Sequence[Record]], *, timestamp: int, kraft_version: int = 0, voters: VoterSet | None = None
     ) -> int:
-        """Write a whole snapshot durably, and return its size in bytes. `timestamp` is that of the last record that it covers."""
+        """Write a complete snapshot durably, and return its size in bytes. `timestamp` is that of the last record that it covers."""
         file = self._begin(snapshot)
         for batch in snapshot_batches(snapshot.epoch, batches, timestamp=timestamp, kraft_version=kraft_version, voters=voters):
             file.append([batch])
@@ -123,17 +125,17 @@ class SnapshotFiles:
         return size_bytes
 
     async def set_aside(self, snapshot: SnapshotId) -> None:
-        """Give a snapshot the name under which it is about to be deleted."""
+        """Rename a snapshot that is about to be deleted."""
         self._forget(snapshot)
         await self._disk.rename(path_of(snapshot), _deleted_path_of(snapshot))
 
     def delete(self, snapshot: SnapshotId) -> None:
-        """Delete a snapshot that was set aside."""
+        """Delete a renamed snapshot."""
         if self._disk.exists(_deleted_path_of(snapshot)):
             self._disk.remove(_deleted_path_of(snapshot))
 
     def close(self) -> None:
-        """Give the files back."""
+        """Close the files."""
         for file in self._open.values():
             file.close()
         self._open.clear()
@@ -150,7 +152,7 @@ class SnapshotFiles:
         self._disk.remove(file.path)
 
     async def _name(self, file: File, snapshot: SnapshotId) -> None:
-        """Give a file that is complete its name, and let it be durable under it."""
+        """Give a complete file its final name, durably."""
         await file.flush()
         file.close()
         self._forget(snapshot)
@@ -174,7 +176,7 @@ def path_of(snapshot: SnapshotId) -> str:
 
 
 def read_batches(data: bytes) -> Iterator[RecordBatch]:
-    """Yield the batches of a snapshot. Raises DamagedSnapshot where a checksum is wrong, or where header or footer are missing."""
+    """Yield the batches of a snapshot. Raises DamagedSnapshot for a wrong checksum or a missing header or footer."""
     kind = None
     position = 0
     try:
@@ -210,7 +212,7 @@ def snapshot_batches(
 
 
 async def write_format_snapshot(disk: Disk, voters: VoterSet, timestamp: int) -> None:
-    """Write what formatting with initial controllers leaves: a snapshot of nothing but the first voters (KIP-853)."""
+    """Write the snapshot that formatting with initial controllers creates: it contains only the initial voters (KIP-853)."""
     await SnapshotFiles(disk).write(FORMAT_SNAPSHOT, [], timestamp=timestamp, kraft_version=DYNAMIC_VOTERS, voters=voters)
 
 

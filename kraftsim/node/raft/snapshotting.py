@@ -1,8 +1,10 @@
-"""Writes snapshots of the metadata log when it has grown or aged enough, and lets the log begin at an older one when it takes too much room.
+"""Writes snapshots of the metadata log by size and age, and advances the log start offset to an older snapshot when the log is too large.
 
-What is committed is folded anew from the disk, the latest snapshot first: that costs nothing while there is nothing to do, and needs no second copy
-of all metadata in memory. A snapshot ends with a batch, and never inside a metadata transaction.
-Source: org.apache.kafka.image.publisher.{SnapshotGenerator, SnapshotEmitter}, kafka.raft.KafkaMetadataLog (maybeClean), KIP-630, KIP-876.
+The committed state is computed from disk, starting at the latest snapshot: that costs nothing while nothing
+is due, and needs no second copy of all metadata in memory. A snapshot ends at a batch boundary, never inside
+a metadata transaction.
+Source: org.apache.kafka.image.publisher.{SnapshotGenerator, SnapshotEmitter}, kafka.raft.KafkaMetadataLog
+(maybeClean), KIP-630, KIP-876.
 """
 
 import asyncio
@@ -23,16 +25,16 @@ from protocol.metadata.registry import build_record, parse_record
 from protocol.records import Record
 
 READ_BYTES: Final = 256 * 1024
-"""So much is folded at a time; other work of the node comes in between."""
+"""The bytes read at a time; other tasks of the node run in between."""
 RECORDS_PER_BATCH: Final = 1000
 DELETE_DELAY_MS: Final = 60_000
-"""How long a snapshot that was set aside may still be read: file.delete.delay.ms."""
+"""How long a renamed snapshot may still be read: file.delete.delay.ms."""
 CLEAN_INTERVAL_MS: Final = 60_000
-"""How often is looked whether the log is too large or too old."""
+"""The interval of the size and age checks."""
 
 
 class Snapshotting:
-    """The snapshots that one replica writes. `run` is a task of the node; `on_grown` after everything that is committed."""
+    """The snapshot writer of one replica. `run` is a task of the node; call `on_grown` after each advance of the high watermark."""
 
     def __init__(self, shell: NodeShell, raft: RaftNode, new_image: Callable[[], MetadataImage]) -> None:
         self._shell = shell
@@ -42,7 +44,7 @@ class Snapshotting:
         self._is_due = asyncio.Event()
 
     async def run(self) -> None:
-        """Write and clean until cancelled; a disk that refuses, or gives a snapshot back damaged, takes the node down."""
+        """Write and clean until cancelled; a failed disk or a damaged snapshot stops the node."""
         try:
             await self._run()
         except OSError as refused:
@@ -63,12 +65,12 @@ class Snapshotting:
             await self.clean()
 
     def on_grown(self) -> None:
-        """Look whether enough was written for another snapshot."""
+        """Check whether enough was written for another snapshot."""
         if self._has_grown():
             self._is_due.set()
 
     async def write(self) -> SnapshotId | None:
-        """Write a snapshot of what is committed; None if there is nothing new, or if a snapshot from the leader came in between."""
+        """Write a snapshot of the committed state; None if there is nothing new, or if a snapshot of the leader was installed meanwhile."""
         raft = self._raft
         installed_count = raft.installed_count
         raft.store.begin_counting()
@@ -93,14 +95,15 @@ class Snapshotting:
         return snapshot
 
     async def clean(self) -> None:
-        """Let the log begin at the next snapshot as long as it is too large or its oldest snapshot too old; the newest one always stays."""
+        """Advance the log start offset to the next snapshot while the log is too large or its oldest snapshot
+        too old; the newest snapshot is always kept."""
         raft = self._raft
         log, store = raft.quorum.log, raft.store
         superseded, raft.superseded = raft.superseded, []
         for snapshot in superseded:
             await store.snapshots.set_aside(snapshot)
         self._delete_later(superseded)
-        while len(log.snapshots) > 1 and self._must_go(log.snapshots):
+        while len(log.snapshots) > 1 and self._must_delete(log.snapshots):
             following = log.snapshots[1]
             gone = log.delete_before(following)
             await store.delete_before(following, gone)
@@ -110,7 +113,7 @@ class Snapshotting:
         return self._raft.store.bytes_since_snapshot >= self._config.metadata_log_max_record_bytes_between_snapshots
 
     async def _wait(self, due_ms: int | None) -> None:
-        """Wait until something may be due: enough is written, a snapshot is old enough, or it is time to look at the size."""
+        """Wait until something may be due: enough is written, a snapshot is old enough, or the next size check is due."""
         pauses_ms = [] if due_ms is None else [due_ms - self._raft.now_ms()]
         if len(self._raft.quorum.log.snapshots) > 1 or self._raft.superseded:
             pauses_ms.append(CLEAN_INTERVAL_MS)
@@ -123,7 +126,7 @@ class Snapshotting:
         self._is_due.clear()
 
     async def _fold(self, committed: int) -> tuple[MetadataImage, RecordBatch | None]:
-        """Return the image of what is committed, and the last batch in it; None if the latest snapshot says it all already."""
+        """Return the image of the committed state, and its last batch; None if the latest snapshot covers everything."""
         raft, image = self._raft, self._new_image()
         offset, last, last_whole = 0, None, None
         latest = raft.quorum.log.latest_snapshot
@@ -144,7 +147,7 @@ class Snapshotting:
         return image, last_whole
 
     def _id_behind(self, last: RecordBatch) -> SnapshotId:
-        """Name the snapshot that contains everything up to a batch, and the batch: by the first offset that it does not contain (KAFKA-14618)."""
+        """Return the id of the snapshot that ends with a batch: the first offset that it does not contain (KAFKA-14618)."""
         return SnapshotId(last.next_offset, last.partition_leader_epoch)
 
     def _batches(self, image: MetadataImage) -> Iterator[list[Record]]:
@@ -153,8 +156,8 @@ class Snapshotting:
         while batch := list(islice(records, RECORDS_PER_BATCH)):
             yield batch
 
-    def _must_go(self, snapshots: list[SnapshotId]) -> bool:
-        """Tell whether the oldest snapshot, and the log before the next one, is to be deleted."""
+    def _must_delete(self, snapshots: list[SnapshotId]) -> bool:
+        """Return whether the oldest snapshot, and the log before the next one, must be deleted."""
         store, config = self._raft.store, self._config
         if 0 <= config.metadata_max_retention_bytes < store.log_bytes + sum(store.snapshots.size_bytes(each) for each in snapshots):
             return True
@@ -172,7 +175,7 @@ class Snapshotting:
 
 
 def _load(image: MetadataImage, batch: RecordBatch) -> None:
-    """Take in a batch of a snapshot."""
+    """Apply a batch of a snapshot."""
     if not batch.is_control:
         for record in batch.records():
             assert record.value is not None, "a metadata record has a value"
@@ -180,7 +183,7 @@ def _load(image: MetadataImage, batch: RecordBatch) -> None:
 
 
 def _replay(image: MetadataImage, batch: RecordBatch) -> None:
-    """Take in a batch of the log."""
+    """Apply a batch of the log."""
     if batch.is_control:
         image.skip(batch.last_offset)
         return

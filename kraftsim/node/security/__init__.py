@@ -1,1 +1,1 @@
-"""Authentication and access at a node's connections: what the rules of `kraftsim.core.security` are asked, and what becomes of the answer."""
+"""Authentication and authorization of a node's connections: applies the rules of `kraftsim.core.security`."""

@@ -1,4 +1,4 @@
-"""Requests about access rules that Kafka does not parse: one that says UNKNOWN in an enumeration ends its connection, before any right.
+"""ACL requests that Kafka fails to parse: one with UNKNOWN in an enumeration closes its connection, before authorization.
 
 Source: org.apache.kafka.common.requests.{CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest}.
 """
@@ -16,7 +16,7 @@ WHY: Final = "an access rule or filter holds UNKNOWN elements"
 
 
 def parsing_rules(handlers: Iterable[Handler[N]]) -> tuple[Handler[N], ...]:
-    """Return handlers of which those about access rules close the connection for what Kafka does not parse."""
+    """Return handlers in which ACL requests close the connection for what Kafka fails to parse."""
     return tuple(_parsing(handler) if handler.key in ABOUT_RULES else handler for handler in handlers)
 
 

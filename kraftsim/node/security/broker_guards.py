@@ -1,4 +1,4 @@
-"""Which right a broker asks for before it serves an API. What it hands on to the controller is judged there.   Source: kafka.server.KafkaApis."""
+"""Authorizer checks of a broker, by API. Requests that it forwards are authorized by the controller.   Source: kafka.server.KafkaApis."""
 
 from typing import TYPE_CHECKING
 

@@ -1,6 +1,7 @@
-"""Guards of configurations: a topic's, a group's, and those of brokers, which belong to the cluster.
+"""Authorizer checks of config requests: of topics, of groups, and of brokers, which need rights on the cluster.
 
-Source: kafka.server.{ConfigHelper.handleDescribeConfigsRequest, ControllerApis.authorizeAlterResource, ConfigAdminManager.preprocess}.
+Source: kafka.server.{ConfigHelper.handleDescribeConfigsRequest, ControllerApis.authorizeAlterResource,
+ConfigAdminManager.preprocess}.
 """
 
 import copy
@@ -33,7 +34,7 @@ GUARDED_BY: Final = {
 
 
 def look_at_descriptions(asked: Asked[N]) -> Answer | Deferred:
-    """Resources that may not be looked at are refused one by one."""
+    """Refuse unauthorized resources individually."""
     assert isinstance(asked.call.body, DescribeConfigsRequest), "dispatch decodes by API key"
 
     def row(resource: Message, refusal: Refusal) -> Message:
@@ -44,12 +45,12 @@ def look_at_descriptions(asked: Asked[N]) -> Answer | Deferred:
 
 
 def look_at_own_alterations(asked: Asked[N]) -> Answer | Deferred:
-    """A broker judges about its loggers only: all else is handed on."""
+    """A broker authorizes only changes of its loggers: everything else is forwarded."""
     return _look_at_alterations(asked, (int(ConfigResourceType.BROKER_LOGGER),))
 
 
 def look_at_alterations(asked: Asked[N]) -> Answer | Deferred:
-    """Resources that may not be changed are refused one by one."""
+    """Refuse unauthorized resources individually."""
     return _look_at_alterations(asked, tuple(GUARDED_BY))
 
 

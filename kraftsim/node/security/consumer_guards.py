@@ -1,4 +1,4 @@
-"""Guards of the requests of consumer groups: a right to the group, and one to every topic that a member reads.
+"""Authorizer checks of KIP-848 consumer groups: READ on the group, and DESCRIBE on every topic of a member.
 
 Source: kafka.server.KafkaApis.{handleConsumerGroupHeartbeat, handleConsumerGroupDescribe}, KIP-848.
 """
@@ -21,11 +21,11 @@ HIDDEN: Final = "The described group uses topics that the client is not authoriz
 
 
 def look_at_heartbeat(asked: "Asked[Broker]") -> Answer | Deferred:
-    """A member needs the right to read the group, and to describe the topics that it names."""
+    """A member needs READ on the group, and DESCRIBE on the topics that it subscribes to."""
     request = asked.call.body
     assert isinstance(request, ConsumerGroupHeartbeatRequest), "dispatch decodes by API key"
     if not asked.node.groups.serves_consumers:
-        return asked.pass_on()  # UNSUPPORTED_VERSION, whoever asks
+        return asked.pass_on()  # UNSUPPORTED_VERSION, whatever the principal
     if not asked.may(AclOperation.READ, AclResourceType.GROUP, request.group_id):
         return asked.refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     names = request.subscribed_topic_names or ()
@@ -34,7 +34,7 @@ def look_at_heartbeat(asked: "Asked[Broker]") -> Answer | Deferred:
 
 
 def look_at_descriptions(asked: "Asked[Broker]") -> Answer | Deferred:
-    """Groups that may not be described are refused one by one, and so are those whose members have topics that may not be."""
+    """Refuse unauthorized groups individually, and groups whose members have unauthorized topics."""
     request = asked.call.body
     assert isinstance(request, ConsumerGroupDescribeRequest), "dispatch decodes by API key"
     if not asked.node.groups.serves_consumers:
@@ -43,10 +43,10 @@ def look_at_descriptions(asked: "Asked[Broker]") -> Answer | Deferred:
     rest.group_ids, hidden = split(request.group_ids, lambda name: asked.may(AclOperation.DESCRIBE, AclResourceType.GROUP, name))
 
     def add(answer: Message) -> None:
-        told = [
+        visible = [
             group if _may_see(asked, group) else _refused(group.group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, HIDDEN) for group in answer.groups
         ]
-        answer.groups = told + [_refused(name, ErrorCode.GROUP_AUTHORIZATION_FAILED, None) for name in hidden]
+        answer.groups = visible + [_refused(name, ErrorCode.GROUP_AUTHORIZATION_FAILED, None) for name in hidden]
 
     return asked.pass_on_rest(rest, add)
 

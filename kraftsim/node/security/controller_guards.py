@@ -1,4 +1,4 @@
-"""Which right a controller asks for before it serves an API; the rights are those of the client inside, where a broker hands on a request.
+"""Authorizer checks of a controller, by API; for a forwarded request they apply to the client inside the Envelope.
 
 Source: kafka.server.ControllerApis, kafka.server.AclApis.
 """
@@ -28,15 +28,16 @@ TOPIC: Final = AclResourceType.TOPIC
 FAILED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 TOPIC_FAILED: Final = "Topic authorization failed."
 FIRST_VERSION_WITH_IDS: Final = 6
-NOT_TOLD: Final = -1
-"""The number of partitions or of replicas of a topic that the client may not describe."""
+HIDDEN_COUNT: Final = -1
+"""The number of partitions or replicas of a topic that the client may not describe."""
 
 
 def creation_guard(*, in_zookeeper_mode: bool) -> Guard[N]:
-    """Return a guard of CreateTopics: topics are made by those who may make topics of the cluster, or these.
+    """Return the check of CreateTopics: CREATE on the cluster, or on each topic.
 
-    What a new topic is like (settings, numbers, in ZooKeeper mode also its id) needs DESCRIBE_CONFIGS. In ZooKeeper mode
-    the error of that right stands beside the error of a topic that may not be made, too.
+    The details of a new topic (configs, partition and replica counts, in ZooKeeper mode also its id) need
+    DESCRIBE_CONFIGS. In ZooKeeper mode the error of that right is also returned for a topic that may not be
+    created.
     Source: ControllerApis.createTopics, KafkaApis.handleCreateTopicsRequest (2.4 to 3.9).
     """
 
@@ -59,7 +60,7 @@ def creation_guard(*, in_zookeeper_mode: bool) -> Guard[N]:
             for row in answer.topics:
                 if row.error_code == ErrorCode.NONE and row.name in hidden:
                     row.topic_config_error_code, row.configs = FAILED, []
-                    row.num_partitions = row.replication_factor = NOT_TOLD
+                    row.num_partitions = row.replication_factor = HIDDEN_COUNT
                     row.topic_id = ZERO_UUID if in_zookeeper_mode else row.topic_id
             answer.topics.extend(rows)
 
@@ -69,7 +70,7 @@ def creation_guard(*, in_zookeeper_mode: bool) -> Guard[N]:
 
 
 def look_at_new_partitions(asked: "Asked[Controller]") -> Answer | Deferred:
-    """Topics are changed one by one."""
+    """Authorize each topic individually."""
     request = asked.call.body
     assert isinstance(request, CreatePartitionsRequest), "dispatch decodes by API key"
     allowed, forbidden = split(request.topics, lambda topic: asked.may(AclOperation.ALTER, TOPIC, topic.name))
@@ -82,9 +83,9 @@ def look_at_new_partitions(asked: "Asked[Controller]") -> Answer | Deferred:
 
 
 def deletion_guard(name_of: Callable[[N, bytes], str | None]) -> Guard[N]:
-    """Return a guard of DeleteTopics; `name_of` finds the name of a topic id.
+    """Return the check of DeleteTopics; `name_of` resolves a topic id.
 
-    Topics are deleted by those who may delete them; the name of a topic is told to those who may describe it.
+    Deletion needs DELETE on a topic; the response contains its name only for a client with DESCRIBE.
     """
 
     def look(asked: Asked[N]) -> Answer | Deferred:
@@ -101,15 +102,15 @@ def deletion_guard(name_of: Callable[[N, bytes], str | None]) -> Guard[N]:
                 if name is None or _may_delete(asked, name):
                     rest.topics.append(topic)
                     continue
-                told = name if topic.topic_id == ZERO_UUID or asked.may(AclOperation.DESCRIBE, TOPIC, name) else None
-                rows.append(DeletableTopicResult(name=told, topic_id=topic.topic_id, error_code=FAILED, error_message=TOPIC_FAILED))
+                visible = name if topic.topic_id == ZERO_UUID or asked.may(AclOperation.DESCRIBE, TOPIC, name) else None
+                rows.append(DeletableTopicResult(name=visible, topic_id=topic.topic_id, error_code=FAILED, error_message=TOPIC_FAILED))
         return asked.pass_on_rest(rest, lambda answer: answer.responses.extend(rows)) if rows else asked.pass_on()
 
     return look
 
 
 def _names(topics: Iterable[CreatableTopic | CreatePartitionsTopic]) -> Iterable[str]:
-    """Return each name once: Kafka answers a topic that is named twice with one row."""
+    """Return each name once: Kafka answers a duplicate topic with one row."""
     return dict.fromkeys(topic.name for topic in topics)
 
 

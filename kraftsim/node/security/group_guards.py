@@ -1,6 +1,6 @@
-"""Guards of requests about consumer groups and about producers: GROUP_AUTHORIZATION_FAILED, and what goes with it.
+"""Authorizer checks of group and producer requests: GROUP_AUTHORIZATION_FAILED and related errors.
 
-Source: kafka.server.KafkaApis; asked of Apache Kafka 3.9.1.
+Source: kafka.server.KafkaApis; checked against Apache Kafka 3.9.1.
 """
 
 import copy
@@ -29,13 +29,13 @@ NOWHERE: Final = -1
 
 
 def look_at_group(asked: "Asked[Broker]") -> Answer | Deferred:
-    """Whoever takes part in a group needs the right to read it."""
+    """A member needs READ on the group."""
     group: str = asked.call.body.group_id
     return asked.pass_on() if asked.may(AclOperation.READ, GROUP, group) else asked.refuse(FAILED)
 
 
 def look_at_sync(asked: "Asked[Broker]") -> Answer | Deferred:
-    """Whether the protocol is named is looked at first: INCONSISTENT_GROUP_PROTOCOL (KIP-559)."""
+    """The protocol is validated first: INCONSISTENT_GROUP_PROTOCOL (KIP-559)."""
     request = asked.call.body
     assert isinstance(request, SyncGroupRequest), "dispatch decodes by API key"
     names_none = asked.call.api_version >= FIRST_VERSION_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name)
@@ -43,7 +43,7 @@ def look_at_sync(asked: "Asked[Broker]") -> Answer | Deferred:
 
 
 def look_at_coordinator(asked: "Asked[Broker]") -> Answer | Deferred:
-    """Where a coordinator is may know who may describe what it coordinates."""
+    """FindCoordinator needs DESCRIBE on the group or transactional id."""
     request = asked.call.body
     assert isinstance(request, FindCoordinatorRequest), "dispatch decodes by API key"
     kind, error = (
@@ -65,17 +65,17 @@ def look_at_coordinator(asked: "Asked[Broker]") -> Answer | Deferred:
 
 
 def _nowhere(error: ErrorCode) -> FindCoordinatorResponse:
-    return FindCoordinatorResponse(error_code=error, error_message=TOLD[error], node_id=NOWHERE, port=NOWHERE)
+    return FindCoordinatorResponse(error_code=error, error_message=MESSAGES[error], node_id=NOWHERE, port=NOWHERE)
 
 
-TOLD: Final = {
+MESSAGES: Final = {
     FAILED: "Group authorization failed.",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
 }
 
 
 def look_at_descriptions(asked: "Asked[Broker]") -> Answer | Deferred:
-    """Groups that may not be described are refused one by one."""
+    """Refuse unauthorized groups individually."""
     request = asked.call.body
     assert isinstance(request, DescribeGroupsRequest), "dispatch decodes by API key"
     allowed, hidden = split(request.groups, lambda name: asked.may(AclOperation.DESCRIBE, GROUP, name))
@@ -87,7 +87,7 @@ def look_at_descriptions(asked: "Asked[Broker]") -> Answer | Deferred:
 
 
 def look_at_list(asked: "Asked[Broker]") -> Answer | Deferred:
-    """Whoever may describe the cluster is told of all groups, others of those that they may describe."""
+    """DESCRIBE on the cluster lists all groups, otherwise only groups with DESCRIBE are listed."""
     if asked.may_on_cluster(AclOperation.DESCRIBE):
         return asked.pass_on()
 
@@ -98,7 +98,7 @@ def look_at_list(asked: "Asked[Broker]") -> Answer | Deferred:
 
 
 def look_at_group_deletion(asked: "Asked[Broker]") -> Answer | Deferred:
-    """Groups that may not be deleted are refused one by one."""
+    """Refuse unauthorized groups individually."""
     request = asked.call.body
     assert isinstance(request, DeleteGroupsRequest), "dispatch decodes by API key"
     allowed, kept = split(request.groups_names, lambda name: asked.may(AclOperation.DELETE, GROUP, name))
@@ -110,7 +110,7 @@ def look_at_group_deletion(asked: "Asked[Broker]") -> Answer | Deferred:
 
 
 def look_at_producer_id(asked: "Asked[Broker]") -> Answer | Deferred:
-    """An idempotent producer needs the right to write anything at all (KIP-679), a transactional one the right to its id."""
+    """An idempotent producer needs WRITE on any topic (KIP-679), a transactional one WRITE on its transactional id."""
     request = asked.call.body
     assert isinstance(request, InitProducerIdRequest), "dispatch decodes by API key"
     if request.transactional_id is not None:

@@ -1,6 +1,7 @@
-"""What a node's properties say of security: per listener where Kafka lets a listener have its own, under `listener.name.NAME.`.
+"""Security settings of a node: per listener where Kafka supports a `listener.name.NAME.` prefix.
 
-Source: kafka.server.KafkaConfig, org.apache.kafka.common.config.{SaslConfigs, SslConfigs}, JaasContext.loadServerContext, KIP-103, KIP-85.
+Source: kafka.server.KafkaConfig, org.apache.kafka.common.config.{SaslConfigs, SslConfigs},
+JaasContext.loadServerContext, KIP-103, KIP-85.
 """
 
 import re
@@ -36,9 +37,9 @@ TLS_KEYS: Final = frozenset(
         "ssl.truststore.type",
     }
 )
-"""Of the whole node; each listener may have its own."""
+"""Settings of the whole node that each listener may override."""
 LISTENER_ONLY: Final = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
-"""Settings of the network that a listener may have of its own."""
+"""Network settings that only a listener prefix may override."""
 OF_MECHANISMS: Final = "sasl."
 SECURITY_PREFIXES: Final = ("ssl.", OF_MECHANISMS, "connections.max.reauth.ms", "principal.builder.class")
 _LISTENER_KEY = re.compile(r"listener\.name\.([a-z0-9_\-]+)\.(.+)")
@@ -47,22 +48,22 @@ _MECHANISMS = tuple(f"{name.lower()}." for name in (*MECHANISMS, "GSSAPI", "OAUT
 
 @dataclass(frozen=True, slots=True)
 class SaslSettings:
-    """How clients of one listener authenticate."""
+    """The SASL settings of one listener."""
 
     mechanisms: tuple[str, ...]
     logins: Mapping[str, LoginSettings]
     """By mechanism."""
     session_ms: Mapping[str, int]
-    """By mechanism, how long a client may go on before it must authenticate again; 0: for ever."""
+    """By mechanism, the session lifetime after which a client must re-authenticate; 0: unlimited."""
 
 
 def is_listener_key(name: str) -> bool:
-    """Tell whether a property is a setting that some release lets one listener have of its own."""
+    """Return whether some release allows a property with a listener prefix."""
     return base_key(name) != name and base_key(name) in listener_keys()
 
 
 def base_key(name: str) -> str:
-    """Return the name of a listener's setting without the listener and the mechanism; any other name as it is."""
+    """Return the name of a listener's setting without listener prefix and mechanism; any other name unchanged."""
     found = _LISTENER_KEY.fullmatch(name)
     if found is None:
         return name
@@ -72,14 +73,14 @@ def base_key(name: str) -> str:
 
 
 def listener_of(name: str) -> str | None:
-    """Return the listener of a setting of one listener, in lower case as properties have it; None for any other name."""
+    """Return the listener of a prefixed setting, in lower case as in properties; None for any other name."""
     found = _LISTENER_KEY.fullmatch(name)
     return None if found is None else found[1]
 
 
 @cache
 def listener_keys() -> frozenset[str]:
-    """Return all settings that a listener may have of its own, of all releases."""
+    """Return all settings that a listener may override, of all releases."""
     return LISTENER_ONLY | {name for name in all_broker_settings() if name.startswith(SECURITY_PREFIXES)}
 
 
@@ -91,22 +92,22 @@ def closest_listener_key(name: str) -> list[str]:
 
 
 def has_sasl(config: "NodeConfig", listener: str) -> bool:
-    """Tell whether clients of a listener must say who they are."""
+    """Return whether a listener uses SASL."""
     return config.listener_security_protocol_map.get(listener, "").startswith("SASL_")
 
 
 def has_tls(config: "NodeConfig", listener: str) -> bool:
-    """Tell whether a listener is ciphered."""
+    """Return whether a listener uses TLS."""
     return config.listener_security_protocol_map.get(listener, "").endswith("SSL")
 
 
 def told(config: "NodeConfig", listener: str, key: str, default: str = "") -> str:
-    """Return the text of a setting: the listener's own, or the node's."""
+    """Return the value of a setting: the listener's own, or the node's."""
     return config.given.get(f"{PREFIX}{listener.lower()}.{key}", config.given.get(key, default))
 
 
 def sasl_settings(config: "NodeConfig", listener: str) -> SaslSettings:
-    """Return what holds for a listener. Raises ConfigError."""
+    """Return the SASL settings of a listener. Raises ConfigError."""
     names = told(config, listener, "sasl.enabled.mechanisms", DEFAULT_MECHANISM)
     mechanisms = tuple(name.strip() for name in names.split(",") if name.strip())
     for name in mechanisms:
@@ -122,7 +123,7 @@ def login_settings(config: "NodeConfig", listener: str, mechanism: str) -> Login
     text = config.given.get(key) or config.given.get(f"{PREFIX}{listener.lower()}.{JAAS}", "")
     if not text:
         if mechanism == PLAIN:
-            raise ConfigError(f"{key} is required: it says who has which password")
+            raise ConfigError(f"{key} is required: it contains the users and passwords")
         return LoginSettings()
     try:
         return parse_jaas(text)
@@ -131,11 +132,11 @@ def login_settings(config: "NodeConfig", listener: str, mechanism: str) -> Login
 
 
 def check_security(config: "NodeConfig") -> None:
-    """Refuse what cannot be used. Raises ConfigError."""
+    """Reject unusable settings. Raises ConfigError."""
     for endpoint in config.listeners:
         protocol = config.listener_security_protocol_map[endpoint.listener]
         if protocol not in PROTOCOLS:
-            raise ConfigError(f"listener.security.protocol.map: {endpoint.listener} asks for {protocol}, not one of {', '.join(PROTOCOLS)}")
+            raise ConfigError(f"listener.security.protocol.map: {endpoint.listener} has {protocol}, expected one of {', '.join(PROTOCOLS)}")
         if has_tls(config, endpoint.listener) and told(config, endpoint.listener, "ssl.keystore.type", "JKS").upper() != "PEM":
             raise ConfigError(f"ssl.keystore.type: {endpoint.listener} needs a key in PEM")
         if has_sasl(config, endpoint.listener):

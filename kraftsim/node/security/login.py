@@ -1,4 +1,4 @@
-"""This side of a connection that a peer wants to know the name of: handshake, tokens, and for how long it lasts.
+"""Client-side authentication of a node's outgoing connections: handshake, tokens, and session lifetime.
 
 Source: org.apache.kafka.common.security.authenticator.SaslClientAuthenticator, KIP-152, KIP-368.
 """
@@ -15,18 +15,18 @@ from protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest, Sas
 from protocol.schema import Message
 
 RENEWED_AFTER: Final = 0.85
-"""The share of a session after which a connection is given up for a new one."""
+"""The share of the session lifetime after which a connection is replaced by a new one."""
 HANDSHAKE_VERSION: Final = 1
 Ask = Callable[[Message, int | None], Awaitable[Message]]
 
 
 class AuthenticationFailed(ConnectionError):
-    """The peer does not let this side in."""
+    """The peer rejected the authentication."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkSecurity:
-    """What a connection to a peer's listener needs: TLS, a login, or both."""
+    """The security of a connection to a peer's listener: TLS, SASL, or both."""
 
     tls: SSLContext | None = None
     mechanism: str = ""
@@ -34,13 +34,13 @@ class LinkSecurity:
 
 
 async def log_in(security: LinkSecurity, ask: Ask) -> int:
-    """Authenticate, and return for how many milliseconds that lasts; 0: for ever. Raises AuthenticationFailed, and what `ask` raises."""
+    """Authenticate, and return the session lifetime in milliseconds; 0: unlimited. Raises AuthenticationFailed, and what `ask` raises."""
     if security.new_exchange is None:
         return 0
     shaken = await ask(SaslHandshakeRequest(mechanism=security.mechanism), HANDSHAKE_VERSION)
     assert isinstance(shaken, SaslHandshakeResponse), "SaslHandshake was asked"
     if shaken.error_code != ErrorCode.NONE:
-        raise AuthenticationFailed(f"the peer does not take {security.mechanism} but {', '.join(shaken.mechanisms)}")
+        raise AuthenticationFailed(f"the peer does not support {security.mechanism} but {', '.join(shaken.mechanisms)}")
     exchange = security.new_exchange()
     token: bytes | None = exchange.first()
     while token is not None:

@@ -1,4 +1,4 @@
-"""Who may end transactions: brokers, and administrators who may alter the cluster (KIP-664).
+"""Authorizer check of WriteTxnMarkers: brokers, and administrators with ALTER on the cluster (KIP-664).
 
 Source: kafka.server.KafkaApis.handleWriteTxnMarkersRequest.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def look_at_markers(asked: "Asked[Broker]") -> Answer | Deferred:
-    """Either right will do."""
+    """Either right is sufficient."""
     if asked.may_on_cluster(AclOperation.ALTER) or asked.may_on_cluster(AclOperation.CLUSTER_ACTION):
         return asked.pass_on()
     return asked.refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

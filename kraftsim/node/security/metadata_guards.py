@@ -1,4 +1,4 @@
-"""Guards of Metadata and DescribeTopicPartitions: nobody is told of topics that he may not describe.
+"""Authorizer checks of Metadata and DescribeTopicPartitions: topics without DESCRIBE are not returned.
 
 Source: kafka.server.KafkaApis.handleTopicMetadataRequest, DescribeTopicPartitionsRequestHandler.
 """
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from kraftsim.node.broker.broker import Broker
 
 EMPTY_IS_ALL_UNTIL = 0
-"""In this version of Metadata no topics means all of them."""
+"""In this version of Metadata an empty topic list means all topics."""
 
 
 def look_at_metadata(asked: "Asked[Broker]") -> Answer | Deferred:
-    """Leave out topics of all that were not named, refuse those that were; a topic that is not there needs the right to make it."""
+    """Omit unauthorized topics from a request for all topics, refuse those that were named; a missing topic needs CREATE."""
     request, node = asked.call.body, asked.node
     assert isinstance(request, MetadataRequest), "dispatch decodes by API key"
     if request.topics is None or (not request.topics and asked.call.api_version <= EMPTY_IS_ALL_UNTIL):
@@ -38,25 +38,25 @@ def look_at_metadata(asked: "Asked[Broker]") -> Answer | Deferred:
         rest = copy.copy(request)
         rest.topics = visible
         rest.allow_auto_topic_creation = False
-        return asked.pass_on_rest(rest, lambda answer: None) if visible or request.topics is None else _nothing(asked, rest)
+        return asked.pass_on_rest(rest, lambda answer: None) if visible or request.topics is None else _brokers_only(asked, rest)
     if asked.call.over_whole(why_refused) is not None:
-        return asked.pass_on()  # the handler refuses it, and tells nothing
+        return asked.pass_on()  # the handler refuses it without topic data
     allowed, hidden = split(looked_up(request.topics), lambda topic: _may_ask(asked, request, topic))
     if not hidden:
         return asked.pass_on()
     rest = copy.copy(request)
     rest.topics = allowed
-    return asked.pass_on_rest(rest, lambda answer: _add_hidden(answer, hidden)) if rest.topics else _nothing(asked, rest, hidden)
+    return asked.pass_on_rest(rest, lambda answer: _add_hidden(answer, hidden)) if rest.topics else _brokers_only(asked, rest, hidden)
 
 
 def look_at_topic_partitions(asked: "Asked[Broker]") -> Answer | Deferred:
-    """The same where topics are told of page by page."""
+    """The same for the paginated DescribeTopicPartitions."""
     request, node = asked.call.body, asked.node
     assert isinstance(request, DescribeTopicPartitionsRequest), "dispatch decodes by API key"
     if not request.topics:
         if all(_may(asked, topic.name) for topic in node.image.topics()):
             return asked.pass_on()
-        return asked.pass_on_rest(request, lambda answer: _take_away(asked, answer))
+        return asked.pass_on_rest(request, lambda answer: _remove_unauthorized(asked, answer))
     allowed, hidden = split(request.topics, lambda topic: _may(asked, topic.name))
     if not hidden:
         return asked.pass_on()
@@ -74,7 +74,7 @@ def _may(asked: "Asked[Broker]", name: str) -> bool:
 
 
 def _may_ask(asked: "Asked[Broker]", request: MetadataRequest, topic: MetadataRequestTopic) -> bool:
-    """Tell whether a topic that is named may be told of, or made."""
+    """Return whether a named topic may be described, or created."""
     image = asked.node.image
     name = topic.name
     if name is None or topic.topic_id != ZERO_UUID:
@@ -87,8 +87,8 @@ def _may_ask(asked: "Asked[Broker]", request: MetadataRequest, topic: MetadataRe
     return not would_be_made or asked.may_on_cluster(create) or asked.may(create, AclResourceType.TOPIC, name)
 
 
-def _nothing(asked: "Asked[Broker]", rest: MetadataRequest, hidden: list[MetadataRequestTopic] | None = None) -> Answer | Deferred:
-    """Ask for brokers alone: an empty list means all topics in version 0, so one that nobody has stands in for it."""
+def _brokers_only(asked: "Asked[Broker]", rest: MetadataRequest, hidden: list[MetadataRequestTopic] | None = None) -> Answer | Deferred:
+    """Request brokers only: in version 0 an empty list means all topics, so a name that cannot exist stands in for it."""
     if asked.call.api_version > EMPTY_IS_ALL_UNTIL:
         return asked.pass_on_rest(rest, lambda answer: _add_hidden(answer, hidden or []))
     rest.topics = [MetadataRequestTopic(name="")]
@@ -108,5 +108,5 @@ def _add_hidden(answer: Message, hidden: list[MetadataRequestTopic]) -> None:
         answer.topics.append(MetadataResponseTopic(error_code=failed, name=name, topic_id=topic.topic_id))
 
 
-def _take_away(asked: "Asked[Broker]", answer: Message) -> None:
+def _remove_unauthorized(asked: "Asked[Broker]", answer: Message) -> None:
     answer.topics = [topic for topic in answer.topics if topic.name is None or _may(asked, topic.name)]

@@ -1,4 +1,4 @@
-"""All that a node's connections need to know of security, in both directions, made once from its properties.
+"""The security configuration of a node's connections, in both directions, created once from its properties.
 
 Source: org.apache.kafka.common.network.ChannelBuilders, kafka.server.KafkaConfig.
 """
@@ -23,14 +23,15 @@ if TYPE_CHECKING:
 
 
 class NodeSecurity:
-    """Gates for those who come, logins for where this node goes. `draw_of` gives a source of random bits for a purpose."""
+    """Authentication gates for incoming connections, credentials for outgoing ones. `draw_of` returns a
+    source of random bits for a purpose."""
 
     def __init__(self, config: "NodeConfig", draw_of: Callable[[str], Callable[[int], int]]) -> None:
         self._config = config
         self._draw_of = draw_of
         self._draw_nonce: Callable[[int], int] | None = None
         self.registries: Callable[[], Registries] = _nothing_known
-        """What the metadata log says, once the node has read it."""
+        """The registries of the metadata log, once the node has loaded it."""
         self.accounts = Accounts(self._draw, lambda user, mechanism: self.registries().scram_credentials.get((user, mechanism)))
         self.authorizer = (
             Authorizer(config.super_users, allows_without_rules=config.allow_everyone_if_no_acl_found, registries=lambda: self.registries())
@@ -41,11 +42,11 @@ class NodeSecurity:
         self._links: dict[str, LinkSecurity | None] = {}
 
     def tls_of(self, listener: str) -> SSLContext | None:
-        """Return how a listener is ciphered, None if it is not. Raises ConfigError."""
+        """Return the TLS context of a listener, None if it has none. Raises ConfigError."""
         return server_context(self._config, listener) if has_tls(self._config, listener) else None
 
     def gate(self, shell: "NodeShell", server: GuardedServer, listener: str) -> SaslGate | None:
-        """Return a gate for a new connection; None if the listener has none."""
+        """Return a gate for a new connection; None if the listener needs none."""
         if not has_sasl(self._config, listener):
             return None
         settings = self._sasl.get(listener)
@@ -55,12 +56,12 @@ class NodeSecurity:
 
     @property
     def to_brokers(self) -> LinkSecurity | None:
-        """What connections to other brokers need."""
+        """The security of connections to other brokers."""
         return self._link(self._config.inter_broker_listener_name, self._config.sasl_mechanism_inter_broker_protocol)
 
     @property
     def to_controllers(self) -> LinkSecurity | None:
-        """What connections to controllers need."""
+        """The security of connections to controllers."""
         return self._link(self._config.controller_listener_names[0], self._config.sasl_mechanism_controller_protocol)
 
     def _link(self, listener: str, mechanism: str) -> LinkSecurity | None:

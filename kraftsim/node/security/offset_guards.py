@@ -1,6 +1,7 @@
-"""Guards of the requests that commit, fetch and delete the offsets of groups: a right to the group, and one to every topic.
+"""Authorizer checks of requests that commit, fetch and delete group offsets: a right on the group, and one on every topic.
 
-Source: kafka.server.KafkaApis.{handleOffsetCommitRequest, handleTxnOffsetCommitRequest, handleOffsetFetchRequest, handleOffsetDeleteRequest}.
+Source: kafka.server.KafkaApis.{handleOffsetCommitRequest, handleTxnOffsetCommitRequest,
+handleOffsetFetchRequest, handleOffsetDeleteRequest}.
 """
 
 import copy
@@ -42,14 +43,14 @@ FIRST_VERSION_WITH_GROUPS: Final = 8
 
 
 def look_at_commit(asked: "Asked[Broker]") -> Answer | Deferred:
-    """Offsets are committed for a group that may be read, of topics that may be read."""
+    """OffsetCommit needs READ on the group and READ on each topic."""
     if not asked.may(AclOperation.READ, GROUP, asked.call.body.group_id):
         return asked.refuse(GROUP_FAILED)
     return _COMMITTED(asked)
 
 
 def look_at_transactional_commit(asked: "Asked[Broker]") -> Answer | Deferred:
-    """Inside a transaction the right to its transactional id comes first; that to the producer id goes with it."""
+    """In a transaction the transactional id is authorized first; that right implies the right to the producer id."""
     request = asked.call.body
     if not asked.may(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id):
         return asked.refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -59,7 +60,7 @@ def look_at_transactional_commit(asked: "Asked[Broker]") -> Answer | Deferred:
 
 
 def look_at_offset_deletion(asked: "Asked[Broker]") -> Answer | Deferred:
-    """Whoever may delete a group may delete its offsets, of topics that it may read."""
+    """OffsetDelete needs DELETE on the group, and READ on each topic."""
     request = asked.call.body
     if not asked.may(AclOperation.DELETE, GROUP, request.group_id):
         return asked.refuse(GROUP_FAILED)
@@ -77,7 +78,7 @@ def look_at_offset_deletion(asked: "Asked[Broker]") -> Answer | Deferred:
 
 
 def look_at_offsets(asked: "Asked[Broker]") -> Answer | Deferred:
-    """Offsets are told to those who may describe the group, of topics that they may describe; each group stands for itself."""
+    """OffsetFetch needs DESCRIBE on the group and on each topic; each group is authorized individually."""
     request = asked.call.body
     assert isinstance(request, OffsetFetchRequest), "dispatch decodes by API key"
     if asked.call.api_version < FIRST_VERSION_WITH_GROUPS:
@@ -88,9 +89,9 @@ def look_at_offsets(asked: "Asked[Broker]") -> Answer | Deferred:
     rest.groups = [_visible(asked, group) for group in seen]
 
     def add(answer: Message) -> None:
-        for group, told in zip(seen, answer.groups, strict=True):
-            if not told.error_code:
-                told.topics = _told_of_group(asked, group, told.topics)
+        for group, answered in zip(seen, answer.groups, strict=True):
+            if not answered.error_code:
+                answered.topics = _visible_topics(asked, group, answered.topics)
         rows = iter(answer.groups)
         answer.groups = [
             OffsetFetchResponseGroup(group_id=group.group_id, error_code=GROUP_FAILED) if is_hidden else next(rows)
@@ -127,10 +128,10 @@ def _visible(asked: "Asked[Broker]", group: OffsetFetchRequestGroup) -> OffsetFe
     return rest
 
 
-def _told_of_group(asked: "Asked[Broker]", group: OffsetFetchRequestGroup, told: list[OffsetFetchResponseTopics]) -> list[OffsetFetchResponseTopics]:
+def _visible_topics(asked: "Asked[Broker]", group: OffsetFetchRequestGroup, rows: list[OffsetFetchResponseTopics]) -> list[OffsetFetchResponseTopics]:
     if group.topics is None:
-        return [topic for topic in told if _may_describe(asked, _name(asked, topic))]
-    return told + [_refused_fetch_of_group(topic) for topic in group.topics if not _may_describe(asked, _name(asked, topic))]
+        return [topic for topic in rows if _may_describe(asked, _name(asked, topic))]
+    return rows + [_refused_fetch_of_group(topic) for topic in group.topics if not _may_describe(asked, _name(asked, topic))]
 
 
 def _may_describe(asked: "Asked[Broker]", name: str | None) -> bool:
@@ -145,14 +146,14 @@ def _name(asked: "Asked[Broker]", topic: Named) -> str | None:
 
 
 def _name_or_id(node: "Broker", topic: Named) -> str | None:
-    """Return the name of a topic; None for an id that is not there, which is nobody's secret."""
+    """Return the name of a topic; None for an unknown id, which needs no protection."""
     if topic.name:
         return topic.name
     found = node.image.topic_by_id(topic.topic_id)
     return None if found is None else found.name
 
 
-# What is refused ---------------------------------------------------------------------------------------------------------------------------
+# Refusals ----------------------------------------------------------------------------------------------------------------------------------
 
 
 def _refused_commit(topic: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:

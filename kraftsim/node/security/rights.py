@@ -1,7 +1,7 @@
-"""Handlers that look at who asks first. Only a node with an authorizer has such: the handlers themselves know nothing of rights.
+"""Adds authorizer checks to request handlers. Only a node with an authorizer has them; the handlers themselves do not check rights.
 
-A guard lets a request pass to its handler, refuses it in the words of its API, or passes on what is allowed of it and adds to the answer, for the
-rest, that it is not.   Source: kafka.server.{AuthHelper, KafkaApis, ControllerApis}.
+A guard passes a request to its handler, refuses it in the form of its API, or passes on the authorized part
+and adds errors for the rest to the response.   Source: kafka.server.{AuthHelper, KafkaApis, ControllerApis}.
 """
 
 import copy
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 N = TypeVar("N")
 T = TypeVar("T")
 CORRELATION_ID_BYTES: Final = 4
-UNANSWERED: Final = "a request that nobody answers asks for what its client may not do"
+UNANSWERED: Final = "the client is not authorized for a request without a response"
 
 
 class Asked(Generic[N]):
-    """One request on its way to its handler, and the rights of whoever sent it."""
+    """A request on its way to its handler, and the rights of its principal."""
 
     __slots__ = ("_authorizer", "_handler", "call", "node")
 
@@ -38,29 +38,29 @@ class Asked(Generic[N]):
         self._authorizer = authorizer
 
     def may(self, operation: AclOperation, resource: AclResourceType, name: str) -> bool:
-        """Tell whether the client may do something to a resource."""
+        """Return whether the client is authorized for an operation on a resource."""
         return self._authorizer.allows(self.call.principal, self.call.host, operation, resource, name)
 
     def may_on_cluster(self, operation: AclOperation) -> bool:
-        """Tell whether the client may do something to the cluster."""
+        """Return whether the client is authorized for an operation on the cluster."""
         return self.may(operation, AclResourceType.CLUSTER, CLUSTER_NAME)
 
     def verdicts(self, operation: AclOperation, resource: AclResourceType) -> Mapping[str, bool] | None:
-        """Return name -> whether the client may do something to it, cached until rules change; None for a super user."""
+        """Return name -> whether the client is authorized for it, cached until ACLs change; None for a super user."""
         if self._authorizer.is_super_user(self.call.principal):
             return None
         return self._authorizer.verdicts(self.call.principal, self.call.host, operation, resource)
 
     def may_on_any(self, operation: AclOperation, resource: AclResourceType) -> bool:
-        """Tell whether the client may do something to any resource of a kind."""
+        """Return whether the client is authorized for an operation on any resource of a type."""
         return self._authorizer.allows_any(self.call.principal, self.call.host, operation, resource)
 
     def pass_on(self) -> Answer | Deferred:
-        """Let the handler serve the request as it is."""
+        """Let the handler serve the request unchanged."""
         return self._handler.handle(self.node, self.call)
 
     def pass_on_allowed(self, allows: Allows) -> Answer | Deferred:
-        """Let the handler serve what the client has the right to, also of what the request does not name itself."""
+        """Let the handler serve what the client is authorized for, including resources that the request does not name itself."""
         assert self._handler.handle_allowed is not None, "only a handler that applies rights itself is guarded this way"
         return self._handler.handle_allowed(self.node, self.call, allows)
 
@@ -71,9 +71,10 @@ class Asked(Generic[N]):
         return self._handler.refuse(self.call, error)
 
     def pass_on_rest(self, rest: Message, add: Callable[[Message], None]) -> Answer | Deferred:
-        """Let the handler serve what is left of the request; `add` completes its answer.
+        """Let the handler serve the rest of the request; `add` completes its response.
 
-        The handler gets a request of its own: whatever it reads in later turns of the loop, or decides a second time, never holds more than `rest`.
+        The handler gets a request of its own: whatever it reads in later event-loop turns, or decides a
+        second time, never contains more than `rest`.
         """
         left = copy.copy(self.call)
         left.body = rest
@@ -84,10 +85,10 @@ Guard = Callable[[Asked[N]], Answer | Deferred]
 
 
 def split(entries: Iterable[T], may: Callable[[T], bool]) -> tuple[list[T], list[T]]:
-    """Return the entries of a request that its client may touch, and the others, both in the order of the request.
+    """Return the entries of a request that its client is authorized for, and the others, both in request order.
 
-    Every guard divides its request here. Each entry is judged once and never looked up in a list,
-    so that the cost of a guard grows with the request and not with its square.
+    Every guard splits its request here. Each entry is checked once and never looked up in a list, so that the
+    cost of a guard is linear in the size of the request.
     """
     allowed: list[T] = []
     refused: list[T] = []
@@ -98,7 +99,7 @@ def split(entries: Iterable[T], may: Callable[[T], bool]) -> tuple[list[T], list
 
 @dataclass(frozen=True, slots=True)
 class GuardTable(Generic[N]):
-    """The guard of each API of one kind of node, and why the others have none: an API in neither is not served."""
+    """The guard of each API of one kind of node, and the reasons for APIs without one: an API in neither is not served."""
 
     guards: Mapping[ApiKey, Guard[N]]
     exempt: Mapping[ApiKey, str]
@@ -121,7 +122,7 @@ def _with_guard(handler: Handler[N], table: GuardTable[N], authorizer: Authorize
 
 
 def cluster_guard(operation: AclOperation) -> Guard[N]:
-    """Return a guard that asks for one right on the cluster."""
+    """Return a guard that requires an operation on the cluster."""
 
     def look(asked: Asked[N]) -> Answer | Deferred:
         return asked.pass_on() if asked.may_on_cluster(operation) else asked.refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -130,7 +131,7 @@ def cluster_guard(operation: AclOperation) -> Guard[N]:
 
 
 def completed(call: Call, answer: Answer | Deferred, add: Callable[[Message], None]) -> Answer | Deferred:
-    """Return an answer with what `add` adds to it, once it is there."""
+    """Return an answer completed by `add`, once it is available."""
     if not isinstance(answer, Deferred):
         return _with(call, answer, add)
     if answer.answer is not None:

@@ -1,8 +1,10 @@
-"""The gate of a SASL listener: until a client has said who it is, nothing else is served, and nothing passes that is not part of that.
+"""Authentication gate of a SASL connection: until a client is authenticated, only authentication requests are served.
 
-The states are Kafka's. A client that fails hears of it, and is cut off, a while later, so that guessing takes time. When a session has a length, a
-client may authenticate again on its connection; one that does not is cut off with its next request.
-Source: org.apache.kafka.common.security.authenticator.SaslServerAuthenticator, org.apache.kafka.common.network.KafkaChannel, KIP-152, KIP-368.
+The states are Kafka's. After a failure the response and the disconnect are delayed, to slow down password
+guessing. If sessions have a lifetime, a client may re-authenticate on its connection; one that does not is
+disconnected at its next request.
+Source: org.apache.kafka.common.security.authenticator.SaslServerAuthenticator,
+org.apache.kafka.common.network.KafkaChannel, KIP-152, KIP-368.
 """
 
 import asyncio
@@ -31,18 +33,18 @@ if TYPE_CHECKING:
     from kraftsim.node.shell import NodeShell
 
 FIRST_VERSION_WITH_HEADERS: Final = 1
-"""Of SaslHandshake; after version 0 tokens follow as they are."""
-AGAIN_AFTER_S: Final = 1.0
-"""Nobody may authenticate again more often."""
+"""Of SaslHandshake; after version 0 the tokens follow without request headers."""
+REAUTHENTICATION_INTERVAL_S: Final = 1.0
+"""The minimum interval between re-authentications of a client."""
 NO_ERROR: Final = b"\x00\x00"
 FAILED_BEFORE: Final = "the client failed to authenticate"
 UNFINISHED: Final = "another request came before the authentication was complete"
 MECHANISM_SHOWN_MAX: Final = 64
-"""Characters of a mechanism that a client names which an event repeats."""
+"""The maximum length of a client's mechanism name in an event."""
 
 
 class State(Enum):
-    """How far a client is."""
+    """The authentication state of a client."""
 
     HANDSHAKE_OR_VERSIONS = "handshake or versions"
     HANDSHAKE = "handshake"
@@ -54,22 +56,22 @@ class State(Enum):
 
 
 class GuardedServer(FrameServer, Protocol):
-    """What is behind the gate."""
+    """The server behind the gate."""
 
     def refuse(self, head: RequestHead, frame: bytes, connection: ServerConnection, error: ErrorCode) -> Answer:
-        """Return how an API says an error."""
+        """Return the error response of an API."""
         ...
 
 
 class Accounts:
-    """By what a node knows its clients; `scram` looks up a user and the number of a mechanism."""
+    """The credentials of clients; `scram` looks up a user and mechanism number."""
 
     def __init__(self, draw: Callable[[int], int], scram: Callable[[str, int], Credential | None]) -> None:
         self.draw = draw
         self.scram = scram
 
     def exchange(self, settings: SaslSettings, mechanism: str) -> ServerExchange:
-        """Begin to authenticate a client."""
+        """Start the authentication of a client."""
         if mechanism == PLAIN:
             return PlainServer(settings.logins[mechanism].passwords)
         number = SCRAM_MECHANISMS[mechanism]
@@ -77,7 +79,7 @@ class Accounts:
 
 
 class SaslGate:
-    """The gate in front of one connection."""
+    """The gate of one connection."""
 
     def __init__(self, server: GuardedServer, shell: "NodeShell", settings: SaslSettings, accounts: Accounts) -> None:
         self._server = server
@@ -88,27 +90,27 @@ class SaslGate:
         self._state = State.HANDSHAKE_OR_VERSIONS
         self._mechanism = self._other_mechanism = ""
         self._exchange: ServerExchange | None = None
-        self._who: Principal | None = None
-        """Whoever this is since it authenticated first."""
+        self._first_principal: Principal | None = None
+        """The principal of the first authentication."""
         self._expires_at: float | None = None
-        self._again_at = 0.0
+        self._next_reauthentication_s = 0.0
 
     def serve_run(self, connection: ServerConnection, buffer: Buffer, position: int, end: int) -> int:
-        """Serve what comes in through the open gate."""
+        """Pass requests to the server once the client is authenticated."""
         if self._state is State.COMPLETE and (self._expires_at is None or self._loop.time() < self._expires_at):
             return self._server.serve_run(connection, buffer, position, end)
         return position
 
     def read_head(self, frame: bytes) -> RequestHead:
-        """Read who is asked for what; a bare token has no head."""
+        """Parse the request header; a raw token has none."""
         return NO_HEAD if self._state is State.RAW_TOKENS else self._server.read_head(frame)
 
     def serve(self, head: RequestHead, frame: bytes, connection: ServerConnection) -> Answer | Deferred:
-        """Take the next step towards authentication, or hand on what comes through the open gate."""
+        """Process the next authentication step, or pass on a request of an authenticated client."""
         match self._state:
             case State.COMPLETE:
                 if head.api_key != ApiKey.SASL_HANDSHAKE and self._expires_at is not None and self._loop.time() >= self._expires_at:
-                    return Closing("the session is over, and the client did not authenticate again")
+                    return Closing("the session expired, and the client did not re-authenticate")
                 return self._server.serve(head, frame, connection)
             case State.HANDSHAKE_OR_VERSIONS | State.HANDSHAKE:
                 return self._serve_first(head, frame, connection)
@@ -122,16 +124,16 @@ class SaslGate:
                 return Closing(FAILED_BEFORE)
 
     def on_handshake(self, call: Call) -> Answer | Deferred:
-        """SaslHandshake comes through the open gate: the client authenticates again, if it may."""
+        """SaslHandshake of an authenticated client: start a re-authentication, if allowed."""
         request, now = call.body, self._loop.time()
         assert isinstance(request, SaslHandshakeRequest), "dispatch decodes by API key"
-        if self._state is not State.COMPLETE or self._expires_at is None or now < self._again_at:
+        if self._state is not State.COMPLETE or self._expires_at is None or now < self._next_reauthentication_s:
             return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
-        self._again_at = now + AGAIN_AFTER_S
+        self._next_reauthentication_s = now + REAUTHENTICATION_INTERVAL_S
         return self._begin(request.mechanism, call.api_version, call.connection)
 
     def on_authenticate(self, call: Call) -> Answer | Deferred:
-        """SaslAuthenticate comes with a run of other requests: a part of authenticating again, or out of place."""
+        """SaslAuthenticate in a run of other requests: part of a re-authentication, or illegal."""
         request = call.body
         assert isinstance(request, SaslAuthenticateRequest), "dispatch decodes by API key"
         if self._state is State.OTHER_MECHANISM:
@@ -145,7 +147,7 @@ class SaslGate:
     def _serve_first(self, head: RequestHead, frame: bytes, connection: ServerConnection) -> Answer | Deferred:
         if head.api_key == ApiKey.API_VERSIONS:
             if self._state is State.HANDSHAKE:
-                return Closing("ApiVersions came a second time before the client authenticated")
+                return Closing("duplicate ApiVersions before the client authenticated")
             answer = self._server.serve(head, frame, connection)
             if isinstance(answer, Encoded) and answer.rest[: len(NO_ERROR)] == NO_ERROR:
                 self._state = State.HANDSHAKE
@@ -162,7 +164,7 @@ class SaslGate:
         if mechanism not in enabled:
             refused = SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=enabled)
             return self._fail(refused, connection, f"mechanism {mechanism[:MECHANISM_SHOWN_MAX]!r} is not enabled")
-        if self._who is not None and mechanism != self._mechanism:
+        if self._first_principal is not None and mechanism != self._mechanism:
             self._state, self._other_mechanism = State.OTHER_MECHANISM, mechanism
         else:
             self._mechanism = mechanism
@@ -184,13 +186,13 @@ class SaslGate:
         try:
             reply = self._step(token)
         except SaslRefused as refused:
-            text = refusal_text(refused, self._mechanism, is_again=self._who is not None)
+            text = refusal_text(refused, self._mechanism, is_again=self._first_principal is not None)
             return self._fail(SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=text), connection, str(refused))
         lifetime_ms = self._complete(connection)
         return SaslAuthenticateResponse(auth_bytes=reply, session_lifetime_ms=lifetime_ms)
 
     def _end_other_mechanism(self, connection: ServerConnection) -> Deferred:
-        """Close without an answer, whatever follows a handshake that changed the mechanism: Kafka throws before it reads the request."""
+        """Close without a response, whatever follows a handshake that changed the mechanism: Kafka throws before it reads the request."""
         other, mechanism = self._other_mechanism, self._mechanism
         why = f"SASL mechanism '{other}' requested by client is not supported for re-authentication of mechanism '{mechanism}'"
         return self._fail(Closing(why), connection, why)
@@ -208,26 +210,26 @@ class SaslGate:
         exchange = self._exchange
         assert exchange is not None, "an exchange is under way"
         reply = exchange.step(token)
-        if exchange.is_complete and self._who is not None and exchange.user != self._who.name:
-            was, name = self._who, exchange.user
+        if exchange.is_complete and self._first_principal is not None and exchange.user != self._first_principal.name:
+            was, name = self._first_principal, exchange.user
             why = f"Cannot change principals during re-authentication from {was.kind}.{was.name}: {USER_TYPE}.{name}"
             raise SaslRefused(why, why)
         return reply
 
     def _complete(self, connection: ServerConnection) -> int:
-        """Open the gate if the exchange is over; return for how long, in milliseconds."""
+        """Complete the authentication if the exchange is done; return the session lifetime in milliseconds."""
         exchange = self._exchange
         if exchange is None or not exchange.is_complete:
             return 0
         self._state, self._exchange = State.COMPLETE, None
-        self._who = connection.principal = Principal(USER_TYPE, exchange.user)
+        self._first_principal = connection.principal = Principal(USER_TYPE, exchange.user)
         connection.limit_frames(self._shell.config.socket_request_max_bytes)
         lifetime_ms = self._settings.session_ms[self._mechanism]
         self._expires_at = self._loop.time() + lifetime_ms / 1000 if lifetime_ms else None
         return lifetime_ms
 
     def _fail(self, answer: Answer, connection: ServerConnection, reason: str) -> Deferred:
-        """Emit the failure; answer, and close the connection, `connection.failed.authentication.delay.ms` later."""
+        """Emit the failure; answer and close the connection after `connection.failed.authentication.delay.ms`."""
         self._state, self._exchange = State.FAILED, None
         self._shell.world.note(
             AuthenticationRefused(
@@ -252,7 +254,7 @@ OUT_OF_PLACE: Final = "SaslAuthenticate request received after successful authen
 
 
 def serve_handshake(node: object, call: Call) -> Answer | Deferred:
-    """Serve SaslHandshake where it comes after authentication, or where there is none."""
+    """Serve SaslHandshake after authentication, or on a listener without SASL."""
     gate = call.connection.gate
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE) if gate is None else gate.on_handshake(call)
 
@@ -266,10 +268,10 @@ def serve_authentication(node: object, call: Call) -> Answer | Deferred:
 
 
 def refuse_handshake(call: Call, error: ErrorCode) -> Answer:
-    """Say an error."""
+    """Return an error response."""
     return SaslHandshakeResponse(error_code=error)
 
 
 def refuse_authentication(call: Call, error: ErrorCode) -> Answer:
-    """Say an error."""
+    """Return an error response."""
     return SaslAuthenticateResponse(error_code=error, error_message=None)

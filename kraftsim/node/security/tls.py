@@ -1,4 +1,4 @@
-"""TLS as Kafka's properties describe it, with keys and certificates in PEM, inline or in files.
+"""TLS contexts from Kafka's properties, with PEM keys and certificates, inline or in files.
 
 Source: KIP-651, org.apache.kafka.common.security.ssl.DefaultSslEngineFactory, SslPrincipalMapper.
 """
@@ -34,7 +34,7 @@ SHORT_NAMES: Final = {
 
 
 def server_context(config: "NodeConfig", listener: str) -> ssl.SSLContext:
-    """Return how a listener proves who it is. Raises ConfigError."""
+    """Return the server-side TLS context of a listener. Raises ConfigError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     if not _load_own(context, config, listener):
         raise ConfigError(f"ssl.keystore.type: {listener} needs PEM, with ssl.keystore.key and ssl.keystore.certificate.chain")
@@ -50,7 +50,7 @@ def server_context(config: "NodeConfig", listener: str) -> ssl.SSLContext:
 
 
 def client_context(config: "NodeConfig", listener: str) -> ssl.SSLContext:
-    """Return how this node looks at the certificate of a peer's listener. Raises ConfigError."""
+    """Return the client-side TLS context for a peer's listener. Raises ConfigError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = told(config, listener, "ssl.endpoint.identification.algorithm", "https") != ""
     choose_versions_and_ciphers(context, config, listener)
@@ -60,9 +60,10 @@ def client_context(config: "NodeConfig", listener: str) -> ssl.SSLContext:
 
 
 def report_handshakes(context: ssl.SSLContext, report: Callable[[str], None]) -> None:
-    """Call `report` with OpenSSL's reason for each handshake of the context that fails.
+    """Call `report` with OpenSSL's reason for each failed handshake of the context.
 
-    asyncio and uvloop close such a connection without a word to its protocol, so the object that shakes hands has to say it.
+    asyncio and uvloop close such a connection without notifying its protocol, so the SSL object has to report
+    it.
     """
 
     class ReportingObject(ssl.SSLObject):
@@ -79,7 +80,7 @@ def report_handshakes(context: ssl.SSLContext, report: Callable[[str], None]) ->
 
 
 def principal_of(transport: BaseTransport) -> Principal:
-    """Return who the client's certificate says it is, as RFC 2253 writes names."""
+    """Return the principal of the client's certificate, formatted as in RFC 2253."""
     certificate = transport.get_extra_info("peercert")
     if not certificate:
         return ANONYMOUS
@@ -88,7 +89,7 @@ def principal_of(transport: BaseTransport) -> Principal:
 
 
 def _load_own(context: ssl.SSLContext, config: "NodeConfig", listener: str) -> bool:
-    """Load key and certificate, if there are any."""
+    """Load key and certificate, if configured."""
     kind = told(config, listener, "ssl.keystore.type", "JKS")
     if kind.upper() != PEM:
         if told(config, listener, "ssl.keystore.location"):
@@ -103,7 +104,7 @@ def _load_own(context: ssl.SSLContext, config: "NodeConfig", listener: str) -> b
         key, chain = (told(config, listener, name) for name in ("ssl.keystore.key", "ssl.keystore.certificate.chain"))
         if not key or not chain:
             return False
-        with TemporaryDirectory() as directory:  # the library takes keys from files only
+        with TemporaryDirectory() as directory:  # the ssl module loads keys from files only
             file = Path(directory) / "own.pem"
             file.touch(mode=0o600)
             file.write_text(f"{_lines(key)}\n{_lines(chain)}\n")
@@ -114,7 +115,7 @@ def _load_own(context: ssl.SSLContext, config: "NodeConfig", listener: str) -> b
 
 
 def _load_trusted(context: ssl.SSLContext, config: "NodeConfig", listener: str) -> None:
-    """Load the certificates that others are believed by; without any, those of the system."""
+    """Load the truststore; without one, the system's certificates."""
     certificates, location = (told(config, listener, name) for name in ("ssl.truststore.certificates", "ssl.truststore.location"))
     try:
         if certificates:
@@ -124,11 +125,11 @@ def _load_trusted(context: ssl.SSLContext, config: "NodeConfig", listener: str) 
         else:
             context.load_default_certs()
     except (OSError, ssl.SSLError) as reason:
-        raise ConfigError(f"ssl.truststore.type: what {listener} trusts cannot be read: {reason}") from None
+        raise ConfigError(f"ssl.truststore.type: the truststore of {listener} cannot be read: {reason}") from None
 
 
 def _lines(text: str) -> str:
-    """A property file may hold a PEM text in one line: give it its line breaks back."""
+    """Restore the line breaks of a PEM text that a property file may contain in one line."""
     if "\n" in text.strip():
         return text
     for mark in ("-----BEGIN ", "-----END "):

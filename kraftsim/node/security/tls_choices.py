@@ -1,7 +1,8 @@
-"""Which versions and ciphers of TLS a listener takes, by ssl.enabled.protocols and ssl.cipher.suites, and which rules name its clients.
+"""TLS versions and cipher suites of a listener (ssl.enabled.protocols, ssl.cipher.suites), and the principal mapping rules.
 
-Suites are named as Java names them (RFC 8446, and `TLS_x_WITH_y` before). What is not known is refused, as Apache Kafka's engine refuses it.
-Source: DefaultSslEngineFactory, SslPrincipalMapper (only its rule DEFAULT is built).
+Suites have Java's names (RFC 8446, and `TLS_x_WITH_y` for earlier versions). Unknown ones are rejected, as
+Apache Kafka's engine rejects them.
+Source: DefaultSslEngineFactory, SslPrincipalMapper (only its rule DEFAULT is implemented).
 """
 
 import re
@@ -31,14 +32,14 @@ _SUITE = re.compile(r"TLS_(\w+)_WITH_(\w+)")
 
 
 def choose_versions_and_ciphers(context: ssl.SSLContext, config: "NodeConfig", listener: str) -> None:
-    """Let a context take what the settings of a listener name. Raises ConfigError."""
-    names = _words(told(config, listener, PROTOCOLS_KEY, DEFAULT_VERSIONS))
+    """Apply the versions and suites of a listener to a context. Raises ConfigError."""
+    names = _names(told(config, listener, PROTOCOLS_KEY, DEFAULT_VERSIONS))
     for name in names:
         if name not in VERSIONS:
             expected = ", ".join(VERSIONS)
             raise ConfigError(f"ssl.enabled.protocols: {name} of {listener} is not one of {expected}")
-    versions = [VERSIONS[name] for name in names] or [VERSIONS[name] for name in _words(DEFAULT_VERSIONS)]
-    suites = _words(told(config, listener, SUITES_KEY))
+    versions = [VERSIONS[name] for name in names] or [VERSIONS[name] for name in _names(DEFAULT_VERSIONS)]
+    suites = _names(told(config, listener, SUITES_KEY))
     older = [_library_name(suite, listener) for suite in suites if suite not in SUITES_OF_1_3]
     if suites:
         versions = [each for each in versions if _has_suite(each, suites, older)]
@@ -50,7 +51,7 @@ def choose_versions_and_ciphers(context: ssl.SSLContext, config: "NodeConfig", l
 
 
 def check_principal_rules(config: "NodeConfig", listener: str) -> None:
-    """Refuse rules that are not built: they would name other principals than the client's. Raises ConfigError."""
+    """Reject unsupported rules: they would map to other principals. Raises ConfigError."""
     rules = told(config, listener, RULES_KEY, DEFAULT_RULE)
     if rules.strip() != DEFAULT_RULE:
         raise ConfigError(f"ssl.principal.mapping.rules: only {DEFAULT_RULE} is supported, {listener} has {rules!r}")
@@ -63,7 +64,7 @@ def _has_suite(version: ssl.TLSVersion, suites: Sequence[str], older: Sequence[s
 
 
 def _library_name(suite: str, listener: str) -> str:
-    """Return a suite of before TLS 1.3 as the library of Python names it."""
+    """Return the OpenSSL name of a cipher suite for TLS 1.2 and earlier."""
     found = _SUITE.fullmatch(suite)
     if found is not None:
         cipher = re.sub(r"_(128|256)_", r"\1-", found[2]).replace("CBC-", "").replace("CBC_", "")
@@ -82,5 +83,5 @@ def _is_supported(name: str) -> bool:
     return True
 
 
-def _words(text: str) -> list[str]:
+def _names(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]

@@ -1,4 +1,4 @@
-"""What answers tell a client of its own rights: of all that can be done to a resource, what this client may do.
+"""Authorized operations in responses: reduces the operations of a resource to those that the client is authorized for.
 
 Source: KIP-430, kafka.server.AuthHelper.authorizedOperations.
 """
@@ -19,24 +19,24 @@ OPERATIONS: Final = tuple(AclOperation)
 
 
 def telling_rights(look: "Guard[Broker]") -> "Guard[Broker]":
-    """Return a guard whose answers tell no rights that the client does not have."""
+    """Return a guard whose responses list only authorized operations."""
 
-    def look_and_tell(asked: "Asked[Broker]") -> Answer | Deferred:
-        return completed(asked.call, look(asked), lambda answer: _tell(asked, answer))
+    def look_and_filter(asked: "Asked[Broker]") -> Answer | Deferred:
+        return completed(asked.call, look(asked), lambda answer: _filter_operations(asked, answer))
 
-    return look_and_tell
+    return look_and_filter
 
 
 def pass_on(asked: "Asked[Broker]") -> Answer | Deferred:
-    """Whoever asks is answered."""
+    """Every client is served."""
     return asked.pass_on()
 
 
-def _tell(asked: "Asked[Broker]", answer: Message) -> None:
-    told = getattr(answer, "cluster_authorized_operations", NOT_ASKED_FOR)
-    if told != NOT_ASKED_FOR:
+def _filter_operations(asked: "Asked[Broker]", answer: Message) -> None:
+    operations = getattr(answer, "cluster_authorized_operations", NOT_ASKED_FOR)
+    if operations != NOT_ASKED_FOR:
         may_look = asked.may_on_cluster(AclOperation.DESCRIBE)
-        answer.cluster_authorized_operations = _left(asked, told, AclResourceType.CLUSTER, CLUSTER_NAME) if may_look else 0
+        answer.cluster_authorized_operations = _left(asked, operations, AclResourceType.CLUSTER, CLUSTER_NAME) if may_look else 0
     for topic in getattr(answer, "topics", ()):
         if topic.topic_authorized_operations != NOT_ASKED_FOR and topic.name is not None and not topic.error_code:
             topic.topic_authorized_operations = _left(asked, topic.topic_authorized_operations, AclResourceType.TOPIC, topic.name)
@@ -45,5 +45,5 @@ def _tell(asked: "Asked[Broker]", answer: Message) -> None:
             group.authorized_operations = _left(asked, group.authorized_operations, AclResourceType.GROUP, group.group_id)
 
 
-def _left(asked: "Asked[Broker]", told: int, resource: AclResourceType, name: str) -> int:
-    return sum(1 << operation for operation in OPERATIONS if told >> operation & 1 and asked.may(operation, resource, name))
+def _left(asked: "Asked[Broker]", operations: int, resource: AclResourceType, name: str) -> int:
+    return sum(1 << operation for operation in OPERATIONS if operations >> operation & 1 and asked.may(operation, resource, name))

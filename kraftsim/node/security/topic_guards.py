@@ -1,6 +1,6 @@
-"""Guards of requests that name topics: what a client may not touch is left out, and answered with TOPIC_AUTHORIZATION_FAILED.
+"""Authorizer checks of requests that name topics: unauthorized topics are removed, and answered with TOPIC_AUTHORIZATION_FAILED.
 
-Source: kafka.server.{KafkaApis, AuthHelper.partitionSeqByAuthorized}; asked of Apache Kafka 3.9.1.
+Source: kafka.server.{KafkaApis, AuthHelper.partitionSeqByAuthorized}; checked against Apache Kafka 3.9.1.
 """
 
 import copy
@@ -28,16 +28,16 @@ NO_OFFSET: Final = -1
 CONSUMER: Final = -1
 TRANSACTIONAL_BIT: Final = 0x10
 MAGIC, ATTRIBUTES_LOW_BYTE, FIRST_TRANSACTIONAL_MAGIC = 16, 22, 2
-"""Where both are in a batch, and since when there are transactions."""
+"""The positions of both in a batch, and the first magic with transactions."""
 SIZE_POSITION, EPOCH_POSITION, HEADER_BYTES_TO_MAGIC, RECORD_BYTES_MIN = 8, 12, 17, 14
-"""Where a batch says its size, without the bytes up to the end of it; what must be there to look at it; the least size."""
+"""The position of the batch size field (which excludes the bytes up to its end); the bytes needed to inspect a batch; the minimum size."""
 FIRST_VERSION_WITH_MESSAGES = 8
 
 
 def topic_guard(
     operation: AclOperation, field: str, answers: str, name_of: "Callable[[Broker, T], str | None]", refused: Callable[[T], R]
 ) -> "Guard[Broker]":
-    """Return a guard of the topics in `field` of a request, which adds what `refused` makes of them to `answers` of the response."""
+    """Return a guard of the topics in `field` of a request, which adds the error rows of `refused` to `answers` of the response."""
 
     def look(asked: "Asked[Broker]") -> Answer | Deferred:
         topics: list[T] = getattr(asked.call.body, field)
@@ -56,7 +56,7 @@ def _may(asked: "Asked[Broker]", operation: AclOperation, name: str | None) -> b
 
 
 def by_name_or_id(node: "Broker", topic: TopicProduceData) -> str | None:
-    """Return the name of a topic of Produce."""
+    """Return the topic name of a Produce entry."""
     return topic.name or _name_of_id(node, topic.topic_id)
 
 
@@ -102,9 +102,9 @@ DESCRIBE_PRODUCERS: "Guard[Broker]" = topic_guard(AclOperation.READ, "topics", "
 
 
 def look_at_produce(asked: "Asked[Broker]") -> Answer | Deferred:
-    """A transactional batch needs the right to its transactional id, every topic the right to write.
+    """A transactional batch needs WRITE on its transactional id, every topic WRITE.
 
-    Records that are none are refused before any right is looked at: CORRUPT_MESSAGE for every partition of the request.
+    Malformed records are refused before authorization: CORRUPT_MESSAGE for every partition of the request.
     Source: KafkaApis.handleProduceRequest, RequestUtils.hasTransactionalRecords, ByteBufferLogInputStream.
     """
     request = asked.call.body
@@ -129,9 +129,10 @@ def _corrupt(asked: "Asked[Broker]", why: str) -> Answer:
 
 
 def look_at_fetch(asked: "Asked[Broker]") -> Answer | Deferred:
-    """A follower needs the right of brokers, a consumer the right to read, to every partition of its session at each Fetch.
+    """A follower needs CLUSTER_ACTION, a consumer READ on every partition of its session at each Fetch.
 
-    Source: kafka.server.KafkaApis.handleFetchRequest (fetchContext.foreachPartition); asked of Apache Kafka 3.9.1 and 4.4.0.
+    Source: kafka.server.KafkaApis.handleFetchRequest (fetchContext.foreachPartition); checked against Apache
+    Kafka 3.9.1 and 4.4.0.
     """
     request = asked.call.body
     assert isinstance(request, FetchRequest), "dispatch decodes by API key"
@@ -146,7 +147,7 @@ def _no_topic(name: str) -> bool:
 
 
 def look_at_epochs(asked: "Asked[Broker]") -> Answer | Deferred:
-    """Brokers may ask of all topics."""
+    """Brokers are authorized for all topics."""
     return asked.pass_on() if asked.may_on_cluster(AclOperation.CLUSTER_ACTION) else _EPOCHS(asked)
 
 
@@ -155,7 +156,7 @@ def _records(request: ProduceRequest) -> Iterator[bytes | memoryview]:
 
 
 def batch_fault(records: bytes | memoryview) -> str | None:
-    """Tell what is wrong with the first batch's header, in Kafka's words; None if nothing is, or if too little is there to see."""
+    """Return the error of the first batch's header, in Kafka's words; None if it is valid, or if the data is too short to tell."""
     if len(records) < HEADER_BYTES_TO_MAGIC:
         return None
     size_bytes = int.from_bytes(records[SIZE_POSITION:EPOCH_POSITION], signed=True)
@@ -166,7 +167,7 @@ def batch_fault(records: bytes | memoryview) -> str | None:
 
 
 def holds_transactional(records: bytes | memoryview) -> bool:
-    """Tell whether there is a transactional batch, whole, from the first one alone: a request has only one."""
+    """Return whether the first batch is complete and transactional: a request has only one batch."""
     if len(records) <= ATTRIBUTES_LOW_BYTE or len(records) < EPOCH_POSITION + int.from_bytes(records[SIZE_POSITION:EPOCH_POSITION], signed=True):
         return False
     return records[MAGIC] >= FIRST_TRANSACTIONAL_MAGIC and bool(records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT)

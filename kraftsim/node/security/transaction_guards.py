@@ -1,7 +1,8 @@
-"""Guards of requests about transactions: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, and what goes with it.
+"""Authorizer checks of transaction requests: TRANSACTIONAL_ID_AUTHORIZATION_FAILED and related errors.
 
-Up to version 3 of AddPartitionsToTxn a producer asks, who needs the right to its transactional id and to every topic; since then brokers do.
-Source: kafka.server.KafkaApis; asked of Apache Kafka 3.9.1.
+Up to version 3 AddPartitionsToTxn is sent by producers, which need WRITE on the transactional id and on every
+topic; later versions are sent by brokers.
+Source: kafka.server.KafkaApis; checked against Apache Kafka 3.9.1.
 """
 
 import copy
@@ -31,7 +32,7 @@ FIRST_VERSION_OF_BROKERS: Final = 4
 
 
 def look_at_added_partitions(asked: "Asked[Broker]") -> Answer | Deferred:
-    """A producer needs the right to write its transactional id and each of the topics; a broker needs to be one."""
+    """A producer needs WRITE on its transactional id and on each topic; a broker needs CLUSTER_ACTION."""
     request = asked.call.body
     assert isinstance(request, AddPartitionsToTxnRequest), "dispatch decodes by API key"
     if asked.call.api_version >= FIRST_VERSION_OF_BROKERS:
@@ -45,7 +46,8 @@ def look_at_added_partitions(asked: "Asked[Broker]") -> Answer | Deferred:
 
 
 def _not_added(asked: "Asked[Broker]", request: AddPartitionsToTxnRequest, hidden: set[str]) -> Answer:
-    """No partition is added: of some topics it may not be, and for the others it is not tried, except that what is not there is said to be so."""
+    """No partition is added: unauthorized topics are refused, the others are not attempted, except that
+    unknown ones are reported as such."""
     rows = []
     for topic in request.v3_and_below_topics:
         errors = [
@@ -65,7 +67,7 @@ def _not_added(asked: "Asked[Broker]", request: AddPartitionsToTxnRequest, hidde
 
 
 def look_at_added_offsets(asked: "Asked[Broker]") -> Answer | Deferred:
-    """A producer needs the right to write its transactional id, and to read the group."""
+    """A producer needs WRITE on its transactional id, and READ on the group."""
     request = asked.call.body
     assert isinstance(request, AddOffsetsToTxnRequest), "dispatch decodes by API key"
     if not asked.may(AclOperation.WRITE, TRANSACTIONAL_ID, request.transactional_id):
@@ -76,14 +78,14 @@ def look_at_added_offsets(asked: "Asked[Broker]") -> Answer | Deferred:
 
 
 def look_at_end(asked: "Asked[Broker]") -> Answer | Deferred:
-    """Whoever ends a transaction needs the right to write its transactional id."""
+    """EndTxn needs WRITE on the transactional id."""
     request = asked.call.body
     assert isinstance(request, EndTxnRequest), "dispatch decodes by API key"
     return asked.pass_on() if asked.may(AclOperation.WRITE, TRANSACTIONAL_ID, request.transactional_id) else asked.refuse(FAILED)
 
 
 def look_at_descriptions(asked: "Asked[Broker]") -> Answer | Deferred:
-    """Ids that may not be described are refused one by one; of the others, topics that may not be described are left out."""
+    """Refuse unauthorized transactional ids individually; omit unauthorized topics of the others."""
     request = asked.call.body
     assert isinstance(request, DescribeTransactionsRequest), "dispatch decodes by API key"
     rest = copy.copy(request)
@@ -98,7 +100,7 @@ def look_at_descriptions(asked: "Asked[Broker]") -> Answer | Deferred:
 
 
 def look_at_list(asked: "Asked[Broker]") -> Answer | Deferred:
-    """Ids that may not be described are left out."""
+    """Omit unauthorized transactional ids."""
 
     def hide(answer: Message) -> None:
         answer.transaction_states = [

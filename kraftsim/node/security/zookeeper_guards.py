@@ -1,7 +1,8 @@
-"""Which right a broker in ZooKeeper mode asks for: also for what the controller decides, which no other node checks there.
+"""Authorizer checks of a broker in ZooKeeper mode: also for controller requests, which no other node checks there.
 
-With KRaft a broker hands such a request on in an Envelope, and the controller checks the client inside. In ZooKeeper mode the broker that is the
-controller decides itself.   Source: kafka.server.KafkaApis of 2.3 to 3.9 (ZkSupport), kafka.security.authorizer.AclAuthorizer.
+With KRaft a broker forwards such a request in an Envelope, and the controller checks the client inside. In
+ZooKeeper mode the broker that is the controller decides itself.   Source: kafka.server.KafkaApis of 2.3 to
+3.9 (ZkSupport), kafka.security.authorizer.AclAuthorizer.
 """
 
 from typing import TYPE_CHECKING, cast

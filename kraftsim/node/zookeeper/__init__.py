@@ -1,1 +1,1 @@
-"""A ZooKeeper server that speaks the real client protocol, and a client of it."""
+"""A ZooKeeper server that implements the real client protocol, and a client for it."""

@@ -1,7 +1,7 @@
-"""A client of ZooKeeper: one session that outlives connections, requests in order, watches that are asked for again after a loss.
+"""A ZooKeeper client: one session that survives connection losses, ordered requests, and watches that are set again after a reconnect.
 
-A request that was under way when its connection went is answered with CONNECTION_LOSS: whether it happened nobody knows, and only its caller can tell
-what to do. A session that the servers have given up is SESSION_EXPIRED for good; a new client has to be made.
+A request in flight when its connection is lost fails with CONNECTION_LOSS: its outcome is unknown, and the
+caller must decide what to do. An expired session stays SESSION_EXPIRED; the caller must create a new client.
 Source: org.apache.zookeeper.ClientCnxn, ZooKeeper Programmer's Guide (sessions, watches, consistency).
 """
 
@@ -47,12 +47,12 @@ from protocol.zookeeper.znodes import (
 OPEN_TO_ALL: Final = AclEntry(perms=31, scheme="world", id="anyone")
 REPLY_HEADER_BYTES: Final = 16
 RETRY_MS: Final = 1000
-"""So long a client waits, at most, between two attempts to find a server."""
+"""The maximum pause between two attempts to connect to a server."""
 Address = tuple[str, int]
 
 
 class SessionState(Enum):
-    """How the session stands."""
+    """The state of the session."""
 
     CONNECTING = "connecting"
     CONNECTED = "connected"
@@ -61,7 +61,7 @@ class SessionState(Enum):
 
 
 class ZookeeperRefused(Exception):
-    """A request was not carried out, or nobody knows whether it was; `error` says why."""
+    """A request failed, or its outcome is unknown; `error` is the ZooKeeper error code."""
 
     def __init__(self, error: int, path: str = "") -> None:
         super().__init__(f"{_name_of(error)}{f' at {path}' if path else ''}")
@@ -71,7 +71,7 @@ class ZookeeperRefused(Exception):
 
 @dataclass(slots=True)
 class _Pending:
-    """A request that waits for its answer. `watch` is remembered when the answer allows it."""
+    """A request that waits for its response. `watch` is registered when the response allows it."""
 
     op_code: int
     content: bytes
@@ -83,14 +83,14 @@ class _Pending:
 
 @dataclass(slots=True)
 class _Watched:
-    """The paths that are watched, by what a server has to be told to watch them again."""
+    """The watched paths, by kind of watch, as SetWatches needs them."""
 
     data: dict[str, None] = field(default_factory=dict)
     existence: dict[str, None] = field(default_factory=dict)
     children: dict[str, None] = field(default_factory=dict)
 
-    def is_told(self, event_type: int, path: str) -> None:
-        """Forget the watches that an event has used up."""
+    def remove_triggered(self, event_type: int, path: str) -> None:
+        """Remove the watches that an event has triggered."""
         if event_type in (EventType.NODE_CHILDREN_CHANGED, EventType.NODE_DELETED):
             self.children.pop(path, None)
         if event_type != EventType.NODE_CHILDREN_CHANGED:
@@ -99,7 +99,7 @@ class _Watched:
 
 
 class ZookeeperClient:
-    """`on_event(type, path)` hears of what is watched, `on_state(state)` of the session; both are called within the loop."""
+    """`on_event(type, path)` receives watch events, `on_state(state)` session states; both are called within the event loop."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class ZookeeperClient:
         chroot: str = "",
     ) -> None:
         self._chroot = chroot
-        """Below which znode all paths are, those that are told as well; "" for the root."""
+        """The chroot: prefix of all paths, also of those in events; "" for the root."""
         self.state = SessionState.CONNECTING
         self.session = 0
         self.session_timeout_ms = session_timeout_ms
@@ -125,34 +125,34 @@ class ZookeeperClient:
         self._on_state = on_state
         self._local = (local_host, 0) if local_host is not None else None
         self._waiting: list[_Pending] = []
-        """Asked for while there was no connection."""
+        """Requests made while disconnected."""
         self._under_way: dict[int, _Pending] = {}
         self._watched = _Watched()
         self._xid = 0
         self._last_zxid = 0
         self._link: _Link | None = None
-        self._heard_s = 0.0
+        self._received_s = 0.0
         self._tasks = NodeTasks(self._fail)
 
-    # The session ---------------------------------------------------------------------------------------------------------------------------
+    # Session -------------------------------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to look for a server; requests wait until one is found."""
+        """Start connecting; requests are queued until connected."""
         self._tasks.spawn(self._run(), "zookeeper-session")
 
     async def close(self) -> None:
-        """End the session, so that its ephemeral znodes go at once."""
+        """Close the session, which deletes its ephemeral znodes immediately."""
         if self.state is SessionState.CONNECTED:
             try:
                 async with asyncio.timeout(self.session_timeout_ms / 1000):
                     await self._ask(OpCode.CLOSE_SESSION, b"", "")
             except (ZookeeperRefused, TimeoutError):
-                pass  # then it ends by itself
+                pass  # then the session expires on the server
         self.abort(SessionState.CLOSED)
         await self._tasks.join()
 
     def abort(self, state: SessionState = SessionState.CLOSED) -> None:
-        """Let go at once, as a process that dies: the session ends when its time is over."""
+        """Drop the connection immediately, as a killed process would: the session ends when it times out."""
         self._enter(state)
         self._tasks.cancel()
         if self._link is not None:
@@ -161,7 +161,7 @@ class ZookeeperClient:
         self._give_up(error, [*self._under_way.values(), *self._waiting])
 
     def break_connection(self) -> None:
-        """Lose the connection, not the session."""
+        """Drop the connection but keep the session."""
         if self._link is not None:
             self._link.abort()
 
@@ -171,17 +171,17 @@ class ZookeeperClient:
         """Create a znode and return its path. Raises ZookeeperRefused, as all of these do."""
         body = await self._send(OpCode.CREATE, CreateRequest(path=self._at(path), data=data, acl=[OPEN_TO_ALL], flags=mode), path)
         answer: PathOnly = compiled(PathOnly, 0).parse(body)
-        return self._told(answer.path)
+        return self._without_chroot(answer.path)
 
     async def get(self, path: str, *, watch: bool = False) -> tuple[bytes | None, Stat]:
-        """Return data and what is known of a znode."""
+        """Return the data and Stat of a znode."""
         answer: GetDataResponse = compiled(GetDataResponse, 0).parse(
             await self._send(OpCode.GET_DATA, WatchedPath(path=self._at(path), watch=watch), path, watch=watch)
         )
         return answer.data, answer.stat
 
     async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
-        """Return what is known of a znode, None where there is none."""
+        """Return the Stat of a znode, or None if it does not exist."""
         try:
             body = await self._send(OpCode.EXISTS, WatchedPath(path=self._at(path), watch=watch), path, watch=watch)
         except ZookeeperRefused as refused:
@@ -192,13 +192,13 @@ class ZookeeperClient:
         return answer.stat
 
     async def children(self, path: str, *, watch: bool = False) -> tuple[list[str], Stat]:
-        """Return the names below a znode, sorted, and what is known of it."""
+        """Return the sorted child names of a znode, and its Stat."""
         body = await self._send(OpCode.GET_CHILDREN_2, WatchedPath(path=self._at(path), watch=watch), path, watch=watch)
         answer: GetChildren2Response = compiled(GetChildren2Response, 0).parse(body)
         return sorted(answer.children), answer.stat
 
     async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
-        """Give a znode other data if it has this version."""
+        """Set the data of a znode if it has this version."""
         answer: StatResponse = compiled(StatResponse, 0).parse(
             await self._send(OpCode.SET_DATA, SetDataRequest(path=self._at(path), data=data, version=version), path)
         )
@@ -209,7 +209,7 @@ class ZookeeperClient:
         await self._send(OpCode.DELETE, VersionedPath(path=self._at(path), version=version), path)
 
     async def multi(self, asked: Sequence[Asked]) -> list[Result]:
-        """Do all of this or nothing. Raises ZookeeperRefused with the error and the path of what was refused."""
+        """Execute requests atomically. Raises ZookeeperRefused with the error and the path of the failed request."""
         rooted = [(op_code, _rooted(body, self._chroot)) for op_code, body in asked] if self._chroot else asked
         results = parse_multi_results(await self._ask(OpCode.MULTI, build_multi(rooted), ""), 0)
         for (_, body), (_, result) in zip(asked, results, strict=True):
@@ -218,11 +218,11 @@ class ZookeeperClient:
         return results
 
     def _at(self, path: str) -> str:
-        """Return where a path is for the server."""
+        """Return a path with the chroot prepended."""
         return (self._chroot + path).rstrip("/") or "/"
 
-    def _told(self, path: str) -> str:
-        """Return where a path of the server's is for us."""
+    def _without_chroot(self, path: str) -> str:
+        """Return a server path with the chroot removed."""
         return path.removeprefix(self._chroot) or "/" if self._chroot else path
 
     async def _send(self, op_code: int, body: Message, path: str, *, watch: bool = False) -> bytes:
@@ -248,9 +248,9 @@ class ZookeeperClient:
     # Connections ---------------------------------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        """Find a server, keep the connection alive, and find another one when it is lost, as long as the session lives."""
-        chance = self._world.random("zookeeper client")
-        chance.shuffle(self._addresses)
+        """Connect, keep the connection alive, and reconnect when it is lost, as long as the session lasts."""
+        rng = self._world.random("zookeeper client")
+        rng.shuffle(self._addresses)
         loop = asyncio.get_running_loop()
         attempt = 0
         while self.state not in (SessionState.EXPIRED, SessionState.CLOSED):
@@ -263,11 +263,11 @@ class ZookeeperClient:
                     await self._open_session(link)
                 await self._keep_alive(link)
             except (OSError, TimeoutError, MalformedMessage):
-                pass  # the next server, or the same one again
+                pass  # try the next server, or the same one
             finally:
                 link.abort()
                 self._lose(link)
-            await asyncio.sleep(chance.randrange(RETRY_MS) / 1000)
+            await asyncio.sleep(rng.randrange(RETRY_MS) / 1000)
 
     async def _open_session(self, link: "_Link") -> None:
         request = ConnectRequest(last_zxid_seen=self._last_zxid, timeout_ms=self.session_timeout_ms, session_id=self.session, password=self._password)
@@ -279,8 +279,8 @@ class ZookeeperClient:
         self.session, self._password, self.session_timeout_ms = answer.session_id, answer.password or b"", answer.timeout_ms
         self._link = link
         link.is_open = True
-        self._heard_s = asyncio.get_running_loop().time()
-        self._watch_again(link)
+        self._received_s = asyncio.get_running_loop().time()
+        self._reset_watches(link)
         self._enter(SessionState.CONNECTED)
         waiting, self._waiting = self._waiting, []
         for pending in waiting:
@@ -289,7 +289,7 @@ class ZookeeperClient:
         link.deliver()
 
     async def _keep_alive(self, link: "_Link") -> None:
-        """Ping in time; return when the connection is lost, or when nothing is heard for two thirds of the session's time."""
+        """Send pings; return when the connection is lost, or nothing is received for two thirds of the session timeout."""
         loop = asyncio.get_running_loop()
         third_s = self.session_timeout_ms / 3000
         while self._link is link and not link.lost.is_set():
@@ -297,11 +297,11 @@ class ZookeeperClient:
                 async with asyncio.timeout(third_s):
                     await link.lost.wait()
             except TimeoutError:
-                if loop.time() - self._heard_s > 2 * third_s:
+                if loop.time() - self._received_s > 2 * third_s:
                     return
                 link.send(_headed(PING_XID, OpCode.PING, b""))
 
-    def _watch_again(self, link: "_Link") -> None:
+    def _reset_watches(self, link: "_Link") -> None:
         watched = self._watched
         if watched.data or watched.existence or watched.children:
             wanted = SetWatches(
@@ -322,26 +322,26 @@ class ZookeeperClient:
         self._give_up(ZookeeperError.CONNECTION_LOSS, lost)
 
     def on_frame(self, frame: bytes) -> None:
-        """Take an answer or a notification. Raises MalformedMessage."""
-        self._heard_s = asyncio.get_running_loop().time()
+        """Process a response or a notification. Raises MalformedMessage."""
+        self._received_s = asyncio.get_running_loop().time()
         header: ZookeeperReplyHeader = compiled(ZookeeperReplyHeader, 0).decode(frame, 0)[0]
         if header.xid == NOTIFICATION_XID:
             event: WatcherEvent = compiled(WatcherEvent, 0).decode(frame, REPLY_HEADER_BYTES)[0]
-            self._watched.is_told(event.event_type, event.path)
-            self._on_event(EventType(event.event_type), self._told(event.path))
+            self._watched.remove_triggered(event.event_type, event.path)
+            self._on_event(EventType(event.event_type), self._without_chroot(event.path))
             return
         if header.zxid > 0:
             self._last_zxid = max(self._last_zxid, header.zxid)
         pending = self._under_way.pop(header.xid, None)
         if pending is None or pending.answer.done():
-            return  # a ping, the watches that were set again, or nobody waits any more
-        self._remember_watch(pending, header.error)
+            return  # a ping, a response to SetWatches, or an abandoned request
+        self._register_watch(pending, header.error)
         if header.error:
             pending.answer.set_exception(ZookeeperRefused(header.error, pending.path))
         else:
             pending.answer.set_result(frame[REPLY_HEADER_BYTES:])
 
-    def _remember_watch(self, pending: _Pending, error: int) -> None:
+    def _register_watch(self, pending: _Pending, error: int) -> None:
         if not pending.watches:
             return
         if pending.op_code == OpCode.EXISTS and error == ZookeeperError.NO_NODE:
@@ -382,7 +382,7 @@ class _Link(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transports are none by inheritance
 
     def data_received(self, data: bytes) -> None:
-        """Hand on what is whole; a server that sends anything else is left."""
+        """Process complete frames; disconnect from a server that sends malformed data."""
         try:
             self._frames += self._reader.feed(data)
             if self._frames:
@@ -393,37 +393,37 @@ class _Link(asyncio.Protocol):
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell whoever waits."""
+        """Wake the tasks that wait for this connection."""
         self._transport = None
         self.lost.set()
         self._has_frame.set()
 
     async def first_frame(self) -> bytes:
-        """Wait for the answer to the request for a session. Raises ConnectionResetError."""
+        """Wait for the ConnectResponse. Raises ConnectionResetError."""
         await self._has_frame.wait()
         if not self._frames:
             raise ConnectionResetError("the server has closed the connection")
         return self._frames.pop(0)
 
     def deliver(self) -> None:
-        """Hand the frames that have arrived to the client. Raises MalformedMessage."""
+        """Pass the received frames to the client. Raises MalformedMessage."""
         while self._frames:
             self._client.on_frame(self._frames.pop(0))
 
     def send(self, content: bytes) -> None:
-        """Send a frame; into a connection that is gone it goes nowhere."""
+        """Send a frame; a closed connection drops it."""
         if self._transport is not None:
             self._transport.write(len(content).to_bytes(4) + content)
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close immediately."""
         if self._transport is not None:
             self._transport.abort()
         self.lost.set()
 
 
 def _rooted(body: Message, chroot: str) -> Message:
-    """Return a part of a multi as it is below a znode."""
+    """Return a part of a multi with the chroot prepended."""
     assert isinstance(body, CreateRequest | SetDataRequest | VersionedPath), "these have a path"
     rooted = copy.copy(body)
     rooted.path = chroot + body.path

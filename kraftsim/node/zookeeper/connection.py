@@ -1,4 +1,5 @@
-"""One client of a ZooKeeper server: bytes in, whole frames to the server, answers out. A first frame of four letters is a word for operators.
+"""One client connection of a ZooKeeper server: splits received bytes into frames, sends responses. A first
+frame of four letters is an operator command.
 
 Source: org.apache.zookeeper.server.NIOServerCnxn.
 """
@@ -9,28 +10,28 @@ from typing import Final, Protocol, cast
 
 from protocol.frames import BadFrameSize, FrameReader
 
-WORD_BYTES: Final = 4
+COMMAND_BYTES: Final = 4
 
 
 class ConnectionServer(Protocol):
-    """What a connection tells its server."""
+    """Callbacks of a connection to its server."""
 
     frame_bytes_max: int
 
     def on_connected(self, connection: "ZookeeperConnection") -> bool:
-        """Somebody wants in; False: there is no room."""
+        """A client has connected; return False if the connection limit is reached."""
         ...
 
     def on_word(self, connection: "ZookeeperConnection", word: str) -> bool:
-        """Answer a four-letter word; False if it is none."""
+        """Answer a four-letter command; return False if it is none."""
         ...
 
     def on_frames(self, connection: "ZookeeperConnection", frames: list[bytes]) -> None:
-        """Serve what arrived."""
+        """Serve received frames."""
         ...
 
     def on_disconnected(self, connection: "ZookeeperConnection") -> None:
-        """The client is gone."""
+        """The client has disconnected."""
         ...
 
 
@@ -65,9 +66,9 @@ class ZookeeperConnection(asyncio.Protocol):
             return
         if self._reader is None:
             self._first += data
-            if len(self._first) < WORD_BYTES:
+            if len(self._first) < COMMAND_BYTES:
                 return
-            if self._server.on_word(self, self._first[:WORD_BYTES].decode("latin-1")):
+            if self._server.on_word(self, self._first[:COMMAND_BYTES].decode("latin-1")):
                 return
             self._reader, data = FrameReader(self._server.frame_bytes_max), self._first
         try:
@@ -79,42 +80,42 @@ class ZookeeperConnection(asyncio.Protocol):
         self._take(frames)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the server."""
+        """Notify the server."""
         self._transport = None
         self.is_closed = True
         self._server.on_disconnected(self)
 
     def send(self, frame: bytes) -> None:
-        """Send a frame, with its size."""
+        """Send a frame with its length prefix."""
         if self._transport is not None and not self.is_closed:
             self.sent += 1
-            self._transport.write(len(frame).to_bytes(WORD_BYTES) + frame)
+            self._transport.write(len(frame).to_bytes(COMMAND_BYTES) + frame)
 
     def send_text(self, text: str) -> None:
-        """Send what is no frame, and close."""
+        """Send text without a length prefix, and close."""
         if self._transport is not None:
             self._transport.write(text.encode())
         self.close()
 
     def close(self) -> None:
-        """Close after what was sent."""
+        """Close after pending data is sent."""
         self.is_closed = True
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close immediately."""
         self.is_closed = True
         if self._transport is not None:
             self._transport.abort()
 
     def pause(self) -> None:
-        """Read no more for now: what arrived must be served first."""
+        """Pause reading until the received frames are served."""
         if self._transport is not None and not self.is_closed:
             self._transport.pause_reading()
 
     def resume(self) -> None:
-        """Read on."""
+        """Resume reading."""
         if self._transport is not None and not self.is_closed:
             self._transport.resume_reading()
 

@@ -1,6 +1,7 @@
-"""The files of a server in ZooKeeper's own formats: what was changed is in the log and flushed before anybody hears of it.
+"""The server's files in ZooKeeper's own formats: changes are logged and flushed before any client sees them.
 
-Each start begins a log of its own, so that a torn end of an older one needs no cut; a snapshot lets older logs go.
+Each start begins a new log file, so a torn end of an older one needs no truncation; a snapshot allows older
+logs to be purged.
 Source: org.apache.zookeeper.server.persistence.{FileTxnSnapLog, FileTxnLog, FileSnap}, PurgeTxnLog.
 """
 
@@ -24,7 +25,7 @@ SNAPSHOTS_KEPT: Final = 3
 
 
 class ZookeeperFiles:
-    """The log that is written, and how to come to know again what is in the files."""
+    """The transaction log that is written, and recovery from snapshots and logs."""
 
     def __init__(self, world: World, changes_between_snapshots: int) -> None:
         self._world = world
@@ -33,28 +34,28 @@ class ZookeeperFiles:
         self._log: File | None = None
 
     def recover(self, keeper: Keeper, now_ms: int) -> None:
-        """Let a server know what the files say: the newest whole snapshot, and the changes behind it. Raises ConfigError, OSError."""
+        """Restore the server state from the newest complete snapshot and the transactions after it. Raises ConfigError, OSError."""
         for zxid, name in reversed(self._files("snapshot.")):
             try:
                 load(keeper, parse_snapshot(self._world.disk.read(f"{DIRECTORY}/{name}")), zxid, now_ms)
                 break
             except MalformedMessage:
-                continue  # it was being written when the power failed; an older one and the log say the same
+                continue  # incomplete after a power failure; an older one and the logs contain the same state
         cut_bytes = 0
         for zxid, name in self._files("log."):
             data = self._world.disk.read(f"{DIRECTORY}/{name}")
             if zxid > keeper.last_zxid + 1:
-                raise ConfigError(f"{DIRECTORY}/{name} begins with change {zxid:#x}, and what was before it ends with {keeper.last_zxid:#x}")
+                raise ConfigError(f"{DIRECTORY}/{name} starts with transaction {zxid:#x}, but the earlier files end with {keeper.last_zxid:#x}")
             cut_bytes = self._replay(keeper, name, data, now_ms) if _has_begun(data) else len(data)
         self._world.note(
             ZookeeperRecovered(zxid=keeper.last_zxid, znodes=len(keeper.tree.znodes), sessions=len(keeper.sessions.by_id), cut_bytes=cut_bytes)
         )
 
     async def begin(self, keeper: Keeper) -> None:
-        """Make durable what was read, and write the first snapshot, without which ZooKeeper trusts no log. Raises OSError.
+        """Flush the recovered files, and write the first snapshot, without which ZooKeeper rejects a log. Raises OSError.
 
-        A server that was killed leaves changes that only the page cache has. Clients are told of them from now on, and what comes is written behind
-        them: a power loss must not take them out of the middle.
+        A killed server leaves transactions only in the page cache. Clients see them from now on, and new
+        transactions follow them: a power failure must not remove them from the middle of the history.
         """
         for _, name in self._files("log."):
             log = self._world.disk.open(f"{DIRECTORY}/{name}")
@@ -64,12 +65,12 @@ class ZookeeperFiles:
             await self._write_snapshot(keeper)
 
     async def write(self, txns: Sequence[tuple[TxnHeader, Message]]) -> None:
-        """Append changes and make them durable. Raises OSError."""
+        """Append transactions and flush them. Raises OSError."""
         log = self._log
         if log is None:
             log = self._log = self._world.disk.open(f"{DIRECTORY}/log.{txns[0][0].zxid:x}")
             if log.size_bytes:
-                log.truncate(0)  # what was in it never counted: no change in it was whole
+                log.truncate(0)  # it contains no complete transaction
             log.append([build_log_header()])
             await self._world.disk.flush_directory(DIRECTORY)
         log.append([build_log_record(header, record) for header, record in txns])
@@ -77,7 +78,8 @@ class ZookeeperFiles:
         self._changes += len(txns)
 
     async def snapshot_if_due(self, keeper: Keeper) -> None:
-        """Write a snapshot when the log has grown enough, begin another log, and let go what is older than the last snapshots. Raises OSError."""
+        """Write a snapshot when the log has grown enough, start a new log, and purge files older than the
+        retained snapshots. Raises OSError."""
         if self._changes < self._changes_max:
             return
         self._changes = 0
@@ -93,7 +95,7 @@ class ZookeeperFiles:
                 self._world.disk.remove(f"{DIRECTORY}/{name}")
 
     def close(self) -> None:
-        """Give the log back."""
+        """Close the log file."""
         if self._log is not None:
             self._log.close()
             self._log = None
@@ -102,7 +104,7 @@ class ZookeeperFiles:
         await self._world.disk.replace(f"{DIRECTORY}/snapshot.{keeper.last_zxid:x}", snapshot_of(keeper))
 
     def _replay(self, keeper: Keeper, name: str, data: bytes, now_ms: int) -> int:
-        """Take the changes of a log that are not known yet; return how many bytes at its end are not whole."""
+        """Apply the transactions of a log that are not applied yet; return the number of incomplete bytes at its end."""
         end = HEADER_BYTES
         try:
             for header, record, position in split_log(data):
@@ -115,7 +117,7 @@ class ZookeeperFiles:
         return len(data[end:].rstrip(b"\0"))
 
     def _files(self, beginning: str) -> list[tuple[int, str]]:
-        """Return the files of a kind with the change in their names, oldest first."""
+        """Return the files of a kind with the zxid in their names, oldest first."""
         found: list[tuple[int, str]] = []
         for name in self._world.disk.list(DIRECTORY):
             if name.startswith(beginning):
@@ -127,5 +129,6 @@ class ZookeeperFiles:
 
 
 def _has_begun(log: bytes) -> bool:
-    """Tell whether the header of a log has reached the disk: it is flushed with the first change, and nobody heard of that before."""
+    """Return whether a log contains a complete header; the header is flushed with the first transaction, so
+    no client has seen any before that."""
     return any(log[:HEADER_BYTES]) and len(log) >= HEADER_BYTES

@@ -1,7 +1,7 @@
-"""A ZooKeeper server of one node: sockets and files around the rules.
+"""A standalone ZooKeeper server: sockets and files around the pure rules.
 
-Requests are served in the order in which they arrive, whoever sent them. All that arrived while a flush was under way is served at once, written, and
-flushed together; nothing of it is told before that.
+Requests of all clients are served in the order of arrival. Requests that arrive during a flush are served
+together, written and flushed in one batch; responses are sent only after the flush.
 Source: org.apache.zookeeper.server.{ZooKeeperServer, SyncRequestProcessor}.
 """
 
@@ -27,18 +27,18 @@ SECRET_BYTES: Final = 16
 SECRET_FILE: Final = "session-secret"
 WAITING_MAX: Final = 1000
 LOOK_S: Final = 0.001
-"""So many requests may wait before their senders are not read any more."""
+"""The number of queued requests above which clients are no longer read."""
 
 
 class Front(Protocol):
-    """Stands between clients and the server: what goes wrong with a server is put there."""
+    """Intercepts requests and responses of a server: fault injection replaces it."""
 
     def step(self, connection: ZookeeperConnection, frame: bytes) -> Step | None:
         """Serve a frame, as `ZookeeperServer.step` does."""
         ...
 
     def tell(self, steps: list[Step]) -> None:
-        """Tell what came of frames that are in the log now, as `ZookeeperServer.tell` does."""
+        """Send the responses of steps that are in the log, as `ZookeeperServer.tell` does."""
         ...
 
 
@@ -53,7 +53,7 @@ class ZookeeperServer:
         self.port = settings.port
         self.keeper: Keeper
         self.front: Front = self
-        """Itself, as long as nothing is wrong with it."""
+        """The server itself, unless a fault is injected."""
         self._tasks = NodeTasks(self._fail)
         self._files = ZookeeperFiles(world, settings.changes_between_snapshots)
         self._server: asyncio.Server | None = None
@@ -65,20 +65,20 @@ class ZookeeperServer:
         self._is_dead = False
         self._failure: asyncio.Future[BaseException] | None = None
 
-    # The node's life -----------------------------------------------------------------------------------------------------------------------
+    # Node lifecycle ------------------------------------------------------------------------------------------------------------------------
 
     @property
     def addresses(self) -> Mapping[str, Endpoint]:
-        """Where it listens."""
+        """Listener name -> bound endpoint."""
         return {LISTENER: Endpoint(LISTENER, self.settings.host, self.port)} if self._server is not None else {}
 
     @property
     def waiting_count(self) -> int:
-        """How many requests were received and not served yet."""
+        """The number of received requests that are not served yet."""
         return len(self._waiting)
 
     async def start(self) -> None:
-        """Read the files back and open the door. Raises ConfigError, OSError kinds."""
+        """Recover the files and open the listener. Raises ConfigError, OSError kinds."""
         self._failure = asyncio.get_running_loop().create_future()
         sessions = Sessions(self.settings.tick_ms, await self._secret())
         sessions.begin_ids_at(self.world.clock.wall_ms())
@@ -95,7 +95,7 @@ class ZookeeperServer:
         self._tasks.spawn(self._expire(), "expire-sessions")
 
     async def ready(self) -> None:
-        """It serves as soon as it has started."""
+        """Return immediately: the server serves as soon as it has started."""
 
     async def failed(self) -> BaseException:
         """Wait until the server fails, and return why."""
@@ -103,13 +103,13 @@ class ZookeeperServer:
         return await asyncio.shield(self._failure)
 
     async def stop(self) -> None:
-        """Serve what has arrived, and go down; sessions live on in the files."""
+        """Serve the received requests, and stop; sessions persist in the files."""
         if self._is_dead:
             return
         if self._server is not None:
             self._server.close()
         while self._waiting:
-            await asyncio.sleep(LOOK_S)  # what is served before is being written
+            await asyncio.sleep(LOOK_S)  # earlier requests are being written
         for connection in list(self.connections.values()):
             connection.close()
         await self._tasks.join()
@@ -119,7 +119,7 @@ class ZookeeperServer:
         self.world.flush_events()
 
     def abort(self) -> None:
-        """Go down at once, as a process that is killed."""
+        """Stop immediately, as a killed process would."""
         if self._is_dead:
             return
         self._is_dead = True
@@ -130,16 +130,16 @@ class ZookeeperServer:
             connection.abort()
         self._files.close()
 
-    # What connections tell -----------------------------------------------------------------------------------------------------------------
+    # Callbacks of connections --------------------------------------------------------------------------------------------------------------
 
     def on_connected(self, connection: ZookeeperConnection) -> bool:
-        """Let somebody in, unless too many come from there already."""
+        """Accept a connection, unless its address has too many already."""
         most = self.settings.connections_per_host_max
         self.connections[connection.number] = connection
         return not most or sum(each.host == connection.host for each in self.connections.values()) <= most
 
     def on_word(self, connection: ZookeeperConnection, word: str) -> bool:
-        """Answer a four-letter word."""
+        """Answer a four-letter command."""
         text = answer(self, word)
         if text is None:
             return False
@@ -147,7 +147,7 @@ class ZookeeperServer:
         return True
 
     def on_frames(self, connection: ZookeeperConnection, frames: list[bytes]) -> None:
-        """Let what arrived wait for its turn."""
+        """Queue received frames."""
         self._waiting += ((connection, frame) for frame in frames)
         if len(self._waiting) > WAITING_MAX and connection not in self._paused:
             connection.pause()
@@ -155,29 +155,29 @@ class ZookeeperServer:
         self._has_work.set()
 
     def on_disconnected(self, connection: ZookeeperConnection) -> None:
-        """A client is gone; its session is not."""
+        """A client has disconnected; its session lasts."""
         self.connections.pop(connection.number, None)
         if not self._is_dead:
             self.keeper.disconnect(connection.number)
 
-    # What is done to it from outside -------------------------------------------------------------------------------------------------------
+    # Interface for fault injection ---------------------------------------------------------------------------------------------------------
 
     @property
     def is_dead(self) -> bool:
-        """Tell whether it went down, however that was."""
+        """Whether the server has stopped, by any cause."""
         return self._is_dead
 
     def serve_first(self, connection: ZookeeperConnection, frames: list[bytes]) -> None:
-        """Let frames that were held back be the next to be served."""
+        """Put delayed frames at the head of the queue."""
         self._waiting[:0] = [(connection, frame) for frame in frames]
         self._has_work.set()
 
     async def end_session(self, session: int) -> None:
-        """End a session though its client is there: nothing was heard of it in time, or so this server has it."""
+        """Expire a session whose client is alive, as if no ping had arrived in time."""
         if session in self.keeper.sessions.by_id:
             await self._carry_out([self.keeper.end_sessions([session], self._moment())])
 
-    # Work ----------------------------------------------------------------------------------------------------------------------------------
+    # Request processing --------------------------------------------------------------------------------------------------------------------
 
     async def _serve(self) -> None:
         while True:
@@ -197,7 +197,7 @@ class ZookeeperServer:
             await self._carry_out([step])
 
     async def _carry_out(self, steps: list[Step]) -> None:
-        """Write what changed, and only then tell."""
+        """Write the transactions, then send the responses."""
         txns = [txn for step in steps for txn in step.txns]
         async with self._writing:
             try:
@@ -211,7 +211,7 @@ class ZookeeperServer:
             self.front.tell(steps)
 
     def tell(self, steps: list[Step]) -> None:
-        """Send what is to be sent, and close what is to be closed."""
+        """Send the response frames, and close connections."""
         self.world.flush_events()
         for step in steps:
             for number, frame in step.frames:
@@ -222,7 +222,7 @@ class ZookeeperServer:
                     connection.close()
 
     def step(self, connection: ZookeeperConnection, frame: bytes) -> Step | None:
-        """Serve one frame; bytes that cannot be read end the connection."""
+        """Serve one frame; malformed bytes close the connection."""
         if connection.is_closed:
             return None
         moment = self._moment()
@@ -245,7 +245,7 @@ class ZookeeperServer:
         return Moment(self.world.clock.monotonic_ms(), self.world.clock.wall_ms())
 
     async def _secret(self) -> bytes:
-        """Return what passwords of sessions are made with; clients come back to a server that was started again."""
+        """Return the key from which session passwords are derived; clients can then resume sessions after a server restart."""
         if not self.world.disk.exists(SECRET_FILE):
             await self.world.disk.replace(SECRET_FILE, self.world.random("session secret").randbytes(SECRET_BYTES))
         return self.world.disk.read(SECRET_FILE)

@@ -1,4 +1,4 @@
-"""What a server is told, under the names of ZooKeeper's own configuration file. Source: org.apache.zookeeper.server.quorum.QuorumPeerConfig."""
+"""Server settings under the names of ZooKeeper's configuration file. Source: org.apache.zookeeper.server.quorum.QuorumPeerConfig."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,12 +8,12 @@ from kraftsim.node.config_keys import ConfigError
 from protocol.zookeeper.op_codes import FRAME_BYTES_MAX
 
 WORDS: Final = ("conf", "cons", "dump", "envi", "isro", "mntr", "ruok", "srvr", "stat", "wchs")
-"""The four-letter words that are answered."""
+"""The supported four-letter commands."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ZookeeperSettings:
-    """`allowed_words` is wider than ZooKeeper's default (srvr): nobody is out here to be kept away from them."""
+    """`allowed_words` is wider than ZooKeeper's default (srvr), because the simulated network has no untrusted clients."""
 
     node_name: str = "zookeeper-1"
     host: str = "127.0.0.1"
@@ -24,19 +24,19 @@ class ZookeeperSettings:
     connections_per_host_max: int = 60
     allowed_words: tuple[str, ...] = field(default=WORDS)
     super_digest: str = ""
-    """Who may do anything: `super:` and the hash of name and password."""
+    """The superuser: `super:` and the hash of name and password."""
 
     @classmethod
     def parse(cls, given: Mapping[str, str], node_name: str = "zookeeper-1") -> "ZookeeperSettings":
-        """Return the settings of a configuration file. Raises ConfigError for values that cannot be."""
+        """Return the settings of a configuration file. Raises ConfigError for invalid values."""
         unknown = sorted(set(given) - set(_KEYS))
         if unknown:
-            raise ConfigError(f"{unknown[0]}: not a setting of ours (there are: {', '.join(_KEYS)})")
-        words = given.get("4lw.commands.whitelist", "*")
-        chosen = WORDS if words.strip() == "*" else tuple(word.strip() for word in words.split(","))
-        strange = [word for word in chosen if word not in WORDS]
+            raise ConfigError(f"{unknown[0]}: not a supported setting (supported: {', '.join(_KEYS)})")
+        whitelist = given.get("4lw.commands.whitelist", "*")
+        chosen = WORDS if whitelist.strip() == "*" else tuple(each.strip() for each in whitelist.split(","))
+        strange = [each for each in chosen if each not in WORDS]
         if strange:
-            raise ConfigError(f"4lw.commands.whitelist: {strange[0]} is none of {', '.join(WORDS)}")
+            raise ConfigError(f"4lw.commands.whitelist: {strange[0]} is not one of {', '.join(WORDS)}")
         return cls(
             node_name=node_name,
             host=given.get("clientPortAddress", "127.0.0.1"),
@@ -67,7 +67,7 @@ def _number(given: Mapping[str, str], key: str, default: int, least: int, most: 
     try:
         number = int(text)
     except ValueError:
-        raise ConfigError(f"{key}: {text!r} is no whole number") from None
+        raise ConfigError(f"{key}: {text!r} is not a whole number") from None
     if not least <= number <= most:
         raise ConfigError(f"{key}: {number} is not between {least} and {most}")
     return number

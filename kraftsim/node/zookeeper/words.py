@@ -1,4 +1,4 @@
-"""The four-letter words: what an operator, or a script that waits for a server, asks without a session.
+"""The four-letter commands for operators and health checks, which need no session.
 
 Source: ZooKeeper Administrator's Guide (the four letter words); org.apache.zookeeper.server.command.
 """
@@ -11,11 +11,11 @@ from kraftsim.node.zookeeper.connection import ZookeeperConnection
 from kraftsim.node.zookeeper.settings import ZookeeperSettings
 
 VERSION: Final = "3.8.4-kraftsim"
-"""The release whose protocol is spoken; clients read the numbers in front."""
+"""The release whose protocol is implemented; clients parse the leading version number."""
 
 
 class AskedServer(Protocol):
-    """What the words look at."""
+    """The server state that the commands report."""
 
     keeper: Keeper
     settings: ZookeeperSettings
@@ -24,12 +24,12 @@ class AskedServer(Protocol):
 
     @property
     def waiting_count(self) -> int:
-        """How many requests were received and not served yet."""
+        """The number of received requests that are not served yet."""
         ...
 
 
 def answer(server: AskedServer, word: str) -> str | None:
-    """Return what a word is answered with, None if there is no such word. One that is not allowed is answered as ZooKeeper does."""
+    """Return the answer to a command, None if there is no such command. A command outside the whitelist is answered as ZooKeeper does."""
     if word not in _ANSWERS:
         return None
     if word not in server.settings.allowed_words:

@@ -1,1 +1,1 @@
-"""ZooKeeper mode, the shells: brokers and controllers as they were before KRaft."""
+"""ZooKeeper mode: the broker and controller components that keep cluster metadata in ZooKeeper (pre-KRaft)."""

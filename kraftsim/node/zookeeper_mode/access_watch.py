@@ -1,4 +1,7 @@
-"""Follows the access rules in ZooKeeper, where the broker has an authorizer that goes by them.   Source: kafka.security.authorizer.AclAuthorizer."""
+"""Loads ACLs from ZooKeeper and follows their changes, for a broker with a ZooKeeper-based authorizer.
+
+Source: kafka.security.authorizer.AclAuthorizer.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -29,7 +32,7 @@ PATTERNS = (AclPatternType.LITERAL, AclPatternType.PREFIXED)
 
 
 class AccessWatch:
-    """`image()` is what the broker knows, `apply` is awaited with the records by which it changes."""
+    """`image()` returns the broker's metadata image; `apply` is awaited with the records that change it."""
 
     def __init__(self, world: World, session: ZookeeperSession, image: Callable[[], MetadataImage], apply: Apply) -> None:
         self._world = world
@@ -39,7 +42,7 @@ class AccessWatch:
         self._changes = [ChangeNotifications(session, path, self._follow_one) for path in (ACL_CHANGES, EXTENDED_ACL_CHANGES)]
 
     async def read_all(self) -> None:
-        """Make the znodes that rules are kept below, take over all rules, and begin to watch. Raises ZookeeperRefused."""
+        """Create the parent znodes of ACLs, load all ACLs and set watches. Raises ZookeeperRefused."""
         for path in (ACLS, EXTENDED_ACLS, acl_root(AclPatternType.PREFIXED), ACL_CHANGES, EXTENDED_ACL_CHANGES):
             await create_if_absent(self._session, path, None)
         for pattern in PATTERNS:
@@ -54,7 +57,7 @@ class AccessWatch:
                     await self._take(resource, data)
 
     async def run(self) -> None:
-        """Follow changes for ever."""
+        """Follow changes until cancelled."""
         await asyncio.gather(*(changes.run() for changes in self._changes))
 
     async def _follow_one(self, path: str, data: bytes) -> None:

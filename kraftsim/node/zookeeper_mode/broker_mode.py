@@ -1,6 +1,7 @@
-"""A broker as it was before KRaft: an ephemeral znode says that it is alive, a controller tells it what to do, and configurations are read in znodes.
+"""A broker in ZooKeeper mode: it registers as an ephemeral znode, serves the controller's requests, and reads configs from znodes.
 
-What comes this way becomes records for the same image that KRaft brokers have, so that all the rest of a broker is the same in both modes.
+What it reads or receives is converted to metadata records and applied to the same image that KRaft brokers
+use, so the rest of the broker is identical in both modes.
 Source: kafka.server.KafkaServer (2.3 to 3.9).
 """
 
@@ -55,39 +56,39 @@ if TYPE_CHECKING:
 CONTROLLER = "kraftsim.node.zookeeper_mode.controller"
 LOG_DIRECTORY_EVENT = f"{LOG_DIRECTORY_EVENTS}/log_dir_event_"
 VERSION_WITH_FEATURES, VERSION_BEFORE = 5, 4
-"""Of the broker's znode: since inter.broker.protocol.version 2.7-IV0 it names features."""
+"""Versions of the broker znode: since inter.broker.protocol.version 2.7-IV0 it contains features."""
 
 
 class ControllerPart(DecidesHere, Protocol):
-    """The part of a broker that can be the cluster's controller."""
+    """The component of a broker that can be the active controller."""
 
     async def elect(self) -> None:
-        """Become the controller if there is none, and watch who is."""
+        """Become the controller if there is none, and watch /controller."""
         ...
 
     def on_session_lost(self) -> None:
-        """Resign at once."""
+        """Resign immediately."""
         ...
 
     def learned(self, records: Sequence[MetadataRecord]) -> None:
-        """Take note of what was read in ZooKeeper, if it is the controller."""
+        """Apply what was read from ZooKeeper, if this broker is the controller."""
         ...
 
     def stand_no_more(self) -> None:
-        """Go on as the controller until the end, but do not become it any more."""
+        """Remain the controller until shutdown, but do not stand for election again."""
         ...
 
     async def stop(self) -> None:
-        """Resign in good order."""
+        """Resign, with controlled shutdown of the controller."""
         ...
 
     def abort(self) -> None:
-        """Let go at once, as a process that dies."""
+        """Release everything immediately, as a killed process would."""
         ...
 
 
 class ZookeeperMode:
-    """Implements `MetadataSource` with ZooKeeper and whoever is the controller there."""
+    """Implements `MetadataSource` with ZooKeeper and the active ZooKeeper-mode controller."""
 
     partitions: type[Partitions] = ToldPartitions
     replication: type[Replication] = ToldReplication
@@ -108,7 +109,7 @@ class ZookeeperMode:
         self._is_up = False
         self.session = ZookeeperSession(self.shell, self._on_expired, self._on_renewed)
         self.received = self._receiver()
-        self.requests = ControlRequests(self, self.received, self._on_told)
+        self.requests = ControlRequests(self, self.received, self._on_controller_request)
         self.configs = ConfigWatch(broker.world, self.session, lambda: self.image, self.apply)
         self._access = AccessWatch(broker.world, self.session, lambda: self.image, self.apply) if broker.config.authorizer_class_name else None
         self.features: ClusterFeatures = ZookeeperFeatures(lambda: self.image)
@@ -126,65 +127,67 @@ class ZookeeperMode:
         made: ControllerPart = import_module(CONTROLLER).ZookeeperController(self)  # which imports this module
         return made
 
-    # What the broker, and the controller within, ask ---------------------------------------------------------------------------------------
+    # Interface for the broker and its controller component ---------------------------------------------------------------------------------
 
     @property
     def client(self) -> ZookeeperClient:
-        """The session of now: another object after each loss, so nobody keeps it."""
+        """The client of the current session. Each session loss creates a new client, so callers must not keep it."""
         return self.session.client
 
     def listen(self, on_event: OnEvent) -> None:
-        """Hear of everything that is watched, in this session and all later ones."""
+        """Register a callback for all watch events, in this session and all later ones."""
         self.session.listen(on_event)
 
     @property
     def image(self) -> MetadataImage:
-        """What is known of the cluster."""
+        """The metadata image of the cluster."""
         return self._image
 
     @property
     def broker_epoch(self) -> int:
-        """The number of the change that made this broker's znode; -1 before it has one."""
+        """The czxid of this broker's znode (its broker epoch); -1 before registration."""
         return self._czxid
 
     def epoch_for(self, *, is_kraft: bool) -> int:
-        """Return the epoch under which a controller knows this broker."""
+        """Return the epoch by which a controller knows this broker."""
         return self._czxid
 
     @property
     def shutdown_epoch(self) -> int:
-        """Clean stops leave no epoch in this mode (asked of Apache Kafka 3.9.2)."""
+        """A clean shutdown leaves no epoch in this mode (checked against Apache Kafka 3.9.2)."""
         return NO_BROKER_EPOCH
 
     def isr_changes(self, channel: ControllerChannel) -> IsrChanges:
-        """Ask by AlterPartition, or write into ZooKeeper: by inter.broker.protocol.version."""
+        """Send AlterPartition or write the state znode, depending on inter.broker.protocol.version."""
         moved = self.broker.on_partition_changed
         if self.protocol.uses_alter_partition:
             return IsrChangesWithoutEpochs(self.shell, channel, lambda: self.broker_epoch, moved)
         return IsrZnodes(self.shell, channel, self.session, lambda: self.received.controller_epoch, moved)
 
     def decisions(self, channel: ControllerChannel) -> Decisions:
-        """Decide here if this is the controller."""
+        """Decide locally if this broker is the controller."""
         return ZookeeperDecisions(lambda: self.controller, Forwarding(self.shell, channel), lambda: self.received.is_kraft_controller)
 
     def topic_creation(self, channel: ControllerChannel) -> TopicCreation:
-        """Ask the controller as a client would."""
+        """Send CreateTopics to the controller as a client would."""
         version = self.controller_versions[ApiKey.CREATE_TOPICS][1]
         return ZookeeperTopicCreation(self.shell.config, channel, version, lambda: self.received.is_kraft_controller)
 
     def block_channel(self, channel: ControllerChannel) -> BlockChannel:
-        """Take blocks out of ZooKeeper, or ask the controller: by inter.broker.protocol.version."""
+        """Allocate producer-id blocks from ZooKeeper, or through the controller, depending on inter.broker.protocol.version."""
         return channel if self.protocol.allocates_producer_ids else ZnodeBlocks(self)
 
     def told_controller(self, alive: Sequence[int]) -> int:
-        """Return who is the controller, if it can be reached. One of KRaft cannot be by clients: then any broker, which passes requests on."""
+        """Return the controller id for clients, if clients can reach it. They cannot reach a KRaft
+        controller: then any live broker, which forwards requests."""
         if self.received.is_kraft_controller:
             return self.broker.chance.choice(alive) if alive else NO_CONTROLLER
         known = self.received.controller_id
         return known if known is not None and known in alive else NO_CONTROLLER
 
     def with_configs(self, topics: Collection[str], answer: Callable[[], Answer]) -> Answer | Deferred:
-        """Read them first, if there are any to read; what is known holds where there is no session. Another refusal fails the request."""
+        """Read the topic configs before answering, if there are any to read. Without a session the known
+        configs are used; any other refusal fails the request."""
         if not topics:
             return answer()
         later = Deferred()
@@ -201,10 +204,10 @@ class ZookeeperMode:
         self.shell.tasks.spawn(read_then_answer(), "configs-described")
         return later
 
-    # Coming up -----------------------------------------------------------------------------------------------------------------------------
+    # Startup -------------------------------------------------------------------------------------------------------------------------------
 
     async def prepare(self) -> None:
-        """Begin a session, make the znodes that everything is kept below, and learn the id of the cluster.
+        """Open a session, create the persistent top-level znodes, and read the cluster id.
 
         Raises ZookeeperUnreachable, InconsistentClusterId, ConfigError.
         """
@@ -217,22 +220,22 @@ class ZookeeperMode:
 
         with self._given_up_if_refused():
             await self.session.start()
-            await self._come_up(learn)
+            await self._start_up(learn)
 
     async def load(self, directory_id: bytes, previous_broker_epoch: int) -> None:
-        """Register, once everything else is ready. Raises BrokerIdTaken."""
+        """Register the broker, once everything else is ready. Raises BrokerIdTaken."""
 
-        async def be_there() -> None:
+        async def register_broker() -> None:
             await self._read_all()
             await self._register()
 
         with self._given_up_if_refused():
             self.session.note_began()
-            await self._come_up(be_there)
+            await self._start_up(register_broker)
         self._is_up = True
 
-    async def _come_up(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do it in the next session if this one ends meanwhile, where somebody is said to start again whoever gives up; Apache Kafka gives up."""
+    async def _start_up(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run startup work; if the session expires and registration_wait_ms is set, retry in the next session. Apache Kafka exits."""
         while True:
             try:
                 await work()
@@ -254,7 +257,7 @@ class ZookeeperMode:
             raise
 
     def begin(self) -> None:
-        """Listen to whoever is the controller, and be it if there is none."""
+        """Accept requests of the controller, and stand for election if there is none."""
         spawn = self.shell.tasks.spawn
         spawn(self.requests.run(), "control-requests")
         spawn(self.configs.run(), "config-changes")
@@ -267,7 +270,7 @@ class ZookeeperMode:
             spawn(self.controller.elect(), "controller-election")
 
     async def _read_all(self) -> None:
-        """Read what is configured, and begin to watch it."""
+        """Read all configs and set watches."""
         if self._feature_watch is not None:
             await self._feature_watch.read()
         await self.configs.read_all()
@@ -281,10 +284,10 @@ class ZookeeperMode:
         self._czxid = await register_in_time(self.session, config.node_id, znode, config.registration_wait_ms)
         world.note(BrokerEpochReceived(broker_epoch=self._czxid))
 
-    # In service ----------------------------------------------------------------------------------------------------------------------------
+    # Running -------------------------------------------------------------------------------------------------------------------------------
 
     async def apply(self, records: Sequence[MetadataRecord]) -> None:
-        """Let the image say what was read in ZooKeeper, and act by it."""
+        """Apply records read from ZooKeeper to the image, and publish the changes."""
         if self.controller is not None:
             self.controller.learned(records)
         for record in records:
@@ -294,18 +297,18 @@ class ZookeeperMode:
             await self.publish(changes)
 
     async def publish(self, changes: ImageChanges) -> None:
-        """Act by what changed in the image."""
+        """Publish changes of the image to the broker."""
         await self.broker.publish(self.image, changes)
 
     async def on_published(self, image: MetadataImage, changes: ImageChanges) -> None:
-        """Who is told to be alive is in service."""
+        """The broker is in service once the image lists it as alive."""
         if self.broker.config.node_id in changes.brokers and image.broker(self.broker.config.node_id) is not None:
             if not self.broker.is_decided:
                 self.broker.world.note(NodeReady())
             self.broker.is_in_service()
 
-    def _on_told(self) -> None:
-        """Talk to whoever has spoken as the controller."""
+    def _on_controller_request(self) -> None:
+        """Connect to the controller that sent the latest request."""
         self.active_controller.learned(self._address_of_controller(), is_broker=True)
 
     def _address_of_controller(self) -> Address | None:
@@ -317,54 +320,55 @@ class ZookeeperMode:
         return None if listener is None else Address(listener.host, listener.port)
 
     def directory_failed(self, directory: LogDirectory) -> None:
-        """Let the controller ask what is left."""
-        self.shell.tasks.spawn(self._tell_of_directory(), "log-directory-event")
+        """Notify the controller of a failed log directory, so that it checks the remaining replicas."""
+        self.shell.tasks.spawn(self._report_directory(), "log-directory-event")
 
-    async def _tell_of_directory(self) -> None:
+    async def _report_directory(self) -> None:
         data = build_log_directory_event(self.broker.config.node_id)
         await self.session.until_connected(lambda client: client.create(LOG_DIRECTORY_EVENT, data, CreateMode.PERSISTENT_SEQUENTIAL))
 
     def _on_expired(self) -> None:
-        """The session is over: others know by now, or soon, that this broker's znode is gone."""
+        """The session expired: other nodes may already have seen this broker's znode disappear."""
         if self.controller is not None:
             self.controller.on_session_lost()
 
     async def _on_renewed(self) -> None:
-        """Be there again, under a new epoch, and look what was missed."""
+        """Register again with a new epoch, and re-read what changed meanwhile."""
         if not self._is_up:
-            return  # whatever comes up goes on in this session
+            return  # startup continues in this session
         try:
             await self._register()
             await self._read_all()
         except ZookeeperRefused as refused:
             if refused.error != ZookeeperError.SESSION_EXPIRED:
                 raise
-            return  # the next session does it
+            return  # retried in the next session
         if self.controller is not None:
             await self.controller.elect()
 
-    # Going down ----------------------------------------------------------------------------------------------------------------------------
+    # Shutdown ------------------------------------------------------------------------------------------------------------------------------
 
     async def leave(self) -> None:
-        """Let the controller move everything away."""
+        """Controlled shutdown: let the controller move leadership away."""
         if self.broker.config.controlled_shutdown_enable and self.broker.is_decided:
             await self._departure.run()
 
     async def stop(self) -> None:
-        """Do not become the controller any more; who is goes on to be while logs are closed: brokers have not heard of all that follows from this."""
+        """Do not stand for election any more. An active controller stays active while logs are closed,
+        because brokers still need its requests."""
         self._departure.close()
         if self.controller is not None:
             self.controller.stand_no_more()
 
     async def finish(self) -> None:
-        """Be the controller no more, and end the session: the broker's znode goes."""
+        """Resign as controller and close the session, which deletes the broker's znode."""
         if self.controller is not None:
             await self.controller.stop()
             await self.shell.tasks.join_all()
         await self.session.close()
 
     def abort(self) -> None:
-        """Let go of everything."""
+        """Release everything immediately."""
         self._departure.close()
         if self.controller is not None:
             self.controller.abort()

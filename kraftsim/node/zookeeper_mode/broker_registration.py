@@ -1,7 +1,9 @@
-"""How a broker stands in ZooKeeper: the znodes that everything is kept below, the id of the cluster, and the broker itself as an ephemeral znode.
+"""Broker registration in ZooKeeper: the persistent top-level znodes, the cluster id, and the broker's ephemeral znode.
 
-The number of the change that made that znode is the broker's epoch. It is made and set in one multi, as Kafka does since 2.2.
-Source: kafka.zk.KafkaZkClient.{createTopLevelPaths, registerBroker, createOrGetClusterId, CheckedEphemeral}, KAFKA-7165.
+The czxid of that znode is the broker epoch. The znode is created and set in one multi, as Kafka does since
+2.2.
+Source: kafka.zk.KafkaZkClient.{createTopLevelPaths, registerBroker, createOrGetClusterId, CheckedEphemeral},
+KAFKA-7165.
 """
 
 import asyncio
@@ -22,11 +24,11 @@ from protocol.zookeeper.znodes import CreateRequest, SetDataRequest
 
 PLAINTEXT = "PLAINTEXT"
 NO_PORT = -1
-LOOK_AGAIN_MS = 500
+RETRY_MS = 500
 
 
 class BrokerIdTaken(OSError):
-    """Another session has a znode of this broker's id: another broker, or an earlier life whose session is not over yet."""
+    """Another session owns the znode of this broker id: another broker, or an earlier incarnation whose session has not expired."""
 
 
 class InconsistentClusterId(ConfigError):
@@ -34,7 +36,7 @@ class InconsistentClusterId(ConfigError):
 
 
 async def create_persistent_paths(session: ZookeeperSession) -> None:
-    """Make every znode that others are kept below, those above included. What is there stays as it is. Raises ZookeeperRefused."""
+    """Create the persistent parent znodes, ancestors included. Existing znodes are left unchanged. Raises ZookeeperRefused."""
     for path in PERSISTENT_PATHS:
         parts = path.split("/")
         for end in range(2, len(parts) + 1):
@@ -42,7 +44,7 @@ async def create_persistent_paths(session: ZookeeperSession) -> None:
 
 
 async def create_if_absent(session: ZookeeperSession, path: str, data: bytes | None) -> bool:
-    """Make a znode; False if there is one. Raises ZookeeperRefused."""
+    """Create a znode; return False if it exists. Raises ZookeeperRefused."""
     try:
         await session.until_connected(lambda client: client.create(path, data))
     except ZookeeperRefused as refused:
@@ -53,13 +55,13 @@ async def create_if_absent(session: ZookeeperSession, path: str, data: bytes | N
 
 
 async def create_chroot(session: ZookeeperSession, config: NodeConfig) -> None:
-    """Make the znode below which the cluster is kept, and those above it. Raises ZookeeperRefused."""
+    """Create the chroot znode and its ancestors. Raises ZookeeperRefused."""
     if config.zookeeper.chroot:
         await create_if_absent(session, "/", b"")
 
 
 async def cluster_id_of(session: ZookeeperSession, world: World, config: NodeConfig) -> str:
-    """Return the id of the cluster; the first broker gives it one. Raises InconsistentClusterId, ZookeeperRefused, ConfigError."""
+    """Return the cluster id; the first broker generates it. Raises InconsistentClusterId, ZookeeperRefused, ConfigError."""
     wanted = config.given.get(CLUSTER_ID_KEY)
     if wanted is None and not await _exists(session, CLUSTER_ID):
         wanted = uuid_text(random_uuid(world, "cluster id"))
@@ -81,7 +83,7 @@ async def _exists(session: ZookeeperSession, path: str) -> bool:
 
 
 def broker_znode(config: NodeConfig, bound: Mapping[str, Endpoint], wall_ms: int, version: int) -> BrokerZnode:
-    """Return what a broker says of itself; an advertised port of 0 is the one that was bound."""
+    """Return the content of the broker's znode; an advertised port of 0 is replaced by the bound port."""
     endpoints = [(each.listener, each.host, each.port or bound[each.listener].port) for each in config.advertised_listeners]
     protocols = config.listener_security_protocol_map
     plain = [(host, port) for listener, host, port in endpoints if protocols[listener] == PLAINTEXT]
@@ -98,7 +100,8 @@ def broker_znode(config: NodeConfig, bound: Mapping[str, Endpoint], wall_ms: int
 
 
 async def register_in_time(session: ZookeeperSession, broker_id: int, znode: BrokerZnode, wait_ms: int) -> int:
-    """Make the broker's znode and return the broker's epoch; wait so long for the end of another session that has it. Raises as `register` does."""
+    """Create the broker's znode and return the broker epoch. Wait up to `wait_ms` for another session that
+    owns the znode to expire. Raises as `register` does."""
     deadline = asyncio.get_running_loop().time() + wait_ms / 1000
     while True:
         try:
@@ -106,11 +109,11 @@ async def register_in_time(session: ZookeeperSession, broker_id: int, znode: Bro
         except BrokerIdTaken:
             if asyncio.get_running_loop().time() >= deadline:
                 raise
-        await asyncio.sleep(LOOK_AGAIN_MS / 1000)
+        await asyncio.sleep(RETRY_MS / 1000)
 
 
 async def register(session: ZookeeperSession, broker_id: int, znode: BrokerZnode) -> int:
-    """Make the broker's znode and return the broker's epoch. Raises BrokerIdTaken, ZookeeperRefused."""
+    """Create the broker's znode and return the broker epoch. Raises BrokerIdTaken, ZookeeperRefused."""
     path, data = broker_path(broker_id), znode.build()
     while True:
         try:
@@ -120,13 +123,13 @@ async def register(session: ZookeeperSession, broker_id: int, znode: BrokerZnode
                 raise
         stat = await session.until_connected(lambda client: client.exists(path))
         if stat is None:
-            continue  # it was somebody's, who has gone
+            continue  # the znode of another session was deleted meanwhile
         if stat.ephemeral_owner == session.client.session:
             return stat.czxid
         if stat.ephemeral_owner != session.former_session:
             raise BrokerIdTaken(
                 f"broker.id: {path} exists already and its owner {stat.ephemeral_owner:#x} does not match this session, {session.client.session:#x};"
-                " another broker has this id, or an earlier life of this one is not timed out yet"
+                " another broker has this id, or the session of an earlier incarnation has not expired yet"
             )
         await session.until_connected(lambda client: _delete(client, path))
 

@@ -1,4 +1,4 @@
-"""Follows the numbered znodes below a path, each of which says that something elsewhere has changed; those of before it began are passed over.
+"""Follows the sequential notification znodes below a path. Notifications that exist at the start are skipped.
 
 Source: kafka.common.ZkNodeChangeNotificationListener.
 """
@@ -14,7 +14,7 @@ NOTHING_SEEN = -1
 
 
 class ChangeNotifications:
-    """`handle(path, data)` is awaited for each new one, in the order of their numbers."""
+    """`handle(path, data)` is awaited for each new notification, in sequence order."""
 
     def __init__(self, session: ZookeeperSession, path: str, handle: Callable[[str, bytes], Awaitable[None]]) -> None:
         self._session = session
@@ -25,11 +25,11 @@ class ChangeNotifications:
         session.listen(self._on_event)
 
     async def begin(self) -> None:
-        """Take what is there for known, and watch. Raises ZookeeperRefused."""
+        """Skip existing notifications, and set a watch. Raises ZookeeperRefused."""
         self._last = max((number_of(name) for name in await self._names()), default=NOTHING_SEEN)
 
     async def run(self) -> None:
-        """Follow changes for ever."""
+        """Follow changes until cancelled."""
         while True:
             await self._has_changed.wait()
             self._has_changed.clear()
@@ -37,18 +37,18 @@ class ChangeNotifications:
                 await self._follow()
             except ZookeeperRefused as refused:
                 if refused.error != ZookeeperError.SESSION_EXPIRED:
-                    raise  # whoever renews the session begins again
+                    raise  # session renewal restarts this
 
     async def _follow(self) -> None:
         for name in await self._names():
             if number_of(name) > self._last:
                 self._last = number_of(name)
                 data = await read(self._session, f"{self._path}/{name}")
-                if data is not None:  # else it was too old, and what it is about was read after it
+                if data is not None:  # otherwise it expired, and its entity was read afterwards
                     await self._handle(f"{self._path}/{name}", data)
 
     async def _names(self) -> list[str]:
-        """Return their names in order, and watch for the next one."""
+        """Return the notification names in order, and watch for the next one."""
         names, _ = await self._session.until_connected(lambda client: client.children(self._path, watch=True))
         return sorted(names, key=number_of)
 
@@ -58,7 +58,7 @@ class ChangeNotifications:
 
 
 async def read(session: ZookeeperSession, path: str) -> bytes | None:
-    """Return the data of a znode, None where there is none. Raises ZookeeperRefused."""
+    """Return the data of a znode, or None if there is no such znode. Raises ZookeeperRefused."""
     try:
         data, _ = await session.until_connected(lambda client: client.get(path))
     except ZookeeperRefused as refused:
@@ -69,6 +69,6 @@ async def read(session: ZookeeperSession, path: str) -> bytes | None:
 
 
 def number_of(name: str) -> int:
-    """Return the number of a sequential znode."""
+    """Return the sequence number of a sequential znode."""
     digits = name.rpartition("_")[2]
     return int(digits) if digits.isdecimal() else NOTHING_SEEN

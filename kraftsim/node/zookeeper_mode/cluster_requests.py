@@ -1,6 +1,7 @@
-"""What brokers ask of a controller in ZooKeeper's time: to move away what they lead, other in-sync replicas, blocks of producer ids.
+"""Inter-broker requests to a ZooKeeper-mode controller: ControlledShutdown, AlterPartition, AllocateProducerIds.
 
-Source: kafka.controller.KafkaController (doControlledShutdown, tryProcessAlterPartition, processAllocateProducerIds), KIP-380, KIP-497, KIP-730.
+Source: kafka.controller.KafkaController (doControlledShutdown, tryProcessAlterPartition,
+processAllocateProducerIds), KIP-380, KIP-497, KIP-730.
 """
 
 from collections.abc import Sequence
@@ -34,26 +35,26 @@ if TYPE_CHECKING:
     from kraftsim.node.zookeeper_mode.reign import Reign
 
 
-def controlled_shutdown(reign: "Reign", call: Call) -> Answer | Deferred:
-    """Move away what a broker leads; answered with what it leads still, once ZooKeeper has acknowledged."""
+def controlled_shutdown(context: "Reign", call: Call) -> Answer | Deferred:
+    """Move leadership away from a broker; the response lists the partitions it still leads, once ZooKeeper has acknowledged the changes."""
     request = call.body
     assert isinstance(request, ControlledShutdownRequest), "dispatch decodes by API key"
-    broker = reign.ledger.state.cluster.broker(request.broker_id)
+    broker = context.ledger.state.cluster.broker(request.broker_id)
     if broker is None:
         is_named = call.api_version >= 2 and request.broker_epoch != NO_BROKER_EPOCH
         return ControlledShutdownResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR if is_named else ErrorCode.BROKER_NOT_AVAILABLE)
     if request.broker_epoch != NO_BROKER_EPOCH and request.broker_epoch < broker.broker_epoch:
         return ControlledShutdownResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
-    left = reign.shut_down(broker)
-    rows = [RemainingPartition(topic_name=reign.topic_of(key).name, partition_index=key[1]) for key in left]
-    return reign.ledger.commit(Decision([], None), lambda offsets: ControlledShutdownResponse(remaining_partitions=rows))
+    left = context.shut_down(broker)
+    rows = [RemainingPartition(topic_name=context.topic_of(key).name, partition_index=key[1]) for key in left]
+    return context.ledger.commit(Decision([], None), lambda offsets: ControlledShutdownResponse(remaining_partitions=rows))
 
 
-def alter_partition(reign: "Reign", call: Call) -> Answer | Deferred:
-    """Let other replicas be in sync, as leaders ask; a move that this completes goes on at once."""
+def alter_partition(context: "Reign", call: Call) -> Answer | Deferred:
+    """Change in-sync replicas at the request of leaders; a reassignment that this completes proceeds immediately."""
     request = call.body
     assert isinstance(request, AlterPartitionRequest), "dispatch decodes by API key"
-    state = reign.ledger.state
+    state = context.ledger.state
     if not state.cluster.is_current(request.broker_id, request.broker_epoch):
         return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
     by_id = call.api_version >= TOPIC_IDS_SINCE
@@ -68,30 +69,30 @@ def alter_partition(reign: "Reign", call: Call) -> Answer | Deferred:
                 unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id and topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 results.append(AlterPartitionDataResult(partition_index=each.partition_index, error_code=unknown))
                 continue
-            outcome = _altered(reign, partition, request.broker_id, each, call.api_version)
+            outcome = _altered(context, partition, request.broker_id, each, call.api_version)
             if isinstance(outcome, Refusal):
                 results.append(AlterPartitionDataResult(partition_index=each.partition_index, error_code=outcome.error))
                 continue
             if outcome != partition:
                 changed[topic.topic_id, each.partition_index] = outcome
-            results.append(_told(each.partition_index, outcome))
+            results.append(_result(each.partition_index, outcome))
         rows.append(AlterPartitionTopicResult(topic_name=asked.topic_name, topic_id=asked.topic_id, partitions=results))
-    answer = reign.ledger.commit(_decision(reign, changed), lambda offsets: AlterPartitionResponse(topics=rows))
-    reign.moves.look(changed)
+    answer = context.ledger.commit(_decision(context, changed), lambda offsets: AlterPartitionResponse(topics=rows))
+    context.moves.look(changed)
     return answer
 
 
-def _decision(reign: "Reign", changed: dict[PartitionKey, PartitionRegistration]) -> Decision[None]:
-    level = reign.ledger.state.features.metadata_level
+def _decision(context: "Reign", changed: dict[PartitionKey, PartitionRegistration]) -> Decision[None]:
+    level = context.ledger.state.features.metadata_level
     records: Sequence[Message] = [partition_record(*key, after, level) for key, after in changed.items()]
-    facts: tuple[Event, ...] = tuple(changed_fact(key, reign.topic_of(key).name, after) for key, after in changed.items())
+    facts: tuple[Event, ...] = tuple(changed_fact(key, context.topic_of(key).name, after) for key, after in changed.items())
     return Decision(records, None, facts)
 
 
 def _altered(
-    reign: "Reign", partition: PartitionRegistration, broker_id: int, asked: AlterPartitionData, version: int
+    context: "Reign", partition: PartitionRegistration, broker_id: int, asked: AlterPartitionData, version: int
 ) -> PartitionRegistration | Refusal:
-    """Return a partition as it shall be; the same, where it is so already, whatever epoch the asker knows."""
+    """Return the changed partition; an unchanged one if it already has this ISR, whatever partition epoch the request contains."""
     isr = [each.broker_id for each in asked.new_isr_with_epochs] if version >= BROKER_EPOCHS_SINCE else list(asked.new_isr)
     wanted = (broker_id, tuple(isr), asked.leader_recovery_state)
     if asked.partition_epoch > partition.partition_epoch or asked.leader_epoch > partition.leader_epoch:
@@ -104,12 +105,12 @@ def _altered(
         return Refusal(ErrorCode.INVALID_UPDATE_VERSION)
     if asked.leader_recovery_state == RECOVERING and (len(isr) > 1 or partition.leader_recovery_state == RECOVERED):
         return Refusal(ErrorCode.INVALID_REQUEST)
-    if not all(reign.ledger.state.cluster.is_active(each) for each in isr):
+    if not all(context.ledger.state.cluster.is_active(each) for each in isr):
         return Refusal(ErrorCode.INELIGIBLE_REPLICA if version >= TOPIC_IDS_SINCE else ErrorCode.OPERATION_NOT_ATTEMPTED)
     return in_sync_with(partition, broker_id, isr, asked.leader_recovery_state)
 
 
-def _told(number: int, partition: PartitionRegistration) -> AlterPartitionDataResult:
+def _result(number: int, partition: PartitionRegistration) -> AlterPartitionDataResult:
     return AlterPartitionDataResult(
         partition_index=number,
         leader_id=partition.leader,
@@ -120,24 +121,24 @@ def _told(number: int, partition: PartitionRegistration) -> AlterPartitionDataRe
     )
 
 
-def allocate_producer_ids(reign: "Reign", call: Call) -> Answer | Deferred:
-    """Take the next block of producer ids out of ZooKeeper on behalf of a broker."""
+def allocate_producer_ids(context: "Reign", call: Call) -> Answer | Deferred:
+    """Allocate the next block of producer ids from ZooKeeper for a broker."""
     request = call.body
     assert isinstance(request, AllocateProducerIdsRequest), "dispatch decodes by API key"
-    broker = reign.ledger.state.cluster.broker(request.broker_id)
+    broker = context.ledger.state.cluster.broker(request.broker_id)
     if broker is None:
         return AllocateProducerIdsResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED)
     if broker.broker_epoch != request.broker_epoch:
         return AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
     later = Deferred()
-    reign.shell.tasks.spawn(reign.controller.guarded(reign, lambda: _claim(reign, request.broker_id, later)), "producer-id-block")
+    context.shell.tasks.spawn(context.controller.guarded(context, lambda: _claim(context, request.broker_id, later)), "producer-id-block")
     return later
 
 
-async def _claim(reign: "Reign", broker_id: int, later: Deferred) -> None:
-    """Answer with a block. Raises ControllerMoved when that is answered, too: whoever is controller now gives the next one."""
+async def _claim(context: "Reign", broker_id: int, later: Deferred) -> None:
+    """Answer with a block. Raises ControllerMoved after answering with that error: the next controller allocates the next block."""
     try:
-        block = await reign.blocks.take(broker_id, reign.world.note)
+        block = await context.blocks.take(broker_id, context.world.note)
     except ZookeeperRefused:
         later.complete(AllocateProducerIdsResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
         return

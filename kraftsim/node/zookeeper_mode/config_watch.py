@@ -1,10 +1,10 @@
-"""Follows what is configured in ZooKeeper: everything once, then whatever a new znode below /config/changes names.
+"""Follows configs in ZooKeeper: loads all once, then each entity that a new znode below /config/changes names.
 
-A new topic's configs are announced by no such znode: the broker reads them when it creates a log of
-the topic, and when a client asks for them. What cannot be read is said, and what was known before
-goes on to hold: other brokers must not suffer from one bad text.
+No notification announces the configs of a new topic: the broker reads them when it creates a log of the
+topic, and when a client describes them. An unreadable config is reported in an event, and the previous config
+stays in effect, so that one malformed znode does not affect other brokers.
 Source: kafka.server.{ZkConfigManager, DynamicConfigManager, ConfigHelper}, kafka.zk.AdminZkClient,
-kafka.server.metadata.ZkConfigRepository, kafka.cluster.Partition.createLog; asked of 2.7.2 and 3.9.1.
+kafka.server.metadata.ZkConfigRepository, kafka.cluster.Partition.createLog; checked against 2.7.2 and 3.9.1.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ Apply = Callable[[Sequence[MetadataRecord]], Awaitable[None]]
 
 
 class ConfigWatch:
-    """`image()` is what the broker knows, `apply` is awaited with the records by which it changes."""
+    """`image()` returns the broker's metadata image; `apply` is awaited with the records that change it."""
 
     def __init__(self, world: World, session: ZookeeperSession, image: Callable[[], MetadataImage], apply: Apply) -> None:
         self._world = world
@@ -39,11 +39,10 @@ class ConfigWatch:
         self._apply = apply
         self._changes = ChangeNotifications(session, CONFIG_CHANGES, self._follow_one)
         self._turn = asyncio.Lock()
-        """Held from the read of a znode until its text is in the image: an older text never replaces a
-        newer one."""
+        """Held from the read of a znode until its content is in the image, so that older content never replaces newer content."""
 
     async def read_all(self) -> None:
-        """Take over everything that is configured, and begin to watch. Raises ZookeeperRefused."""
+        """Load all configs and set watches. Raises ZookeeperRefused."""
         await self._changes.begin()
         async with self._turn:
             znodes: dict[str, bytes | None] = {}
@@ -54,7 +53,7 @@ class ConfigWatch:
                 await self._take(entity, znodes[entity])
 
     async def run(self) -> None:
-        """Follow changes for ever."""
+        """Follow changes until cancelled."""
         await self._changes.run()
 
     async def _follow_one(self, path: str, data: bytes) -> None:
@@ -70,15 +69,15 @@ class ConfigWatch:
             await self._take(entity, await read(self._session, f"{CONFIG}/{entity}"))
 
     async def reread_topics(self, topics: Collection[str]) -> None:
-        """Take over the configs of topics as ZooKeeper has them now. Raises ZookeeperRefused."""
+        """Load the current configs of topics from ZooKeeper. Raises ZookeeperRefused."""
         for topic in topics:
             await self._reread(f"topics/{topic}")
 
     @asynccontextmanager
     async def configs_of_new_logs(self, topics: Collection[str]) -> AsyncIterator[Load]:
-        """Read the configs of topics and yield what loads them into the image, unpublished.
+        """Read the configs of topics and yield a function that loads them into the image without publishing.
 
-        Without a session nothing is loaded: the next one begins with all configs.
+        Without a session nothing is loaded: the next session starts by reading all configs.
         Raises ZookeeperRefused.
         """
         async with self._turn:
@@ -103,7 +102,7 @@ class ConfigWatch:
             await self._apply(records)
 
     def _changes_of(self, entity: str, data: bytes | None) -> Sequence[MetadataRecord]:
-        """Return how the image comes to say what a text says; nothing of a text that is none."""
+        """Return the records that apply a config znode to the image; none if the content is malformed."""
         try:
             return entity_changes(entity, data, self._image())
         except MalformedMessage as malformed:
@@ -112,7 +111,7 @@ class ConfigWatch:
 
 
 async def tree(session: ZookeeperSession, root: str) -> Znodes:
-    """Return a znode and all that is below it. Raises ZookeeperRefused."""
+    """Return a znode and all its descendants. Raises ZookeeperRefused."""
 
     async def whole(client: ZookeeperClient) -> Znodes:
         return await ZnodeReader(client).tree(root)
@@ -121,5 +120,5 @@ async def tree(session: ZookeeperSession, root: str) -> Znodes:
 
 
 def _entities(znodes: dict[str, bytes | None]) -> Iterator[str]:
-    """Yield those of the znodes that are entities: `users/alice` and `users/alice/clients/c1`, not `users` or `users/alice/clients`."""
+    """Yield the znodes that are entities: `users/alice` and `users/alice/clients/c1`, not `users` or `users/alice/clients`."""
     return (path for path in sorted(znodes) if path.count("/") % 2 == 1)

@@ -1,6 +1,7 @@
-"""What controllers tell this broker, one request after the other: decided, acted by, and answered in the order in which they came.
+"""Controller requests in ZooKeeper mode: decided, applied and answered one at a time, in the order of arrival.
 
-Source: kafka.server.KafkaApis.{handleLeaderAndIsrRequest, handleUpdateMetadataRequest, handleStopReplicaRequest} (replicaStateChangeLock).
+Source: kafka.server.KafkaApis.{handleLeaderAndIsrRequest, handleUpdateMetadataRequest,
+handleStopReplicaRequest} (replicaStateChangeLock).
 """
 
 import asyncio
@@ -34,24 +35,24 @@ Refuse = Callable[[Call, ErrorCode], Answer]
 
 
 class ControlRequests:
-    """`on_told` hears whenever a controller has said who it is."""
+    """`on_controller_request` is called whenever a request has identified the controller."""
 
-    def __init__(self, mode: "ZookeeperMode", received: ReceivedMetadata, on_told: Callable[[], None]) -> None:
+    def __init__(self, mode: "ZookeeperMode", received: ReceivedMetadata, on_controller_request: Callable[[], None]) -> None:
         self._mode = mode
         self._received = received
-        self._on_told = on_told
+        self._on_controller_request = on_controller_request
         self._waiting: deque[tuple[Call, Deferred, Refuse]] = deque()
         self._has_work = asyncio.Event()
 
     def take(self, call: Call, refuse: Refuse) -> Deferred:
-        """Let a request wait for its turn."""
+        """Queue a request."""
         later = Deferred()
         self._waiting.append((call, later, refuse))
         self._has_work.set()
         return later
 
     async def run(self) -> None:
-        """Serve requests for ever."""
+        """Serve requests until cancelled."""
         while True:
             await self._has_work.wait()
             self._has_work.clear()
@@ -67,77 +68,77 @@ class ControlRequests:
             case UpdateMetadataRequest():
                 return await self._update(call.body)
             case LeaderAndIsrRequest():
-                return await self._appoint(call.body, call.api_version)
+                return await self._become_leader_or_follower(call.body, call.api_version)
             case StopReplicaRequest():
                 return await self._stop(call.body)
             case _:
-                raise AssertionError(f"{type(call.body).__name__} is no request of a controller")
+                raise AssertionError(f"{type(call.body).__name__} is not a controller request")
 
     async def _update(self, request: UpdateMetadataRequest) -> Answer:
         refusal = self._refuse_epoch(request)
-        told = refusal or self._received.update(request, self._mode.image)
-        if isinstance(told, Refusal):
-            return UpdateMetadataResponse(error_code=told.error)
-        await self._act(told)
-        self._on_told()
+        result = refusal or self._received.update(request, self._mode.image)
+        if isinstance(result, Refusal):
+            return UpdateMetadataResponse(error_code=result.error)
+        await self._apply(result)
+        self._on_controller_request()
         return UpdateMetadataResponse(error_code=ErrorCode.NONE)
 
-    async def _appoint(self, request: LeaderAndIsrRequest, version: int) -> Answer:
+    async def _become_leader_or_follower(self, request: LeaderAndIsrRequest, version: int) -> Answer:
         refusal = self._refuse_epoch(request)
-        told = refusal or self._received.appoint(request, self._mode.image, self._partitions.held)
-        if isinstance(told, Refusal):
-            return LeaderAndIsrResponse(error_code=told.error)
-        await self._act(told)
-        for key in told.roles:
+        result = refusal or self._received.appoint(request, self._mode.image, self._partitions.held)
+        if isinstance(result, Refusal):
+            return LeaderAndIsrResponse(error_code=result.error)
+        await self._apply(result)
+        for key in result.roles:
             if self._partitions.find(*key) is None:
-                told.answers[key] = ErrorCode.KAFKA_STORAGE_ERROR
-        if told.keeps is not None:
-            await self._partitions.keep_only(told.keeps)
-        return _appointed(request, told, version)
+                result.answers[key] = ErrorCode.KAFKA_STORAGE_ERROR
+        if result.keeps is not None:
+            await self._partitions.keep_only(result.keeps)
+        return _leader_and_isr_response(request, result, version)
 
     async def _stop(self, request: StopReplicaRequest) -> Answer:
         refusal = self._refuse_epoch(request)
-        told = refusal or self._received.stop(request, self._partitions.held)
-        if isinstance(told, Refusal):
-            return StopReplicaResponse(error_code=told.error)
-        for key, deletes in told.stopped.items():
+        result = refusal or self._received.stop(request, self._partitions.held)
+        if isinstance(result, Refusal):
+            return StopReplicaResponse(error_code=result.error)
+        for key, deletes in result.stopped.items():
             await self._partitions.stop_replica(key, deletes=deletes)
         rows = [
-            StopReplicaPartitionError(topic_name=topic, partition_index=number, error_code=error) for (topic, number), error in told.answers.items()
+            StopReplicaPartitionError(topic_name=topic, partition_index=number, error_code=error) for (topic, number), error in result.answers.items()
         ]
         return StopReplicaResponse(partition_errors=rows)
 
-    async def _act(self, told: Told) -> None:
-        """Let the image say what was told, and act by it: only by LeaderAndIsr a broker leads or follows.
+    async def _apply(self, result: Told) -> None:
+        """Apply a request to the image and act on it: only LeaderAndIsr makes this broker a leader or follower.
 
-        A log that is new here goes by the configs that its topic has in ZooKeeper now.
+        A new log uses the configs that its topic currently has in ZooKeeper.
         """
-        new = dict.fromkeys(topic for topic, number in told.roles if self._partitions.find(topic, number) is None)
+        new = dict.fromkeys(topic for topic, number in result.roles if self._partitions.find(topic, number) is None)
         async with self._mode.configs.configs_of_new_logs(new) as load_configs:
-            changes = await self._load(told, load_configs)
+            changes = await self._load(result, load_configs)
         if changes:
             await self._mode.publish(changes)
 
-    async def _load(self, told: Told, load_configs: Load) -> ImageChanges:
+    async def _load(self, result: Told, load_configs: Load) -> ImageChanges:
         image = self._mode.image
-        for name, topic_id in told.adopted.items():
+        for name, topic_id in result.adopted.items():
             if image.topic(name) is not None:
                 image.name_topic(name, topic_id)
             await self._partitions.name_topic(name, topic_id)
-        for record in told.records:
+        for record in result.records:
             image.load(record)
         load_configs()
         changes = image.take_changes()
         roles: dict[tuple[bytes, int], None] = {}
-        for topic, number in told.roles:
+        for topic, number in result.roles:
             found = image.topic(topic)
             assert found is not None, "a role is one in a partition of the image"
             roles[found.topic_id, number] = None
-        changes.partitions = {**self._gone(changes), **roles}
+        changes.partitions = {**self._removed(changes), **roles}
         return changes
 
-    def _gone(self, changes: ImageChanges) -> dict[tuple[bytes, int], None]:
-        """Return the partitions that are in the image no more; those that this broker holds wait for StopReplica."""
+    def _removed(self, changes: ImageChanges) -> dict[tuple[bytes, int], None]:
+        """Return the partitions that were removed from the image; those hosted by this broker wait for StopReplica."""
         image = self._mode.image
         held = {(hosted.topic_id, hosted.partition): None for hosted in self._partitions.hosted()}
         gone: dict[tuple[bytes, int], None] = {}
@@ -157,16 +158,17 @@ class ControlRequests:
         return partitions
 
 
-def _appointed(request: LeaderAndIsrRequest, told: Told, version: int) -> LeaderAndIsrResponse:
-    """Answer for each partition: by topic id, where topics have one for this version."""
+def _leader_and_isr_response(request: LeaderAndIsrRequest, result: Told, version: int) -> LeaderAndIsrResponse:
+    """Build the response for each partition, with topic ids if this version has them."""
     if version < FIRST_VERSION_BY_TOPIC_ID:
         rows = [
-            LeaderAndIsrPartitionError(topic_name=topic, partition_index=number, error_code=error) for (topic, number), error in told.answers.items()
+            LeaderAndIsrPartitionError(topic_name=topic, partition_index=number, error_code=error)
+            for (topic, number), error in result.answers.items()
         ]
         return LeaderAndIsrResponse(partition_errors=rows)
     ids = {topic.topic_name: topic.topic_id for topic in request.topic_states}
     topics: dict[bytes, LeaderAndIsrTopicError] = {}
-    for (name, number), error in told.answers.items():
+    for (name, number), error in result.answers.items():
         topic_id = ids.get(name, ZERO_UUID)
         topic = topics.setdefault(topic_id, LeaderAndIsrTopicError(topic_id=topic_id))
         topic.partition_errors.append(LeaderAndIsrPartitionError(partition_index=number, error_code=error))

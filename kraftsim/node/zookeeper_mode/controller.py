@@ -1,8 +1,10 @@
-"""The part of a broker that is the cluster's controller in ZooKeeper's time, or would be: whoever makes /controller first is it.
+"""The controller component of a broker in ZooKeeper mode: the broker that creates /controller first is the active controller.
 
-It resigns at once when its session is over, when /controller is somebody else's, or when a write is refused because /controller_epoch has moved; then
-it looks again who is controller, and stands for it if nobody is. While a KRaft controller holds /controller nobody here can.
-Source: kafka.controller.KafkaController (elect, maybeResign, processExpire), kafka.zk.KafkaZkClient.registerControllerAndIncrementControllerEpoch.
+It resigns immediately when its session expires, when another broker owns /controller, or when a write is
+refused because /controller_epoch has changed. Then it reads /controller again, and stands for election if
+there is no controller. While a KRaft controller holds /controller, no broker can be elected.
+Source: kafka.controller.KafkaController (elect, maybeResign, processExpire),
+kafka.zk.KafkaZkClient.registerControllerAndIncrementControllerEpoch.
 """
 
 import asyncio
@@ -44,7 +46,8 @@ if TYPE_CHECKING:
 NOBODY: Final = -1
 RETRY_MS: Final = 100
 LOWEST_LEVEL: Final = 11
-"""The rules that are shared with KRaft look at its levels; below this one they would refuse what ZooKeeper has always kept (SCRAM credentials)."""
+"""Metadata version for the validation rules shared with KRaft; a lower one would reject what ZooKeeper has
+always kept (SCRAM credentials)."""
 WATCHED: Final = {
     BROKER_IDS: "brokers",
     TOPICS: "topics",
@@ -54,12 +57,13 @@ WATCHED: Final = {
     REASSIGN_PARTITIONS: "reassignments",
     PREFERRED_REPLICA_ELECTION: "preferred",
 }
-"""Path -> what is to be looked at."""
+"""Path -> name of the event to process."""
 RETURNABLE: Final = (ZookeeperError.NODE_EXISTS, ZookeeperError.BAD_VERSION, ZookeeperError.NO_NODE)
 
 
 class ZookeeperController:
-    """`elect` once the broker has registered, and after each new session; `reign` is not None while this is the controller."""
+    """`elect` is called once the broker has registered, and after each new session; `reign` is not None while
+    this broker is the active controller."""
 
     def __init__(self, mode: "ZookeeperMode") -> None:
         self.mode = mode
@@ -68,64 +72,64 @@ class ZookeeperController:
         self.config = mode.shell.config
         self.protocol = mode.protocol
         self.controller_id = NOBODY
-        """Who is controller, as /controller says."""
+        """The controller id according to /controller."""
         self.reign: Reign | None = None
         self.entities = asyncio.Lock()
-        """Held while an entity is read, decided upon and written."""
+        """Held while an entity is read, decided and written."""
         self._is_electing = False
-        self._looks_again = False
+        self._must_check_again = False
         self._is_over = False
         self._is_leaving = False
         mode.listen(self._on_event)
 
     @property
     def is_active(self) -> bool:
-        """Whether this broker is the controller, as far as it can know."""
+        """Whether this broker is the active controller, to its own knowledge."""
         return self.reign is not None and self.reign.is_active
 
     @property
     def controller_epoch(self) -> int:
-        """The epoch of the present reign; -1 where this broker has none."""
+        """The epoch of this controller; -1 if this broker is not the controller."""
         return NOBODY if self.reign is None else self.reign.controller_epoch
 
     def handle(self, key: int, call: Call) -> Answer | Deferred:
-        """Answer a request that a controller, or any broker, answers by writing to ZooKeeper."""
+        """Handle a request that the controller, or any broker, serves by writing to ZooKeeper."""
         return answer_to(self, key, call)
 
     def learned(self, records: Sequence[Message]) -> None:
-        """Hear of configurations, quotas and access rules that this broker has read."""
+        """Apply configs, quotas and ACLs that this broker has read."""
         if self.reign is not None and self.reign.is_active:
             self.reign.learned(records)
 
-    # Who is controller -----------------------------------------------------------------------------------------------------------------------------
+    # Election --------------------------------------------------------------------------------------------------------------------------------------
 
     async def elect(self) -> None:
-        """Look who is controller, and become it if nobody is; asked for again meanwhile, look again."""
+        """Read /controller and stand for election if it is absent. A call during a running election makes it check again."""
         if self._is_electing:
-            self._looks_again = True
+            self._must_check_again = True
             return
         self._is_electing = True
         try:
             while not self._is_over:
-                self._looks_again = False
+                self._must_check_again = False
                 try:
-                    await self._look()
+                    await self._check_controller()
                 except MalformedMessage as malformed:
                     self._not_understood(malformed)
                 except ZookeeperRefused as refused:
                     if refused.error == ZookeeperError.SESSION_EXPIRED:
-                        return  # the next session does it
-                    self._looks_again = True
+                        return  # retried in the next session
+                    self._must_check_again = True
                     await asyncio.sleep(RETRY_MS / 1000)
-                if not self._looks_again:
+                if not self._must_check_again:
                     return
         finally:
             self._is_electing = False
 
-    async def _look(self) -> None:
-        """Look once. Raises ZookeeperRefused, and MalformedMessage: nobody is controller until the znode says something else.
+    async def _check_controller(self) -> None:
+        """Read /controller once. Raises ZookeeperRefused, and MalformedMessage: there is no controller until the znode changes.
 
-        Source: ControllerZNode.decode (no id in what cannot be read), KafkaController.elect.
+        Source: ControllerZNode.decode (no id in a malformed znode), KafkaController.elect.
         """
         client = self.mode.client
         if await client.exists(CONTROLLER, watch=True) is not None:
@@ -134,26 +138,26 @@ class ZookeeperController:
             except ZookeeperRefused as refused:
                 if refused.error != ZookeeperError.NO_NODE:
                     raise
-                self._looks_again = True
+                self._must_check_again = True
                 return
             try:
                 self.controller_id = ControllerZnode.parse(data or b"").broker_id
             except MalformedMessage:
-                self._resign("nobody can tell who is controller")
+                self._resign("/controller is malformed")
                 self.controller_id = NOBODY
                 raise
             if self.reign is not None and (self.controller_id != self.config.node_id or stat.ephemeral_owner != self.reign.client.session):
-                self._resign("somebody else is controller")
+                self._resign("another controller was elected")
             elif self.reign is None and self.controller_id == self.config.node_id and stat.ephemeral_owner == client.session and not self._is_leaving:
-                await self._take_up()  # made by a request whose connection was lost
+                await self._resume_election()  # created by a request whose connection was lost
             return
-        self._resign("/controller is gone")
+        self._resign("/controller was deleted")
         self.controller_id = NOBODY
         if not self._is_leaving:
-            await self._stand()
+            await self._stand_for_election()
 
-    async def _stand(self) -> None:
-        """Make /controller and count /controller_epoch up, both or neither. Raises ZookeeperRefused, MalformedMessage."""
+    async def _stand_for_election(self) -> None:
+        """Create /controller and increment /controller_epoch in one multi. Raises ZookeeperRefused, MalformedMessage."""
         client = self.mode.client
         if await client.exists(CONTROLLER_EPOCH) is None:
             try:
@@ -173,61 +177,61 @@ class ZookeeperController:
         except ZookeeperRefused as refused:
             if refused.error not in RETURNABLE:
                 raise
-            self._looks_again = True
+            self._must_check_again = True
             return
         self.controller_id = self.config.node_id
         await client.exists(CONTROLLER, watch=True)
-        await self._reign(epoch, stat.version + 1)
+        await self._activate(epoch, stat.version + 1)
 
-    async def _take_up(self) -> None:
-        """Begin the reign of an election of which it was not known how it ended. Raises ZookeeperRefused."""
+    async def _resume_election(self) -> None:
+        """Start acting as controller after an election whose outcome was unknown. Raises ZookeeperRefused."""
         data, stat = await self.mode.client.get(CONTROLLER_EPOCH, watch=True)
-        await self._reign(parse_controller_epoch(data), stat.version)
+        await self._activate(parse_controller_epoch(data), stat.version)
 
-    async def _reign(self, epoch: int, epoch_version: int) -> None:
+    async def _activate(self, epoch: int, epoch_version: int) -> None:
         self.world.note(ZookeeperControllerElected(controller_epoch=epoch))
-        reign = self.reign = Reign(self, self.mode.client, controller_epoch=epoch, epoch_version=epoch_version)
+        context = self.reign = Reign(self, self.mode.client, controller_epoch=epoch, epoch_version=epoch_version)
         try:
-            await reign.begin()
+            await context.begin()
         except (ControllerMoved, MalformedMessage, ZookeeperRefused) as failure:
             if isinstance(failure, MalformedMessage):
                 self._not_understood(failure)
-            if self.reign is reign:
+            if self.reign is context:
                 await self._step_down(f"{type(failure).__name__}: {failure}")
 
-    async def guarded(self, reign: Reign, work: Callable[[], Awaitable[None]]) -> None:
-        """Do a piece of work of a reign; resign if it turns out that it is over."""
+    async def guarded(self, context: Reign, work: Callable[[], Awaitable[None]]) -> None:
+        """Run work of the active controller; resign if another controller was elected meanwhile."""
         try:
             await work()
         except (ControllerMoved, MalformedMessage, ZookeeperRefused) as failure:
-            if self.reign is not reign or self._is_over:
+            if self.reign is not context or self._is_over:
                 return
             if isinstance(failure, MalformedMessage):
                 self._not_understood(failure)
             self.shell.tasks.spawn(self._step_down(f"{type(failure).__name__}: {failure}"), "controller-resignation")
 
     async def _step_down(self, reason: str) -> None:
-        """Resign, give /controller back if it is still this broker's, and look who is controller."""
-        reign = self.reign
+        """Resign, delete /controller if this broker still owns it, and check for a controller."""
+        context = self.reign
         self._resign(reason)
-        if reign is not None and not self._is_over:
+        if context is not None and not self._is_over:
             try:
-                _, stat = await reign.client.get(CONTROLLER)
-                if stat.ephemeral_owner == reign.client.session:
+                _, stat = await context.client.get(CONTROLLER)
+                if stat.ephemeral_owner == context.client.session:
                     await asyncio.sleep(RETRY_MS / 1000)
-                    await reign.client.delete(CONTROLLER, stat.version)
+                    await context.client.delete(CONTROLLER, stat.version)
             except ZookeeperRefused:
-                pass  # somebody else's, or the session's end takes it
+                pass  # owned by another broker, or deleted when the session expires
             await self.elect()
 
     def _not_understood(self, malformed: MalformedMessage) -> None:
         self.world.note(ZnodeNotUnderstood(path=malformed.path, reason=malformed.reason))
 
     def _resign(self, reason: str) -> None:
-        reign, self.reign = self.reign, None
-        if reign is not None:
-            self.world.note(ZookeeperControllerResigned(controller_epoch=reign.controller_epoch, reason=reason))
-            reign.end()
+        context, self.reign = self.reign, None
+        if context is not None:
+            self.world.note(ZookeeperControllerResigned(controller_epoch=context.controller_epoch, reason=reason))
+            context.end()
 
     def _on_event(self, event_type: EventType, path: str) -> None:
         if self._is_over:
@@ -242,39 +246,39 @@ class ZookeeperController:
             elif path.startswith(f"{TOPICS}/") and event_type == EventType.NODE_DATA_CHANGED:
                 self.reign.has_happened("topic", path.removeprefix(f"{TOPICS}/").partition("/")[0])
 
-    # The end ---------------------------------------------------------------------------------------------------------------------------------------
+    # Shutdown --------------------------------------------------------------------------------------------------------------------------------------
 
     def on_session_lost(self) -> None:
-        """Resign at once: somebody else may be controller by now."""
+        """Resign immediately: another controller may have been elected."""
         self.controller_id = NOBODY
-        self._resign("the session is over")
+        self._resign("the session expired")
 
     def stand_no_more(self) -> None:
-        """The broker is about to stop: who is controller goes on telling brokers what they must know, but does not become it any more.
+        """Do not stand for election again: the broker is about to stop. An active controller continues to notify brokers.
 
-        Source: KafkaServer.shutdown ends the controller behind the log manager.
+        Source: KafkaServer.shutdown stops the controller after the log manager.
         """
         self._is_leaving = True
 
     async def stop(self) -> None:
-        """Resign in good order."""
+        """Resign, and delete /controller."""
         self._is_over = True
         self._resign("stopping")
 
     def abort(self) -> None:
-        """Let go at once, as a process that dies."""
+        """Release everything immediately, as a killed process would."""
         self._is_over = True
         if self.reign is not None:
             self.reign.abort()
 
-    # What a reign is made of -----------------------------------------------------------------------------------------------------------------------
+    # Parts of the active controller ----------------------------------------------------------------------------------------------------------------
 
     def new_blocks(self, client: ZookeeperClient, writes: FencedWrites) -> ControllerBlocks:
-        """Return what takes blocks of producer ids in a reign."""
+        """Return the allocator of producer-id blocks of one controller epoch."""
         return self.mode.broker.parts.controller_blocks(client, writes)
 
     def new_state(self) -> ControllerState:
-        """Return the state of a cluster of which nothing is known."""
+        """Return an empty cluster state."""
         config, parts = self.config, self.mode.broker.parts
         return parts.controller_state(
             cluster_id=config.cluster_id,

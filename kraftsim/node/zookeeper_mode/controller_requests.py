@@ -1,7 +1,8 @@
-"""Who answers what in ZooKeeper's time: most requests are for the controller, and some change znodes that every broker may change.
+"""Request routing in ZooKeeper mode: most requests are served by the controller, and some change znodes that every broker may write.
 
-Where the rules are those of KRaft the handlers are, too. What a controller has asked ZooKeeper for and does not know of is answered when it does;
-who asked one that is no longer controller is told so, in the form of each API.
+Where the rules equal those of KRaft, the KRaft handlers are used. A request whose write ZooKeeper has not
+acknowledged is answered once it has; after a resignation it is answered with NOT_CONTROLLER, in the form of
+each API.
 Source: kafka.server.{KafkaApis, ZkAdminManager, ConfigAdminManager}, kafka.controller.KafkaController.
 """
 
@@ -48,25 +49,25 @@ ANYWHERE: Final[dict[int, ServeAnywhere]] = {
     ApiKey.CREATE_ACLS: create_acls,
     ApiKey.DELETE_ACLS: delete_acls,
 }
-"""What every broker answers by writing to ZooKeeper itself."""
+"""APIs that every broker serves by writing to ZooKeeper itself."""
 
 
 def answer_to(controller: "ZookeeperController", key: int, call: Call) -> Answer | Deferred:
-    """Answer a request, or say that this is not the controller."""
+    """Handle a request, or refuse it because this broker is not the controller."""
     anywhere = ANYWHERE.get(key)
     if anywhere is not None:
         return anywhere(controller, call)
-    reign = controller.reign
-    if reign is None or not reign.is_active:
+    context = controller.reign
+    if context is None or not context.is_active:
         return refusal(call, ErrorCode.NOT_CONTROLLER)
     if key == ApiKey.ALTER_USER_SCRAM_CREDENTIALS:
         return alter_user_scram_credentials(controller, call)
     serve = BY_CONTROLLER.get(key)
-    return _gated(reign, call, serve if serve is not None else _as_kraft(key))
+    return _gated(context, call, serve if serve is not None else _as_kraft(key))
 
 
 def refusal(call: Call, error: ErrorCode) -> Answer:
-    """Return the answer to a request that is refused as a whole."""
+    """Return the response to a request that is refused as a whole."""
     if call.api_key == ApiKey.CONTROLLED_SHUTDOWN:
         moved = error == ErrorCode.NOT_CONTROLLER
         return ControlledShutdownResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH if moved else error)
@@ -75,25 +76,25 @@ def refusal(call: Call, error: ErrorCode) -> Answer:
     return refuse(call, error)
 
 
-def _gated(reign: Reign, call: Call, serve: Serve) -> Answer | Deferred:
-    ledger = reign.ledger
+def _gated(context: Reign, call: Call, serve: Serve) -> Answer | Deferred:
+    writer = context.ledger
 
     def handle() -> Answer | Deferred:
-        if not reign.is_active:
+        if not context.is_active:
             return refusal(call, ErrorCode.NOT_CONTROLLER)
-        ledger.refuse, ledger.again = (lambda error: refusal(call, error)), handle
+        writer.refuse, writer.again = (lambda error: refusal(call, error)), handle
         try:
-            return serve(reign, call)
+            return serve(context, call)
         finally:
-            ledger.refuse, ledger.again = None, None
+            writer.refuse, writer.again = None, None
 
     return handle()
 
 
 def _as_kraft(key: int) -> Serve:
-    """Return how KRaft controllers serve an API: they ask of their node no more than a reign has."""
+    """Return the KRaft controller's handler of an API: it needs no more of its node than the ZooKeeper controller offers."""
     handler = _kraft_handlers()[key]
-    return lambda reign, call: handler.handle(cast("Controller", reign), call)
+    return lambda context, call: handler.handle(cast("Controller", context), call)
 
 
 def _kraft_handlers() -> "dict[int, Handler[Controller]]":

@@ -1,6 +1,6 @@
-"""Requests that only a controller can decide, in the times of ZooKeeper: the broker that is the controller decides, others say that they are not.
+"""Routing of controller requests in ZooKeeper mode: the broker that is the controller decides them, other brokers answer NOT_CONTROLLER.
 
-A migrating broker hands them on in envelopes, once the controller is one of KRaft (since 3.4).
+A migrating broker forwards them in envelopes once the controller is a KRaft controller (since 3.4).
 Source: kafka.server.{KafkaApis, ZkSupport.maybeForward, DefaultAutoTopicCreationManager}.
 """
 
@@ -19,15 +19,15 @@ from protocol.messages.k19_create_topics import CreateTopicsRequest
 
 
 class DecidesHere(Protocol):
-    """A controller that is part of this broker."""
+    """A controller that is a component of this broker."""
 
     @property
     def is_active(self) -> bool:
-        """Whether it is the controller of the cluster."""
+        """Whether it is the active controller of the cluster."""
         ...
 
     def handle(self, key: int, call: Call) -> Answer | Deferred:
-        """Decide a request."""
+        """Handle a request."""
         ...
 
 
@@ -38,7 +38,8 @@ ANY_BROKER: Final = frozenset(
 
 
 class ZookeeperDecisions:
-    """`controller()` is the part of this broker that can decide; `forwarding` the way to whoever else does, `forwards()` whether it is used."""
+    """`controller()` is this broker's controller component; `forwarding` forwards to a remote controller,
+    `forwards()` tells whether to use it."""
 
     def __init__(self, controller: Callable[[], DecidesHere | None], forwarding: Forwarding, forwards: Callable[[], bool]) -> None:
         self._controller = controller
@@ -46,7 +47,7 @@ class ZookeeperDecisions:
         self._forwards = forwards
 
     def forward(self, call: Call, later: Deferred, refuse: Refuse) -> None:
-        """Complete `later` with what is decided here, or elsewhere; with `refuse(call, NOT_CONTROLLER)` where it cannot be."""
+        """Complete `later` with the local or forwarded answer, or with `refuse(call, NOT_CONTROLLER)` if neither is possible."""
         controller = self._controller()
         if controller is not None and (controller.is_active or (call.api_key in ANY_BROKER and not self._forwards())):
             _pass_on(controller.handle(call.api_key, call), later)
@@ -57,7 +58,7 @@ class ZookeeperDecisions:
 
 
 class ZookeeperTopicCreation(TopicCreation):
-    """Asks the controller as a client would; one of KRaft in an envelope, as its brokers do."""
+    """Sends CreateTopics to the controller as a client would; to a KRaft controller in an envelope, as KRaft brokers do."""
 
     def __init__(self, config: NodeConfig, channel: ControllerChannel, api_version: int, is_kraft: Callable[[], bool]) -> None:
         super().__init__(config, channel, api_version)

@@ -1,6 +1,7 @@
-"""How a broker leaves in good order: it asks the controller, over and over, to move away what it leads, until nothing is left.
+"""Controlled shutdown of a broker: it repeats the ControlledShutdown request until no partition leadership is left.
 
-Source: kafka.server.KafkaServer.controlledShutdown; controlled.shutdown.max.retries, controlled.shutdown.retry.backoff.ms.
+Source: kafka.server.KafkaServer.controlledShutdown; controlled.shutdown.max.retries,
+controlled.shutdown.retry.backoff.ms.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ class Departure:
         )
 
     async def run(self) -> None:
-        """Return when the controller has moved everything away, or when there is no hope that it will."""
+        """Return when the controller has moved all leadership away, or when the retries are exhausted."""
         config = self._mode.shell.config
         for attempt in range(config.controlled_shutdown_max_retries):
             if attempt:

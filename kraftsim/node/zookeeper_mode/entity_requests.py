@@ -1,7 +1,10 @@
-"""What brokers answer in ZooKeeper's time by writing znodes themselves: configurations, quotas, access rules, and, as the controller, credentials.
+"""Requests that a broker in ZooKeeper mode serves by writing znodes itself: configs, quotas, ACLs, and (as
+the controller) SCRAM credentials.
 
-The rules are those of KRaft, over what stands in ZooKeeper at that moment; what they decide is put into the entity's znode, and a notification tells
-all brokers to read it.   Source: kafka.zk.AdminZkClient, kafka.server.{ZkAdminManager, ConfigAdminManager}, kafka.security.authorizer.AclAuthorizer.
+The validation is that of KRaft, applied to the current content of ZooKeeper. The result is written to the
+entity's znode, and a notification znode makes all brokers read it.
+Source: kafka.zk.AdminZkClient, kafka.server.{ZkAdminManager, ConfigAdminManager},
+kafka.security.authorizer.AclAuthorizer.
 """
 
 from collections.abc import Callable, Sequence
@@ -52,7 +55,7 @@ ID_BYTES = 16
 
 
 def alter_configs(controller: "ZookeeperController", call: Call) -> Deferred:
-    """Let resources have just the configurations that are named."""
+    """Replace the configs of resources by the named ones."""
     asked = call.body
     assert isinstance(asked, AlterConfigsRequest), "dispatch decodes by API key"
     entities = [config_entity(each.resource_type, each.resource_name) for each in asked.resources if each.resource_type in (2, 4)]
@@ -60,7 +63,7 @@ def alter_configs(controller: "ZookeeperController", call: Call) -> Deferred:
 
 
 def incremental_alter_configs(controller: "ZookeeperController", call: Call) -> Deferred:
-    """Change single configurations."""
+    """Change individual configs."""
     asked = call.body
     assert isinstance(asked, IncrementalAlterConfigsRequest), "dispatch decodes by API key"
     entities = [config_entity(each.resource_type, each.resource_name) for each in asked.resources if each.resource_type in (2, 4)]
@@ -68,7 +71,7 @@ def incremental_alter_configs(controller: "ZookeeperController", call: Call) -> 
 
 
 def alter_client_quotas(controller: "ZookeeperController", call: Call) -> Deferred:
-    """Change quotas."""
+    """Change client quotas."""
     asked = call.body
     assert isinstance(asked, AlterClientQuotasRequest), "dispatch decodes by API key"
     kinds = ("user", "client-id", "ip")
@@ -78,7 +81,7 @@ def alter_client_quotas(controller: "ZookeeperController", call: Call) -> Deferr
 
 
 def alter_user_scram_credentials(controller: "ZookeeperController", call: Call) -> Deferred:
-    """Give users credentials, or take them."""
+    """Upsert or delete SCRAM credentials."""
     asked = call.body
     assert isinstance(asked, AlterUserScramCredentialsRequest), "dispatch decodes by API key"
     names = [*(each.name for each in asked.deletions), *(each.name for each in asked.upsertions)]
@@ -86,12 +89,12 @@ def alter_user_scram_credentials(controller: "ZookeeperController", call: Call) 
 
 
 def create_acls(controller: "ZookeeperController", call: Call) -> Deferred:
-    """Make access rules."""
+    """Create ACLs."""
     return _written(controller, call, k30_create_acls.HANDLER, [], has_rules=True)
 
 
 def delete_acls(controller: "ZookeeperController", call: Call) -> Deferred:
-    """Forget access rules."""
+    """Delete ACLs."""
     return _written(controller, call, k31_delete_acls.HANDLER, [], has_rules=True)
 
 
@@ -106,7 +109,7 @@ def _written(
 
 
 class Scribe:
-    """Has of a controller what the handlers of entities ask of one; writes without being one."""
+    """Offers the subset of the controller interface that entity handlers need; writes without being the controller."""
 
     def __init__(self, controller: "ZookeeperController", *, has_rules: bool) -> None:
         self.world = controller.world
@@ -131,12 +134,12 @@ class Scribe:
                 later.complete(refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR))
                 return
         while isinstance(answer, Deferred):
-            assert answer.answer is not None, "what is written is answered"
+            assert answer.answer is not None, "every write is answered"
             answer = answer.answer
         later.complete(answer)
 
     async def _read(self, entities: Sequence[str]) -> None:
-        """Take what the broker knows, and of some entities what ZooKeeper says now."""
+        """Load the broker's image, with some entities re-read from ZooKeeper."""
         image, state = self._controller.mode.image, self.ledger.state
         reader = ZnodeReader(self._controller.mode.client)
         kept = [record for record in snapshot_records(image) if not (self._has_rules and isinstance(record, AccessControlEntryRecord))]
@@ -154,7 +157,7 @@ class Scribe:
         state.commit_through(len(kept))
 
     async def _write(self) -> None:
-        """Put what was decided, and tell all brokers."""
+        """Write the decided changes, and notify all brokers."""
         client = self._controller.mode.client
         for operation in self.ledger.operations():
             for write in operation.writes:
@@ -173,7 +176,7 @@ class Scribe:
                 await client.multi(requests_of(operation.notification))
 
     async def _is_cleaned(self, write: ZnodeWrite) -> bool:
-        """Remove an entity that has no quotas left and nothing below it, and with it what is empty above; tell whether that was done."""
+        """Delete an entity without quotas and children, and its empty ancestors; return whether that was done."""
         is_quota = write.path.startswith(tuple(f"{CONFIG}/{kind}/" for kind in ("users", "clients", "ips")))
         if write.data != build_config({}) or not is_quota or await self._names(write.path):
             return False
@@ -196,7 +199,7 @@ class Scribe:
 
 
 class EntityLedger:
-    """Has the face of a ledger; what is committed is only remembered, to be written."""
+    """Implements the ledger interface for entities; committed records are kept until they are written."""
 
     def __init__(self, state: ControllerState) -> None:
         self.state = state
@@ -206,20 +209,20 @@ class EntityLedger:
         self._touched = Touched()
 
     def commit(self, decision: Decision[T], build_answer: Callable[[AppendedOffsets | None], Answer], *, is_atomic: bool = True) -> Answer:
-        """Take a decision, and answer."""
+        """Replay a decision, and answer."""
         for record in decision.records:
-            self._note(record)
+            self._add_operation(record)
             self.state.replay(record, self.next_offset)
             self.next_offset += 1
         return build_answer(AppendedOffsets(first_offset=0, last_offset=0))
 
     def operations(self) -> list[ZnodeOperation]:
-        """Return what has to be written."""
+        """Return the pending znode operations."""
         touched = self._touched
         found = [each for resource in touched.configs if (each := config_changed(*resource, self._facts)) is not None]
         found += [quota_changed(entity, self._facts) for entity in touched.quotas]
         return [*found, *(acls_changed(resource, self._facts) for resource in touched.access)]
 
-    def _note(self, record: Message) -> None:
+    def _add_operation(self, record: Message) -> None:
         assert not isinstance(record, RemoveAccessControlEntryRecord) or self.state.registries.access_rules.get(record.id) is not None
         self._touched.note(record, self._facts)

@@ -1,4 +1,4 @@
-"""The finalized features as /feature says them: clients are told, with the version of the znode as their epoch.
+"""Finalized features from /feature: clients receive them with the version of the znode as their epoch.
 
 Source: kafka.server.FinalizedFeatureChangeListener (2.7), KIP-584.
 """
@@ -21,14 +21,14 @@ NO_QUORUM = 0
 
 
 class ZookeeperFeatures(ClusterFeatures):
-    """What /feature said last; nothing before anybody wrote it."""
+    """The latest content of /feature; empty until the znode is written."""
 
     def __init__(self, image: Callable[[], MetadataImage]) -> None:
         super().__init__(image, lambda: NO_QUORUM)
         self.read = FinalizedFeatures({}, NO_FEATURES_EPOCH)
 
     def level(self, name: str) -> int:
-        """Return the finalized level of a feature; 0 where it has none."""
+        """Return the finalized level of a feature; 0 if it has none."""
         return self.read.levels.get(name, 0)
 
     def finalized(self) -> FinalizedFeatures:
@@ -37,7 +37,7 @@ class ZookeeperFeatures(ClusterFeatures):
 
 
 class FeatureWatch:
-    """Keeps them up to date."""
+    """Keeps the features up to date."""
 
     def __init__(self, world: World, session: ZookeeperSession, features: ClusterFeatures) -> None:
         assert isinstance(features, ZookeeperFeatures), "these are kept up to date"
@@ -48,7 +48,7 @@ class FeatureWatch:
         session.listen(self._on_event)
 
     async def read(self) -> None:
-        """Read the znode, and watch it, or that there is one. Raises ZookeeperRefused."""
+        """Read the znode and watch it, or watch for its creation. Raises ZookeeperRefused."""
         while True:
             try:
                 data, stat = await self._session.until_connected(lambda client: client.get(FEATURE, watch=True))
@@ -65,7 +65,7 @@ class FeatureWatch:
             self._world.note(ZnodeNotUnderstood(path=FEATURE, reason=malformed.reason))
 
     async def run(self) -> None:
-        """Follow changes for ever."""
+        """Follow changes until cancelled."""
         while True:
             await self._has_changed.wait()
             self._has_changed.clear()

@@ -1,7 +1,8 @@
-"""Does what a controller of ZooKeeper's time writes, all together or not at all, and only as long as nobody has become controller after it.
+"""Atomic writes of a ZooKeeper-mode controller, fenced by the version of /controller_epoch.
 
-If the connection is lost meanwhile it is looked at afterwards whether it happened: a znode that has the next version and the text that was written
-was written.   Source: kafka.zk.KafkaZkClient.{retryRequestsUntilConnected, wrapRequestWithControllerEpochCheck}.
+After a lost connection it reads back whether the write happened: a znode that has the next version and the
+written content was written.
+Source: kafka.zk.KafkaZkClient.{retryRequestsUntilConnected, wrapRequestWithControllerEpochCheck}.
 """
 
 import asyncio
@@ -19,14 +20,15 @@ RETRY_MS: Final = 100
 
 
 class FencedWrites:
-    """Writes of one reign, by one session. `epoch_version` is the version of /controller_epoch."""
+    """Writes of one controller epoch, over one session. `epoch_version` is the version of /controller_epoch."""
 
     def __init__(self, client: ZookeeperClient, epoch_version: int) -> None:
         self._client = client
         self._epoch_version = epoch_version
 
     async def carry(self, writes: Sequence[ZnodeWrite]) -> None:
-        """Do all of it. Raises ControllerMoved, or ZookeeperRefused with the path of a znode that is not as it was believed to be."""
+        """Do all writes atomically. Raises ControllerMoved, or ZookeeperRefused with the path of a znode that
+        is not in the expected state."""
         while True:
             resolved = await self._retried_resolution(writes)
             try:
@@ -39,7 +41,7 @@ class FencedWrites:
                 return
 
     async def attempt(self, asked: Sequence[Asked]) -> None:
-        """Do all of it once. Raises ControllerMoved, and ZookeeperRefused: after a lost connection nobody knows whether it was done."""
+        """Do all requests in one attempt. Raises ControllerMoved, and ZookeeperRefused: after a lost connection the outcome is unknown."""
         try:
             await self._client.multi([check_request(CONTROLLER_EPOCH, self._epoch_version), *asked])
         except ZookeeperRefused as refused:
@@ -56,9 +58,9 @@ class FencedWrites:
             await asyncio.sleep(RETRY_MS / 1000)
 
     async def _resolved(self, writes: Sequence[ZnodeWrite]) -> list[ZnodeWrite]:
-        """Return writes as sets, creations and deletions, by what is there."""
+        """Expand writes to sets, creations and deletions, depending on which znodes exist."""
         asked = [write.path for write in writes if write.kind in (WriteKind.PUT, WriteKind.DROP)]
-        there = dict.fromkeys(await self._there(asked))
+        there = dict.fromkeys(await self._existing(asked))
         found: list[ZnodeWrite] = []
         for write in writes:
             is_there = write.path in there
@@ -75,16 +77,16 @@ class FencedWrites:
                     found += await expanded(self._client, write)
         return found
 
-    async def _there(self, paths: Iterable[str]) -> list[str]:
+    async def _existing(self, paths: Iterable[str]) -> list[str]:
         wanted = list(paths)
         stats = await asyncio.gather(*map(self._client.exists, wanted))
         return [path for path, stat in zip(wanted, stats, strict=True) if stat is not None]
 
     async def _has_happened(self, writes: Sequence[ZnodeWrite]) -> bool:
-        """Tell whether writes happened whose connection was lost: any of those that shows it stands for all."""
+        """Return whether writes with a lost connection happened: any one of them that can be verified stands for the whole multi."""
         probe = next((write for write in writes if write.kind is WriteKind.CREATE or write.version != ANY_VERSION), None)
         if probe is None:
-            return False  # they can be done twice
+            return False  # they are idempotent
         while True:
             await asyncio.sleep(RETRY_MS / 1000)
             try:

@@ -1,8 +1,9 @@
-"""Partitions of a broker that is told by a controller what it holds, instead of reading it in a log.
+"""Partition hosting in ZooKeeper mode: the controller's requests decide which replicas the broker holds, not the metadata log.
 
-What a controller says of this broker is meant for this incarnation: requests for another one are refused before. A replica that is stopped stays on
-disk unless it is to be deleted.
-Source: kafka.server.ReplicaManager.{stopReplicas, becomeLeaderOrFollower, updateStrayLogs}, kafka.cluster.Partition.isReplicaIsrEligible.
+The controller's requests are meant for this incarnation: requests with another broker epoch are refused
+earlier. A stopped replica stays on disk unless the request deletes it.
+Source: kafka.server.ReplicaManager.{stopReplicas, becomeLeaderOrFollower, updateStrayLogs},
+kafka.cluster.Partition.isReplicaIsrEligible.
 """
 
 from collections.abc import Collection
@@ -21,10 +22,10 @@ NO_LEADER_EPOCH = -1
 
 
 class ToldPartitions(Partitions):
-    """`Partitions` as LeaderAndIsr and StopReplica see them."""
+    """`Partitions` with the operations that LeaderAndIsr and StopReplica need."""
 
     def held(self, topic: str, partition: int) -> HeldPartition | None:
-        """Return what there is of a partition; None if it is neither hosted nor offline."""
+        """Return the local state of a partition; None if it is neither hosted nor offline."""
         if self.is_offline(topic, partition):
             return HeldPartition(leader_epoch=NO_LEADER_EPOCH, topic_id=None, is_offline=True)
         hosted = self.find(topic, partition)
@@ -34,7 +35,7 @@ class ToldPartitions(Partitions):
         return HeldPartition(leader_epoch=hosted.replica.leader_epoch, topic_id=hosted.topic_id)
 
     def _owner(self, topic: str, partition: int) -> bytes | None:
-        """Return whose log it is that lies there from an earlier run; None if there is none, or it does not say."""
+        """Return the topic id of a log left by an earlier run; None if there is no log, or it has no topic id."""
         for home in self.directories.online:
             if home.world.disk.list(partition_directory_name(topic, partition)):
                 owner = PartitionLog(home.world, topic, partition).stored_topic_id()
@@ -43,14 +44,14 @@ class ToldPartitions(Partitions):
         return None
 
     async def name_topic(self, topic: str, topic_id: bytes) -> None:
-        """Write down the id of a topic that had none."""
+        """Persist the topic id of a log that had none."""
         for hosted in self.hosted():
             if hosted.topic == topic:
                 hosted.topic_id = topic_id
                 await self._in(hosted.home, "write", partial(hosted.log.store_topic_id, topic_id))
 
     async def stop_replica(self, key: PartitionKey, *, deletes: bool) -> None:
-        """Serve a partition no more; delete it if told so, also one that was not opened in this run."""
+        """Stop serving a partition; with `deletes` delete its log, even if it was not opened in this run."""
         async with self._following:
             hosted = self._hosted.get(key)
             if not deletes:
@@ -65,7 +66,7 @@ class ToldPartitions(Partitions):
                     await self._delete_files(home, directory)
 
     async def keep_only(self, keys: Collection[PartitionKey]) -> None:
-        """Move aside what a full list does not name: it belongs to topics that were deleted while this broker was away."""
+        """Rename replicas that a full LeaderAndIsr request does not contain: their topics were deleted while this broker was offline."""
         async with self._following:
             for hosted in self.hosted():
                 if hosted.key not in keys:
@@ -79,13 +80,13 @@ class ToldPartitions(Partitions):
                     self._on_changed(hosted.key)
 
     def _is_meant(self, image: MetadataImage) -> bool:
-        """Whatever is told is told to this incarnation."""
+        """All assignments are meant for this incarnation."""
         return True
 
 
 class ToldReplication(Replication):
-    """`Replication` among brokers of which nobody knows the epochs: who is alive may be in sync."""
+    """`Replication` without knowledge of broker epochs: every live broker may join the ISR."""
 
     def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
-        """Tell whether a follower may join those in sync."""
+        """Return whether a follower may join the ISR."""
         return self._image().broker(broker_id) is not None

@@ -1,7 +1,9 @@
-"""Other sets of in-sync replicas, by the leader's own hand: the state znode is set if it has the version that the leader knows.
+"""ISR changes written by the leader itself: the partition state znode is set if it has the version that the leader knows.
 
-So it was before inter.broker.protocol.version 2.7-IV2. Controllers hear of it by a notification of their own, gathered for a while.
-Source: kafka.server.ZkIsrManager, kafka.utils.ReplicationUtils.updateLeaderAndIsr, ReplicaManager.maybePropagateIsrChanges.
+Used below inter.broker.protocol.version 2.7-IV2. The controller is notified by a notification znode that
+batches the changes of an interval.
+Source: kafka.server.ZkIsrManager, kafka.utils.ReplicationUtils.updateLeaderAndIsr,
+ReplicaManager.maybePropagateIsrChanges.
 """
 
 import asyncio
@@ -30,14 +32,14 @@ PartitionKey = tuple[str, int]
 
 
 class IsrChangesWithoutEpochs(IsrChanges):
-    """By AlterPartition, among brokers that do not know each other's epochs."""
+    """AlterPartition requests without broker epochs."""
 
     def _in_sync(self, proposal: IsrProposal, own_id: int, own_epoch: int) -> list[BrokerState]:
         return [BrokerState(broker_id=each, broker_epoch=UNCHECKED_EPOCH) for each in proposal.isr]
 
 
 class IsrZnodes(IsrChanges):
-    """`controller_epoch()` is the latest that this broker knows: it goes into the znode."""
+    """`controller_epoch()` is the latest epoch known to this broker; it is written to the znode."""
 
     def __init__(
         self,
@@ -54,29 +56,29 @@ class IsrZnodes(IsrChanges):
         self._is_propagating = False
 
     def ask(self, hosted: HostedPartition, proposal: IsrProposal) -> None:
-        """Write a set into ZooKeeper."""
+        """Write an ISR to ZooKeeper."""
         self._shell.tasks.spawn(self._write(hosted, proposal), f"isr of {hosted.topic}-{hosted.partition}")
 
     async def _write(self, hosted: HostedPartition, proposal: IsrProposal) -> None:
-        """Write a set, and again in the next session if one ends meanwhile: nobody else would ever say what became of it."""
+        """Write an ISR, and retry in the next session if this one expires: only this broker would ever report the outcome."""
         after = After.RETRY
         while after is After.RETRY:
             try:
                 outcome = await self._set(hosted, proposal)
             except MalformedMessage:
-                outcome = ErrorCode.INVALID_UPDATE_VERSION  # whoever knows better will tell
+                outcome = ErrorCode.INVALID_UPDATE_VERSION  # the controller will send the current state
             except ZookeeperRefused as refused:
                 is_over = refused.error == ZookeeperError.SESSION_EXPIRED
                 outcome = ErrorCode.UNKNOWN_SERVER_ERROR if is_over else ErrorCode.INVALID_UPDATE_VERSION
             if isinstance(outcome, AgreedIsr):
-                self._note(hosted)
+                self._add_changed(hosted)
             after = self._settle(hosted, proposal, outcome)
             if after is After.RETRY:
                 await asyncio.sleep(RETRY_MS / 1000)
                 await self._session.until_there_is_one()
 
     async def _set(self, hosted: HostedPartition, proposal: IsrProposal) -> AgreedIsr | ErrorCode:
-        """Return what holds from now on. INVALID_UPDATE_VERSION where another one was quicker, unless that was this broker's own write."""
+        """Return the agreed ISR. INVALID_UPDATE_VERSION if a concurrent write came first, unless that was this broker's own write."""
         path = state_path(hosted.topic, hosted.partition)
         wanted = PartitionStateZnode(
             leader=self._shell.config.node_id,
@@ -94,7 +96,7 @@ class IsrZnodes(IsrChanges):
                 return ErrorCode.INVALID_UPDATE_VERSION
         return AgreedIsr(leader_epoch=proposal.leader_epoch, partition_epoch=stat.version, isr=tuple(proposal.isr))
 
-    def _note(self, hosted: HostedPartition) -> None:
+    def _add_changed(self, hosted: HostedPartition) -> None:
         self._changed[hosted.topic, hosted.partition] = None
         if not self._is_propagating:
             self._is_propagating = True
@@ -107,4 +109,4 @@ class IsrZnodes(IsrChanges):
         try:
             await self._session.until_connected(lambda client: client.create(ISR_CHANGE, build_partitions(changed), CreateMode.PERSISTENT_SEQUENTIAL))
         except ZookeeperRefused:
-            self._changed.update(dict.fromkeys(changed))  # the next one says it, too
+            self._changed.update(dict.fromkeys(changed))  # included in the next notification

@@ -1,7 +1,8 @@
-"""A broker that is about to be taken over by controllers of KRaft: all that a broker of ZooKeeper's time is, and known to the quorum beside that.
+"""A ZooKeeper-mode broker that is being migrated to KRaft: it also registers with the KRaft quorum.
 
-It copies the metadata log without going by it, registers as a migrating broker, and keeps its heartbeats. Who tells it what to do says whom it asks:
-once that is a controller of KRaft, it asks the leader of the quorum, under the epoch that the quorum gave it.
+It replicates the metadata log without applying it, registers as a migrating broker, and sends heartbeats. The
+controller that sends it requests determines where its own requests go: once that is a KRaft controller, they
+go to the leader of the quorum, with the broker epoch that the quorum assigned.
 Source: kafka.server.{KafkaServer (3.4 to 3.9), ZkBrokerEpochManager}, KIP-866, KAFKA-16463.
 """
 
@@ -27,19 +28,19 @@ if TYPE_CHECKING:
     from kraftsim.node.broker.broker import Broker
 
 A_LONG_TIME_MS: Final = 365 * 24 * 3_600_000
-"""It goes on asking to be registered: ZooKeeper's controllers serve it meanwhile."""
+"""Effectively no registration timeout: ZooKeeper-mode controllers serve the broker meanwhile."""
 DEPARTURE_MS: Final = 300_000
 
 
 class PatientLifecycle(Lifecycle):
-    """`Lifecycle` without a time by which the broker must be registered."""
+    """`Lifecycle` without an effective registration timeout."""
 
     def _registration_timeout_ms(self) -> int:
         return A_LONG_TIME_MS
 
 
 class MigratingMode(ZookeeperMode):
-    """Implements `MetadataSource` with ZooKeeper, and the quorum that takes over from it."""
+    """Implements `MetadataSource` with ZooKeeper, and the KRaft quorum that takes over from it."""
 
     def __init__(self, broker: "Broker") -> None:
         super().__init__(broker)
@@ -51,21 +52,21 @@ class MigratingMode(ZookeeperMode):
 
     @property
     def broker_epoch(self) -> int:
-        """The epoch under which the controller of now knows this broker."""
+        """The epoch by which the current controller knows this broker."""
         return self.epoch_for(is_kraft=self.received.is_kraft_controller)
 
     def epoch_for(self, *, is_kraft: bool) -> int:
-        """Return that of the quorum or that of ZooKeeper."""
+        """Return the epoch assigned by the quorum or by ZooKeeper."""
         if not is_kraft:
             return super().epoch_for(is_kraft=False)
         return NO_BROKER_EPOCH if self._lifecycle is None else self._lifecycle.broker_epoch
 
-    # Coming up -----------------------------------------------------------------------------------------------------------------------------
+    # Startup -------------------------------------------------------------------------------------------------------------------------------
 
     async def load(self, directory_id: bytes, previous_broker_epoch: int) -> None:
-        """Begin the copy of the metadata log anew, and register with ZooKeeper. Raises ConfigError, OSError kinds."""
+        """Replicate the metadata log from scratch, and register with ZooKeeper. Raises ConfigError, OSError kinds."""
         broker = self.broker
-        await self._forget_log()
+        await self._delete_log()
         raft = await loaded_observer(broker, directory_id, self.controller_versions, self._log)
         try:
             await super().load(directory_id, previous_broker_epoch)
@@ -87,12 +88,12 @@ class MigratingMode(ZookeeperMode):
         )
 
     def _supported_by_migrating(self) -> dict[str, tuple[int, int]]:
-        """Return just the level that inter.broker.protocol.version stands for: controllers at another one refuse this broker."""
+        """Return only the level of inter.broker.protocol.version: controllers at another level refuse this broker."""
         features = {name: levels for name, levels in self.broker.parts.release.supported_features.items() if name == KRAFT_VERSION}
         return {**features, FEATURE: (self.protocol.level, self.protocol.level)}
 
-    async def _forget_log(self) -> None:
-        """Delete what an earlier run, which may have been one of KRaft, has of the metadata log."""
+    async def _delete_log(self) -> None:
+        """Delete the metadata log of an earlier run, which may have been in KRaft mode."""
         disk = metadata_world(self.broker.world, self.shell.config).disk
         names = disk.list(METADATA_DIRECTORY)
         for name in names:
@@ -102,31 +103,31 @@ class MigratingMode(ZookeeperMode):
             self.broker.world.note(MetadataCopyForgotten())
 
     def begin(self) -> None:
-        """Fetch the log and register with the quorum, beside everything else."""
+        """Fetch the metadata log and register with the quorum, in addition to ZooKeeper mode."""
         raft, lifecycle = self._raft, self._lifecycle
         assert raft is not None and lifecycle is not None, "it was loaded"
         super().begin()
         raft.begin()
         raft.run()
         self.shell.tasks.spawn(lifecycle.run(), "lifecycle")
-        self.shell.tasks.spawn(self._be_unfenced(lifecycle), "unfencing")
+        self.shell.tasks.spawn(self._wait_unfenced(lifecycle), "unfencing")
 
-    async def _be_unfenced(self, lifecycle: Lifecycle) -> None:
+    async def _wait_unfenced(self, lifecycle: Lifecycle) -> None:
         await lifecycle.caught_up.wait()
         lifecycle.set_ready_to_unfence()
 
-    # In service ----------------------------------------------------------------------------------------------------------------------------
+    # Running -------------------------------------------------------------------------------------------------------------------------------
 
     async def _ignore(self, image: MetadataImage, changes: ImageChanges) -> None:
-        """Go by what controllers tell, not by the log."""
+        """Ignore the metadata log: controller requests determine the image."""
 
     def _on_leader(self, leader: VoterNode | None) -> None:
-        assert self._raft is not None, "the replica says who leads"
+        assert self._raft is not None, "only the Raft replica reports leaders"
         self._quorum.learned(None if leader is None else self._raft.quorum.address_in(leader.endpoints))
         self._look_for_controller()
 
-    def _on_told(self) -> None:
-        """Talk to whoever has spoken as the controller."""
+    def _on_controller_request(self) -> None:
+        """Connect to the controller that sent the latest request."""
         self._look_for_controller()
 
     def _look_for_controller(self) -> None:
@@ -139,10 +140,10 @@ class MigratingMode(ZookeeperMode):
         if (known.address, known.is_broker) != (address, is_broker):
             known.learned(address, is_broker=is_broker)
 
-    # Going down ----------------------------------------------------------------------------------------------------------------------------
+    # Shutdown ------------------------------------------------------------------------------------------------------------------------------
 
     async def leave(self) -> None:
-        """Let the controller of now move everything away."""
+        """Controlled shutdown with the current controller."""
         if self.received.is_kraft_controller and self._lifecycle is not None and self._lifecycle.begin_controlled_shutdown():
             try:
                 async with asyncio.timeout(min(DEPARTURE_MS, self.shell.config.broker_session_timeout_ms) / 1000):
@@ -153,7 +154,7 @@ class MigratingMode(ZookeeperMode):
         await super().leave()
 
     async def stop(self) -> None:
-        """Send no heartbeats any more, fetch nothing, and do not become the controller any more."""
+        """Stop heartbeats and metadata fetches, and do not stand for election any more."""
         await super().stop()
         self._heartbeats.close()
         if self._raft is not None:
@@ -161,13 +162,13 @@ class MigratingMode(ZookeeperMode):
             await self._raft.stop()
 
     async def finish(self) -> None:
-        """Close the log, and end the session."""
+        """Close the metadata log, and close the session."""
         if self._raft is not None:
             self._raft.close()
         await super().finish()
 
     def abort(self) -> None:
-        """Drop everything."""
+        """Release everything immediately."""
         if self._raft is not None:
             self._raft.abort()
         self._heartbeats.abort()

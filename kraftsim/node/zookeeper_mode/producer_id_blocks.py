@@ -1,9 +1,11 @@
-"""Takes a block of producer ids out of ZooKeeper: reads the last one, and sets the next one over the version that was read, until that succeeds.
+"""Allocates producer-id blocks from ZooKeeper: reads the latest block and conditionally sets the next one, until that succeeds.
 
-A broker does it for itself below 3.0-IV0, and the controller for brokers from there on; both kinds stand side by side, because either sees what the
-other has set. A controller sets it only while it is controller. Apache Kafka's looks at the version of the block alone: one that does not know yet
-that it is deposed hands out what a migration has copied (bug `unfenced-producer-id-blocks`). After an answer that was lost nobody knows whether the
-text was set: then the block behind it is taken, and one is skipped.
+Below 3.0-IV0 each broker does this for itself, from there on the controller does it for brokers; both can
+coexist, because each sees what the other has set. A controller sets the znode only while it is the
+controller. Apache Kafka's controller checks only the version of the block znode: one that does not yet know
+that it was deposed can allocate a block that a migration has already copied (bug
+`unfenced-producer-id-blocks`). After a lost response the outcome is unknown: the next block is allocated, and
+one may be skipped.
 Source: kafka.coordinator.transaction.ZkProducerIdManager.getNewProducerIdBlock, KIP-730.
 """
 
@@ -28,7 +30,7 @@ NO_EPOCH: Final = -1
 
 
 class Blocks:
-    """Blocks that a broker takes for itself: only the version of the znode stands between it and somebody who is faster."""
+    """Blocks that a broker allocates for itself, fenced only by the version of the znode."""
 
     given_by = BY_BROKER
 
@@ -36,7 +38,7 @@ class Blocks:
         self._client = client
 
     async def take(self, broker_id: int, note: Callable[[Event], None]) -> ProducerIdBlock | Refusal:
-        """Return a block that belongs to a broker now, or why there is none. Raises ZookeeperRefused where ZooKeeper cannot be asked."""
+        """Return the block allocated to a broker, or the reason for refusal. Raises ZookeeperRefused if ZooKeeper is unavailable."""
         while True:
             data, stat = await self._client.get(PRODUCER_ID_BLOCK)
             block = block_behind(data)
@@ -47,7 +49,7 @@ class Blocks:
             except ZookeeperRefused as refused:
                 if refused.error != ZookeeperError.BAD_VERSION:
                     raise
-                continue  # somebody else was faster
+                continue  # a concurrent allocation came first
             note(
                 ProducerIdBlockAllocated(
                     broker_id=broker_id,
@@ -65,7 +67,8 @@ class Blocks:
 
 
 class ControllerBlocks(Blocks):
-    """Blocks that a controller takes for brokers, as long as nobody has become controller after it: KRaft has copied the last block by then."""
+    """Blocks that a controller allocates for brokers, fenced by the controller epoch: KRaft has copied the
+    latest block by the time it changes."""
 
     given_by = BY_CONTROLLER
 
@@ -74,7 +77,7 @@ class ControllerBlocks(Blocks):
         self._writes = writes
 
     async def take(self, broker_id: int, note: Callable[[Event], None]) -> ProducerIdBlock | Refusal:
-        """Return a block that belongs to a broker now, or why there is none. Raises ControllerMoved and ZookeeperRefused."""
+        """Return the block allocated to a broker, or the reason for refusal. Raises ControllerMoved and ZookeeperRefused."""
         return await super().take(broker_id, note)
 
     async def _set(self, text: bytes, version: int) -> None:

@@ -1,4 +1,4 @@
-"""The way to producer ids before AllocateProducerIds: each broker takes its blocks out of ZooKeeper by itself.
+"""Producer-id allocation without AllocateProducerIds: each broker allocates its blocks from ZooKeeper.
 
 Source: kafka.coordinator.transaction.ZkProducerIdManager, KIP-98.
 """
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class ZnodeBlocks:
-    """Answers as a controller would."""
+    """Implements the allocation channel to the controller."""
 
     def __init__(self, mode: "ZookeeperMode") -> None:
         self._mode = mode
 
     def send(self, body: Message, on_answer: OnAnswer) -> None:
-        """Take the next block."""
+        """Allocate the next block."""
         self._mode.shell.tasks.spawn(self._take(on_answer), "producer-id-block")
 
     async def _take(self, on_answer: OnAnswer) -> None:

@@ -1,6 +1,7 @@
-"""Carries to brokers what a controller tells them: one queue and one connection per broker, in order, again and again until it is answered.
+"""Sends controller requests to brokers: one queue and one connection per broker, in order, with retries until each is answered.
 
-Nothing is given up while the broker is alive: what it has not heard it would not know. A broker that is not there any more is told nothing.
+A request is retried as long as the broker is alive, because the broker would otherwise miss its content.
+Requests to a broker that is gone are dropped.
 Source: kafka.controller.{ControllerChannelManager, RequestSendThread}.
 """
 
@@ -19,8 +20,8 @@ from protocol.messages.k05_stop_replica import StopReplicaResponse
 from protocol.messages.k06_update_metadata import UpdateMetadataResponse
 
 ControlResponse: TypeAlias = LeaderAndIsrResponse | StopReplicaResponse | UpdateMetadataResponse
-OnTold: TypeAlias = Callable[[int, ControlRequest, ControlResponse], None]
-"""Takes the broker, what it was told and what it answered."""
+OnResponse: TypeAlias = Callable[[int, ControlRequest, ControlResponse], None]
+"""Receives the broker id, the request and the response."""
 BACKOFF_MS: Final = 100
 SOCKET_TIMEOUT_MS: Final = 30_000
 """Kafka's controller.socket.timeout.ms."""
@@ -28,46 +29,47 @@ SOCKET_TIMEOUT_MS: Final = 30_000
 
 @dataclass(frozen=True, slots=True)
 class ToldBroker:
-    """A broker as it is reached now; another epoch is another life, whose queue begins anew."""
+    """The current endpoint of a broker; another epoch is another incarnation, which starts with an empty queue."""
 
     address: Address
     broker_epoch: int
 
 
 class Propagator:
-    """The channels of one controller. `set_brokers` whenever somebody comes or goes, then `send`; `close` or `abort` at the end."""
+    """The broker channels of one controller. Call `set_brokers` whenever brokers start or stop, then `send`;
+    `close` or `abort` at the end."""
 
-    def __init__(self, shell: NodeShell, on_told: OnTold, own_versions: Mapping[int, VersionRange] | None = None) -> None:
+    def __init__(self, shell: NodeShell, on_response: OnResponse, own_versions: Mapping[int, VersionRange] | None = None) -> None:
         self._shell = shell
-        self._on_told = on_told
+        self._on_response = on_response
         self._own_versions = own_versions
         self._channels: dict[int, _Channel] = {}
 
     def set_brokers(self, brokers: Mapping[int, ToldBroker]) -> None:
-        """Keep a channel to each of these and to nobody else."""
+        """Keep a channel to exactly these brokers."""
         for broker_id in [known for known, channel in self._channels.items() if brokers.get(known) != channel.broker]:
             self._channels.pop(broker_id).close()
         for broker_id, broker in brokers.items():
             if broker_id not in self._channels:
-                self._channels[broker_id] = _Channel(self._shell, broker_id, broker, self._on_told, self._own_versions)
+                self._channels[broker_id] = _Channel(self._shell, broker_id, broker, self._on_response, self._own_versions)
 
-    def send(self, told: Iterable[ToBroker]) -> None:
-        """Queue requests; those for brokers without a channel go nowhere."""
-        for each in told:
+    def send(self, requests: Iterable[ToBroker]) -> None:
+        """Queue requests; those to brokers without a channel are dropped."""
+        for each in requests:
             if (channel := self._channels.get(each.broker_id)) is not None:
                 channel.send(each)
 
     @property
     def queued_count(self) -> int:
-        """How many requests are not answered yet."""
+        """The number of unanswered requests."""
         return sum(channel.queued_count for channel in self._channels.values())
 
     def close(self) -> None:
-        """End all channels; what is queued is forgotten."""
+        """Close all channels; queued requests are dropped."""
         self.set_brokers({})
 
     def abort(self) -> None:
-        """End all channels as a process that dies."""
+        """Close all channels immediately, as a killed process would."""
         for channel in self._channels.values():
             channel.abort()
         self._channels.clear()
@@ -77,12 +79,12 @@ class _Channel:
     """The queue of one broker, served by a task of the node."""
 
     def __init__(
-        self, shell: NodeShell, broker_id: int, broker: ToldBroker, on_told: OnTold, own_versions: Mapping[int, VersionRange] | None
+        self, shell: NodeShell, broker_id: int, broker: ToldBroker, on_response: OnResponse, own_versions: Mapping[int, VersionRange] | None
     ) -> None:
         self.broker = broker
         self._shell = shell
         self._broker_id = broker_id
-        self._on_told = on_told
+        self._on_response = on_response
         self._own_versions = own_versions
         self._queue: deque[ToBroker] = deque()
         self._has_work = asyncio.Event()
@@ -93,13 +95,13 @@ class _Channel:
     def queued_count(self) -> int:
         return len(self._queue)
 
-    def send(self, told: ToBroker) -> None:
-        self._queue.append(told)
+    def send(self, request: ToBroker) -> None:
+        self._queue.append(request)
         self._has_work.set()
 
     def close(self) -> None:
         self._task.cancel()
-        self._leave()
+        self._disconnect()
 
     def abort(self) -> None:
         self._task.cancel()
@@ -112,17 +114,17 @@ class _Channel:
                 self._has_work.clear()
                 await self._has_work.wait()
             elif (answer := await self._exchange(self._queue[0])) is None:
-                self._leave()
+                self._disconnect()
                 await asyncio.sleep(BACKOFF_MS / 1000)
             else:
-                told = self._queue.popleft()
-                self._on_told(self._broker_id, told.request, answer)
+                queued = self._queue.popleft()
+                self._on_response(self._broker_id, queued.request, answer)
 
-    async def _exchange(self, told: ToBroker) -> ControlResponse | None:
-        """Send the request that is next; None if it was not answered."""
+    async def _exchange(self, request: ToBroker) -> ControlResponse | None:
+        """Send the next request; None if it was not answered."""
         try:
             connection = await self._connected()
-            answer = await connection.request(told.request, api_version=told.version)
+            answer = await connection.request(request.request, api_version=request.version)
         except OSError:
             return None
         assert isinstance(answer, ControlResponse), "the answer is to what was asked"
@@ -133,7 +135,7 @@ class _Channel:
         """Return a connection to the broker. Raises OSError kinds."""
         if self._connection is not None and self._connection.is_open:
             return self._connection
-        self._leave()
+        self._disconnect()
         shell, address = self._shell, self.broker.address
         connection = self._connection = PeerConnection(
             address.host,
@@ -150,7 +152,7 @@ class _Channel:
         await connection.connect(timeout_ms=SOCKET_TIMEOUT_MS)
         return connection
 
-    def _leave(self) -> None:
+    def _disconnect(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None

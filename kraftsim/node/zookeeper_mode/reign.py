@@ -1,7 +1,7 @@
-"""One reign of a controller of ZooKeeper's time: what it has read, what it decides when brokers come and go, and what it tells them.
+"""The active controller in ZooKeeper mode: the cluster state it has loaded, its decisions on broker changes, and the requests it sends.
 
-It reads everything first, tells brokers of each other, takes from partitions whoever is not there, and elects leaders where there are none. Then it
-acts by what it sees in ZooKeeper, one thing after the other, and by what it is asked.   Source: kafka.controller.KafkaController.
+It loads everything first, sends the brokers each other's endpoints, removes offline brokers from ISRs, and elects missing leaders. Then it
+processes ZooKeeper watch events one at a time, and requests.   Source: kafka.controller.KafkaController.
 """
 
 import asyncio
@@ -51,11 +51,11 @@ if TYPE_CHECKING:
 UNCLEAN_ELECTION_CONFIG: Final = "unclean.leader.election.enable"
 FIRST_REBALANCE_MS: Final = 5000
 LEADER_IMBALANCE_PERCENT: Final = 10
-"""Kafka's leader.imbalance.per.broker.percentage: so many may be led by others than their first replicas."""
+"""Kafka's leader.imbalance.per.broker.percentage: the tolerated share of a broker's preferred partitions that other brokers lead."""
 
 
 class Reign:
-    """The present controller, as long as it is one. Handlers use what is public here as they would use a KRaft controller's."""
+    """The controller context of one controller epoch. Request handlers use its public members as they use those of a KRaft controller."""
 
     def __init__(self, controller: "ZookeeperController", client: ZookeeperClient, *, controller_epoch: int, epoch_version: int) -> None:
         self.controller = controller
@@ -77,7 +77,7 @@ class Reign:
         self.ledger.reload = self.reading.reload
         self.ledger.on_conflict = lambda: self.has_happened("conflict")
         self.offline_replicas: dict[int, dict[PartitionKey, None]] = {}
-        """Broker -> the partitions that it cannot hold because a directory has failed."""
+        """Broker -> the partitions that it cannot host because a log directory failed."""
         self.deletions = TopicDeletions(self)
         self.moves = Moves(self)
         self._propagation = ZookeeperPropagation(
@@ -91,24 +91,24 @@ class Reign:
                 told_topic_id=lambda topic_id, name: told_topic_id(topic_id),
             )
         )
-        self._propagator = Propagator(self.shell, self._on_told)
+        self._propagator = Propagator(self.shell, self._on_response)
         self._tasks: list[asyncio.Task[None]] = []
         self._events: dict[tuple[str, str], None] = {}
         self._has_events = asyncio.Event()
 
-    # Beginning and end -----------------------------------------------------------------------------------------------------------------------------
+    # Start and stop --------------------------------------------------------------------------------------------------------------------------------
 
     async def begin(self) -> None:
-        """Read everything and begin to decide. Raises ControllerMoved, ZookeeperRefused, MalformedMessage."""
+        """Load everything and start making decisions. Raises ControllerMoved, ZookeeperRefused, MalformedMessage."""
         await self.reading.prepare()
         self.ledger.learn(await self.reading.brokers())
         self.ledger.learn(await self.reading.everything())
         self.is_active = True
         self._spawn(self.ledger.run, "controller-writes")
-        self._follow_brokers()
+        self._update_channels()
         self._propagator.send(self._propagation.begin(self.ledger.image))
         self.ledger.image.take_changes()
-        self._lose_absent()
+        self._remove_absent()
         self.elect_offline()
         state = self.ledger.state
         self.world.note(
@@ -118,14 +118,14 @@ class Reign:
                 topic_count=sum(1 for _ in state.replication.topics.topics()),
             )
         )
-        self._spawn(self._act, "controller-events")
+        self._spawn(self._process_events, "controller-events")
         if self.config.auto_leader_rebalance_enable:
             self._spawn(self._rebalance, "controller-rebalance")
         for event in ("reassignments", "moves", "deletions", "preferred"):
             self.has_happened(event)
 
     def end(self) -> None:
-        """Decide nothing more; whoever waits is told that this is not the controller."""
+        """Stop making decisions; pending requests are answered with NOT_CONTROLLER."""
         self.is_active = False
         for task in self._tasks:
             task.cancel()
@@ -135,28 +135,28 @@ class Reign:
         self.ledger.give_up()
 
     def abort(self) -> None:
-        """End as a process that dies."""
+        """Stop immediately, as a killed process would."""
         self.is_active = False
         self._propagator.abort()
 
     def has_happened(self, event: str, about: str = "") -> None:
-        """Take note that something is to be looked at; once it is looked at, however often it has happened."""
+        """Queue an event; equal events that are not processed yet are queued once."""
         self._events[event, about] = None
         self._has_events.set()
 
-    async def _act(self) -> None:
+    async def _process_events(self) -> None:
         act: dict[str, Callable[[str], object]] = {
-            "brokers": self._look_at_brokers,
-            "broker": self._look_at_broker,
-            "topics": self._look_at_topics,
-            "topic": self._look_at_topic,
+            "brokers": self._process_broker_change,
+            "broker": self._process_broker_update,
+            "topics": self._process_topic_change,
+            "topic": self._process_partition_change,
             "deletions": self.deletions.look,
             "reassignments": self.moves.look_at_znode,
             "moves": self.moves.resume,
             "preferred": self.moves.look_at_elections,
-            "isr-changes": self._look_at_isr_changes,
-            "directories": self._look_at_directories,
-            "conflict": self._look_again,
+            "isr-changes": self._process_isr_changes,
+            "directories": self._process_directories,
+            "conflict": self._retry_reverted,
         }
         while True:
             while self._events:
@@ -164,7 +164,7 @@ class Reign:
                 del self._events[event, about]
                 try:
                     await act[event](about)  # type: ignore[misc]
-                except MalformedMessage as malformed:  # what was known before goes on to hold
+                except MalformedMessage as malformed:  # the previous state stays in effect
                     self._not_understood(malformed)
                 await self.world.breathe("seen in ZooKeeper, and the next not looked at")
             self._has_events.clear()
@@ -176,56 +176,56 @@ class Reign:
     def _spawn(self, work: Callable[[], Awaitable[None]], name: str) -> None:
         self._tasks.append(self.shell.tasks.spawn(self.controller.guarded(self, work), name, lasts=True))
 
-    # Looking at partitions -------------------------------------------------------------------------------------------------------------------------
+    # Partition state -------------------------------------------------------------------------------------------------------------------------------
 
     def partition(self, key: PartitionKey) -> PartitionRegistration | None:
         """Return a partition."""
         return self.ledger.state.replication.topics.partition(key)
 
     def topic_of(self, key: PartitionKey) -> Topic:
-        """Return the topic of a partition that is there."""
+        """Return the topic of an existing partition."""
         topic = self.ledger.state.replication.topics.topic(key[0])
         assert topic is not None, "a partition belongs to a topic"
         return topic
 
     def is_there(self, broker_id: int, key: PartitionKey) -> bool:
-        """Tell whether a broker is there and can hold a partition, also if it is about to shut down."""
+        """Return whether a broker is registered and can host a partition, even if it is shutting down."""
         return self.ledger.state.cluster.broker(broker_id) is not None and key not in self.offline_replicas.get(broker_id, ())
 
     def is_online(self, broker_id: int, key: PartitionKey) -> bool:
-        """Tell whether a broker may lead a partition."""
+        """Return whether a broker may lead a partition."""
         return self.ledger.state.cluster.is_active(broker_id) and self.is_there(broker_id, key)
 
     def is_leaving(self, broker_id: int) -> bool:
-        """Tell whether a broker is about to shut down."""
+        """Return whether a broker is in controlled shutdown."""
         broker = self.ledger.state.cluster.broker(broker_id)
         return broker is not None and broker.in_controlled_shutdown
 
     def is_going(self, key: PartitionKey) -> bool:
-        """Tell whether the topic of a partition is about to be deleted."""
+        """Return whether the topic of a partition is queued for deletion."""
         return self.topic_of(key).name in self.deletions.queued
 
     def allows_unclean(self, key: PartitionKey) -> bool:
-        """Tell whether a partition may be led by somebody who lacks records."""
+        """Return whether unclean leader election is enabled for a partition."""
         return self.ledger.state.configs.effective_topic_config(self.topic_of(key).name, UNCLEAN_ELECTION_CONFIG).lower() == "true"
 
     # Changing partitions ---------------------------------------------------------------------------------------------------------------------------
 
     def change(self, steps: Iterable[tuple[PartitionKey, PartitionRegistration | None]], on_committed: Callable[[], None] | None = None) -> None:
-        """Let partitions be what they are to be; None: as they are."""
+        """Change partitions to the given states; None: unchanged."""
         records: list[Message] = []
         facts = []
         for key, after in steps:
             if after is not None:
                 records.append(partition_record(*key, after, self.ledger.state.features.metadata_level))
                 before = self.partition(key)
-                if before is None or before.partition_epoch != after.partition_epoch:  # else only its replicas are others
+                if before is None or before.partition_epoch != after.partition_epoch:  # otherwise only its replicas changed
                     facts.append(changed_fact(key, self.topic_of(key).name, after))
         if records or on_committed is not None:
             self.ledger.write(records, tuple(facts), None if on_committed is None else lambda _: on_committed())
 
     def elect_offline(self, keys: Iterable[PartitionKey] | None = None) -> None:
-        """Elect leaders for partitions that have none, or one that is not there."""
+        """Elect leaders for partitions whose leader is missing or offline."""
         wanted = [key for key, _ in self.ledger.state.replication.partitions()] if keys is None else list(keys)
         self.change((key, self._elected(key)) for key in wanted if not self.is_going(key))
 
@@ -243,21 +243,21 @@ class Reign:
         )
 
     def elect_preferred(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, bool]:
-        """Elect the first replicas of partitions, all at once, and return which of them lead now."""
+        """Elect the preferred replicas of partitions in one write, and return which of them are leaders now."""
         elected: dict[PartitionKey, PartitionRegistration | None] = {}
         for key in keys:
             partition = self.partition(key)
-            assert partition is not None, "only what is there is elected for"
+            assert partition is not None, "elections are for existing partitions"
             elected[key] = elected_of(partition, partition.replicas[:1], partial(self._is_online_for, key))
         self.change(elected.items())
         return {key: after is not None for key, after in elected.items()}
 
     def elect_uncleanly(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, bool]:
-        """Elect leaders of partitions, whatever they lack, all at once, and return which have one now."""
+        """Elect leaders uncleanly in one write, and return which partitions have a leader now."""
         elected: dict[PartitionKey, PartitionRegistration | None] = {}
         for key in keys:
             partition = self.partition(key)
-            assert partition is not None, "only what is there is elected for"
+            assert partition is not None, "elections are for existing partitions"
             is_online = partial(self._is_online_for, key)
             elected[key] = elected_offline(partition, is_online, allows_unclean=True, marks_recovery=self.protocol.has_leader_recovery)
         self.change(elected.items())
@@ -266,15 +266,15 @@ class Reign:
     def _is_online_for(self, key: PartitionKey, broker_id: int) -> bool:
         return self.is_online(broker_id, key)
 
-    async def _look_again(self, _: str) -> None:
-        """Decide anew what was undone because a leader had written its in-sync replicas meanwhile."""
+    async def _retry_reverted(self, _: str) -> None:
+        """Repeat decisions that were reverted because a leader had written its ISR concurrently."""
         self.elect_offline()
-        self._lose_absent()
+        self._remove_absent()
         self.moves.look(self.ledger.state.replication.topics.reassigning())
         self.deletions.retry()
 
     def lose(self, broker_id: int, keys: Iterable[PartitionKey]) -> None:
-        """Take a broker from those in sync with partitions."""
+        """Remove a broker from the ISR of partitions."""
         steps = []
         for key in keys:
             partition = self.partition(key)
@@ -282,8 +282,8 @@ class Reign:
                 steps.append((key, without(partition, broker_id)))
         self.change(steps)
 
-    def _lose_absent(self) -> None:
-        """Take from all partitions whoever is not there; those who led them lead no more."""
+    def _remove_absent(self) -> None:
+        """Remove offline replicas from all ISRs; partitions led by them lose their leader."""
         absent: dict[int, list[PartitionKey]] = {}
         for key, partition in self.ledger.state.replication.partitions():
             for replica in partition.replicas:
@@ -294,8 +294,8 @@ class Reign:
 
     # Brokers ---------------------------------------------------------------------------------------------------------------------------------------
 
-    async def _look_at_brokers(self, _: str) -> None:
-        """Act by who is there now: who came, who came again in another life, who went."""
+    async def _process_broker_change(self, _: str) -> None:
+        """Process the current list of brokers: new ones, restarted ones (another epoch), and failed ones."""
         records = await self.reading.brokers()
         cluster = self.ledger.state.cluster
         seen = {record.broker_id: record for record in sorted(records, key=lambda record: record.broker_id)}
@@ -304,22 +304,22 @@ class Reign:
         bounced = [each for each in seen.values() if each.broker_id in known and each.broker_epoch > known[each.broker_id].broker_epoch]
         dead = [known[broker_id] for broker_id in sorted(known) if broker_id not in seen]
         if new:
-            self._come(new)
+            self._add_brokers(new)
         if bounced:
-            self._go([known[record.broker_id] for record in bounced])
-            self._come(bounced)
+            self._remove_brokers([known[record.broker_id] for record in bounced])
+            self._add_brokers(bounced)
         if dead:
-            self._go(dead)
+            self._remove_brokers(dead)
 
-    async def _look_at_broker(self, about: str) -> None:
-        """A broker says other things of itself."""
+    async def _process_broker_update(self, about: str) -> None:
+        """The znode of a broker has changed."""
         for record in await self.reading.brokers([int(about)]):
             known = self.ledger.state.cluster.broker(record.broker_id)
             if known is not None and known.broker_epoch == record.broker_epoch:
                 record.in_controlled_shutdown = known.in_controlled_shutdown
                 self.ledger.learn([record])
 
-    def _come(self, records: Sequence[RegisterBrokerRecord]) -> None:
+    def _add_brokers(self, records: Sequence[RegisterBrokerRecord]) -> None:
         for record in records:
             self.offline_replicas.pop(record.broker_id, None)
             self.world.note(BrokerCame(broker_id=record.broker_id, broker_epoch=record.broker_epoch))
@@ -329,8 +329,8 @@ class Reign:
             self.has_happened("moves", str(record.broker_id))
         self.deletions.on_come([record.broker_id for record in records])
 
-    def _go(self, brokers: Sequence[BrokerRegistration]) -> None:
-        """Elect others first, then take those who are gone from the in-sync replicas."""
+    def _remove_brokers(self, brokers: Sequence[BrokerRegistration]) -> None:
+        """Elect new leaders first, then remove the failed brokers from ISRs."""
         for broker in brokers:
             self.offline_replicas.pop(broker.broker_id, None)
             self.world.note(BrokerWent(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch))
@@ -341,8 +341,8 @@ class Reign:
             self.lose(broker.broker_id, [key for key in topics.with_isr_member(broker.broker_id) if not self.is_going(key)])
         self.deletions.retry()
 
-    def _follow_brokers(self) -> None:
-        """Keep a channel to everybody who is there."""
+    def _update_channels(self) -> None:
+        """Keep a channel to each registered broker."""
         listener = self.config.inter_broker_listener_name
         brokers = {}
         for broker in self.ledger.image.brokers():
@@ -352,7 +352,7 @@ class Reign:
         self._propagator.set_brokers(brokers)
 
     def shut_down(self, broker: BrokerRegistration) -> list[PartitionKey]:
-        """Move what a broker leads to others, and take it from the in-sync replicas of the rest; return what it leads still."""
+        """Move leadership away from a broker and remove it from the remaining ISRs; return the partitions it still leads."""
         if not broker.in_controlled_shutdown:
             self.ledger.learn([controlled_shutdown_record(broker)])
         broker_id = broker.broker_id
@@ -361,31 +361,31 @@ class Reign:
             for key, partition in self.ledger.state.replication.partitions()
             if broker_id in partition.replicas and len(partition.replicas) > 1 and partition.partition_epoch != NOT_MADE and not self.is_going(key)
         ]
-        self.change((key, self._without_leaving(key, partition)) for key, partition in held if partition.leader == broker_id)
+        self.change((key, self._after_shutdown(key, partition)) for key, partition in held if partition.leader == broker_id)
         self.lose(broker_id, [key for key, partition in held if partition.leader != broker_id])
         left = self.ledger.state.replication.partitions()
         return [key for key, partition in left if partition.leader == broker_id and len(partition.replicas) > 1 and not self.is_going(key)]
 
-    def _without_leaving(self, key: PartitionKey, partition: PartitionRegistration) -> PartitionRegistration | None:
+    def _after_shutdown(self, key: PartitionKey, partition: PartitionRegistration) -> PartitionRegistration | None:
         return elected_for_shutdown(partition, lambda replica: self.is_there(replica, key), self.is_leaving)
 
     # Topics ----------------------------------------------------------------------------------------------------------------------------------------
 
-    async def _look_at_topics(self, _: str) -> None:
-        """Somebody has made topics, or removed some, by hand."""
+    async def _process_topic_change(self, _: str) -> None:
+        """Topics were created or deleted directly in ZooKeeper."""
         there = {topic.name: topic.topic_id for topic in self.ledger.image.topics()}
         names = await self.reading.topic_names()
         table = self.ledger.state.replication.topics
         for name in names:
             if table.topic_named(name) is None:
-                await self._take_topic(name)
+                await self._add_topic(name)
         for name in sorted(there):
             topic = table.topic_named(name)
             is_same = topic is not None and topic.topic_id == there[name]
             if name not in names and topic is not None and is_same and name not in self.deletions.queued:
                 self.ledger.learn([self.reading.removal(topic)])
 
-    async def _take_topic(self, name: str) -> None:
+    async def _add_topic(self, name: str) -> None:
         try:
             records = await self.reading.topic(name)
         except MalformedMessage as malformed:
@@ -395,19 +395,19 @@ class Reign:
         if topic is not None:
             self.elect_offline([(topic.topic_id, number) for number in sorted(topic.partitions)])
 
-    async def _look_at_topic(self, about: str) -> None:
-        """Somebody has given a topic more partitions by hand."""
+    async def _process_partition_change(self, about: str) -> None:
+        """Partitions were added directly in ZooKeeper."""
         topic = self.ledger.state.replication.topics.topic_named(about)
         if topic is None:
-            return await self._take_topic(about)  # it could not be read before
+            return await self._add_topic(about)  # it was malformed before
         records = [record for record in await self.reading.partitions(topic) if record.partition_id not in topic.partitions]
         if about in self.deletions.queued or not records:
             return
         self.ledger.learn(records)
         self.elect_offline([(topic.topic_id, record.partition_id) for record in records])
 
-    async def _look_at_isr_changes(self, _: str) -> None:
-        """Leaders below 2.7-IV2 have written ISRs by themselves, and say so."""
+    async def _process_isr_changes(self, _: str) -> None:
+        """Leaders below 2.7-IV2 have written ISRs themselves, and sent notifications."""
         records = await self.reading.isr_changes()
         for record in records:
             before = self.partition((record.topic_id, record.partition_id))
@@ -415,47 +415,47 @@ class Reign:
                 self.ledger.learn([record])
         self.moves.look([(record.topic_id, record.partition_id) for record in records])
 
-    async def _look_at_directories(self, _: str) -> None:
-        """Brokers say that directories have failed: what they hold is told them again, and their answers say what is lost."""
+    async def _process_directories(self, _: str) -> None:
+        """Brokers report failed log directories: LeaderAndIsr is sent to them again, and their responses list the failed replicas."""
         broker_ids = await self.reading.directory_events()
         self._propagator.send(self._propagation.holdings(self.ledger.image, broker_ids))
 
     def learned(self, records: Sequence[Message]) -> None:
-        """Take what brokers have been told of configurations, quotas and rules."""
+        """Apply configs, quotas and ACLs that brokers have read."""
         self.ledger.learn(records)
         self.elect_offline([key for key in self.ledger.state.replication.topics.leaderless() if self.allows_unclean(key)])
 
-    # Telling brokers -------------------------------------------------------------------------------------------------------------------------------
+    # Requests to brokers ---------------------------------------------------------------------------------------------------------------------------
 
     def _on_applied(self, records: Sequence[Message]) -> None:
         if self.is_active:
             changes = self.ledger.image.take_changes()
             if changes.brokers:
-                self._follow_brokers()
+                self._update_channels()
             self._propagator.send(self._propagation.changed(self.ledger.image, changes))
             self.deletions.on_applied()
 
     def tell_deletions(self, topic_ids: Iterable[bytes]) -> None:
-        """Tell brokers to delete topics that are still there."""
+        """Send StopReplica with deletion for topics that still exist."""
         self._propagator.send(self._propagation.deleting(self.ledger.image, topic_ids))
 
     def tell_deletions_again(self, topic_ids: Iterable[bytes], broker_ids: Sequence[int]) -> None:
-        """Tell brokers that have come to delete what they hold of topics that are about to go."""
+        """Send restarted brokers StopReplica for topics that are being deleted."""
         self._propagator.send(self._propagation.deleting_again(self.ledger.image, topic_ids, broker_ids))
 
     def _decided_in(self, topic: str, number: int) -> int:
         return self.controller_epoch
 
-    def _on_told(self, broker_id: int, request: ControlRequest, response: ControlResponse) -> None:
+    def _on_response(self, broker_id: int, request: ControlRequest, response: ControlResponse) -> None:
         if not self.is_active:
             return
         if isinstance(request, StopReplicaRequest) and isinstance(response, StopReplicaResponse):
             self.deletions.on_stopped(broker_id, request, response)
         elif isinstance(request, LeaderAndIsrRequest) and isinstance(response, LeaderAndIsrResponse) and response.error_code == ErrorCode.NONE:
-            self._look_at_errors(broker_id, response)
+            self._process_errors(broker_id, response)
 
-    def _look_at_errors(self, broker_id: int, response: LeaderAndIsrResponse) -> None:
-        """Take note of replicas that a broker cannot hold, and of those that it can again."""
+    def _process_errors(self, broker_id: int, response: LeaderAndIsrResponse) -> None:
+        """Record replicas that a broker reports as offline, and those that are online again."""
         held = self.offline_replicas.setdefault(broker_id, {})
         lost = []
         for key, error in self._errors(response):
@@ -477,10 +477,10 @@ class Reign:
                 found.append(((topic_id, row.partition_index), row.error_code))
         return found
 
-    # By itself -------------------------------------------------------------------------------------------------------------------------------------
+    # Automatic leader rebalancing -------------------------------------------------------------------------------------------------------------------
 
     async def _rebalance(self) -> None:
-        """Give partitions back to their first replicas where too many of one broker's are led by others, every now and then."""
+        """Periodically elect preferred leaders where too many of a broker's preferred partitions are led by others."""
         await asyncio.sleep(FIRST_REBALANCE_MS / 1000)
         while True:
             self._balance()

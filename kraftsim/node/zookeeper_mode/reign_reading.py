@@ -1,4 +1,4 @@
-"""What a controller of ZooKeeper's time reads, and what it watches: at its beginning all of it, later whatever has changed.
+"""Reads and watches of a ZooKeeper-mode controller: everything at its start, later only what has changed.
 
 Source: kafka.controller.KafkaController (initializeControllerContext, process*), kafka.zk.KafkaZkClient.
 """
@@ -48,23 +48,23 @@ FEATURES_WITHOUT_LOWEST: Final = "3.3-IV0"
 
 
 class ReignReading:
-    """Everything here raises ZookeeperRefused and MalformedMessage."""
+    """All methods raise ZookeeperRefused and MalformedMessage."""
 
-    def __init__(self, reign: "Reign") -> None:
-        self._reign = reign
+    def __init__(self, context: "Reign") -> None:
+        self._context = context
         self._watched: dict[str, None] = {}
-        """Topics whose znode is watched."""
+        """Topics with a watch on their znode."""
 
     @property
     def _client(self) -> ZookeeperClient:
-        return self._reign.client
+        return self._context.client
 
     @property
     def _reader(self) -> ZnodeReader:
         return ZnodeReader(self._client)
 
     async def prepare(self) -> None:
-        """Say whether there are features, watch what will be watched, and forget what was told to the controller before."""
+        """Set up the feature znode, set the watches, and delete notifications for earlier controllers."""
         await self._set_up_features()
         for path in (BROKER_IDS, TOPICS, DELETE_TOPICS):
             await self._client.children(path, watch=True)
@@ -74,7 +74,7 @@ class ReignReading:
             await self._client.exists(path, watch=True)
 
     async def brokers(self, broker_ids: Iterable[int] | None = None) -> list[RegisterBrokerRecord]:
-        """Return the brokers that are there, all or some, and watch them."""
+        """Return the registered brokers, all or some, and watch them."""
         wanted = sorted(map(int, (await self._client.children(BROKER_IDS, watch=True))[0])) if broker_ids is None else list(broker_ids)
         found = []
         for broker_id in wanted:
@@ -89,25 +89,25 @@ class ReignReading:
         return found
 
     async def everything(self) -> list[Message]:
-        """Return what the cluster's metadata is but for brokers. Topics without ids get some, if there are such at this level."""
+        """Return the metadata of the cluster except brokers. Assigns topic ids to topics without one, if this protocol version has them."""
         found = await self._reader.everything()
-        found.pop(PRODUCER_ID_BLOCK, None)  # who needs a block reads it then
+        found.pop(PRODUCER_ID_BLOCK, None)  # read when a block is allocated
         znodes, unreadable = readable(found)
         for path, reason in unreadable:
-            self._reign.world.note(ZnodeNotUnderstood(path=path, reason=reason))
+            self._context.world.note(ZnodeNotUnderstood(path=path, reason=reason))
             if path.startswith(f"{TOPICS}/"):
                 await self._watch(topic_of(path))
                 await self._client.exists(path, watch=True)
-        drawn = self._reign.world.random("access rules")
+        drawn = self._context.world.random("access rules")
         kept = [each for piece in records_of_znodes(znodes, lambda: drawn.randbytes(ID_BYTES), absent_state=not_made_yet) for each in piece]
         for record in [record for record in kept if isinstance(record, TopicRecord)]:
             await self._watch(record.name)
-        if self._reign.protocol.has_topic_ids:
+        if self._context.protocol.has_topic_ids:
             kept = await self._with_ids(kept)
         return [*kept, *await self._features()]
 
     async def topic_names(self) -> list[str]:
-        """Return the topics that there are, and watch for others."""
+        """Return the topic names, and watch for changes."""
         names = (await self._client.children(TOPICS, watch=True))[0]
         for name in names:
             await self._watch(name)
@@ -122,20 +122,20 @@ class ReignReading:
         except ZookeeperRefused as refused:
             if refused.error != ZookeeperError.NO_NODE:
                 raise
-            return  # it is gone already
+            return  # it was deleted meanwhile
         self._watched[name] = None
 
     async def topic(self, name: str) -> list[Message]:
-        """Return what there is of one topic, and watch it."""
+        """Return the records of one topic, and watch it."""
         await self._watch(name)
         reader = self._reader
         znodes = {**await reader.tree(topic_path(name)), **await reader.some([config_path("topics", name)])}
         with read_at(topic_path(name)):
             records = topic_records(znodes, name, absent_state=not_made_yet) if topic_path(name) in znodes else []
-        return await self._with_ids(records) if self._reign.protocol.has_topic_ids else records
+        return await self._with_ids(records) if self._context.protocol.has_topic_ids else records
 
     async def partitions(self, topic: Topic) -> list[PartitionRecord]:
-        """Return the partitions of a topic as they are now, and watch it."""
+        """Return the current partitions of a topic, and watch it."""
         try:
             data, _ = await self._client.get(topic_path(topic.name), watch=True)
         except ZookeeperRefused as refused:
@@ -151,9 +151,9 @@ class ReignReading:
             ]
 
     async def reload(self, path: str) -> Sequence[Message]:
-        """Return what a znode says that somebody else has written."""
+        """Return the records of a znode that another node has written."""
         name = path.removeprefix(f"{TOPICS}/").partition("/")[0]
-        topic = self._reign.ledger.state.replication.topics.topic_named(name)
+        topic = self._context.ledger.state.replication.topics.topic_named(name)
         if not path.startswith(f"{TOPICS}/"):
             return []
         if topic is None:
@@ -163,25 +163,25 @@ class ReignReading:
         return await self.partitions(topic)
 
     def removal(self, topic: Topic) -> RemoveTopicRecord:
-        """Return what says that a topic is gone."""
+        """Return the record that removes a topic."""
         return RemoveTopicRecord(topic_id=topic.topic_id)
 
     async def isr_changes(self) -> list[PartitionRecord]:
-        """Return the partitions whose leaders say that they have written their ISR, and forget that they said so."""
+        """Return the partitions named in ISR change notifications, and delete the notifications."""
         paths = await self._names(ISR_CHANGES)
         found = []
         for path, (data, _) in (await self._reader.some(paths)).items():
             with read_at(path):
                 changed = parse_partitions(data or b"")
             for name, number in changed:
-                topic = self._reign.ledger.state.replication.topics.topic_named(name)
+                topic = self._context.ledger.state.replication.topics.topic_named(name)
                 if topic is not None:
                     found += [record for record in await self.partitions(topic) if record.partition_id == number]
         await self._forget(paths)
         return found
 
     async def directory_events(self) -> list[int]:
-        """Return the brokers that say that a directory has failed, and forget that they said so."""
+        """Return the brokers named in log directory failure notifications, and delete the notifications."""
         paths = await self._names(LOG_DIRECTORY_EVENTS)
         found = []
         for path, (data, _) in (await self._reader.some(paths)).items():
@@ -191,11 +191,11 @@ class ReignReading:
         return sorted(dict.fromkeys(found))
 
     async def deletions(self) -> list[str]:
-        """Return the topics that are to be deleted, and watch for more."""
+        """Return the topics to be deleted, and watch for more."""
         return (await self._client.children(DELETE_TOPICS, watch=True))[0]
 
     async def asked(self, path: str) -> bytes | None:
-        """Return what is asked for in a znode that is there only then, and watch for it."""
+        """Return the content of a znode that exists only while it contains a request, and watch it."""
         if await self._client.exists(path, watch=True) is None:
             return None
         found = await self._reader.some([path])
@@ -206,11 +206,11 @@ class ReignReading:
 
     async def _forget(self, paths: Sequence[str]) -> None:
         if paths:
-            await self._reign.writes.carry([ZnodeWrite(kind=WriteKind.DROP, path=path) for path in paths])
+            await self._context.writes.carry([ZnodeWrite(kind=WriteKind.DROP, path=path) for path in paths])
 
     async def _with_ids(self, records: Sequence[Message]) -> list[Message]:
-        """Draw ids for topics that have none, and write them."""
-        drawn = self._reign.world.random("topic ids")
+        """Generate ids for topics that have none, and write them."""
+        drawn = self._context.world.random("topic ids")
         ids: dict[bytes, bytes] = {}
         for record in records:
             if isinstance(record, TopicRecord) and is_derived(record.topic_id):
@@ -223,7 +223,7 @@ class ReignReading:
                     adding_replicas=known.adding_replicas,
                     removing_replicas=known.removing_replicas,
                 ).build()
-                await self._reign.writes.carry([ZnodeWrite(kind=WriteKind.SET, path=topic_path(record.name), data=text)])
+                await self._context.writes.carry([ZnodeWrite(kind=WriteKind.SET, path=topic_path(record.name), data=text)])
         names = [record.topic_id for record in records if isinstance(record, TopicRecord)]
         for record in records:
             if isinstance(record, PartitionRecord) and record.topic_id not in names:
@@ -236,9 +236,9 @@ class ReignReading:
         return [FeatureLevelRecord(name=name, feature_level=level) for name, level in sorted(znode.levels.items())]
 
     async def _set_up_features(self) -> None:
-        """Say whether features are finalized at this level; who comes from below keeps none, who comes from above loses all.   Source: KIP-584."""
-        protocol = self._reign.protocol
-        version = self._reign.ledger.feature_version = 2 if protocol.is_at_least(FEATURES_WITHOUT_LOWEST) else 1
+        """Initialise /feature for this protocol version; an upgrade keeps no features, a downgrade disables all.   Source: KIP-584."""
+        protocol = self._context.protocol
+        version = self._context.ledger.feature_version = 2 if protocol.is_at_least(FEATURES_WITHOUT_LOWEST) else 1
         found = await self._reader.some([FEATURE])
         if FEATURE not in found:
             await self._client.create(FEATURE, FeatureZnode(is_enabled=protocol.has_feature_znode, version=version).build())

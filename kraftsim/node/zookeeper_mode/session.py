@@ -1,6 +1,7 @@
-"""A broker's session with ZooKeeper: when the servers have given it up, another one takes its place, and whoever depends on it is told in order.
+"""A broker's session with ZooKeeper: an expired session is replaced by a new one, and dependents are notified in order.
 
-Source: kafka.zookeeper.ZooKeeperClient (reinitialize, stateChangeHandlers), kafka.zk.KafkaZkClient.retryRequestsUntilConnected.
+Source: kafka.zookeeper.ZooKeeperClient (reinitialize, stateChangeHandlers),
+kafka.zk.KafkaZkClient.retryRequestsUntilConnected.
 """
 
 import asyncio
@@ -18,11 +19,11 @@ OnEvent = Callable[[EventType, str], None]
 
 
 class ZookeeperUnreachable(OSError):
-    """No ZooKeeper server let this node in within zookeeper.connection.timeout.ms."""
+    """No ZooKeeper server accepted this node within zookeeper.connection.timeout.ms."""
 
 
 class ZookeeperSession:
-    """`on_expired` is called at once when the session is over, `on_renewed` is awaited when there is another one."""
+    """`on_expired` is called immediately when the session expires, `on_renewed` is awaited when a new session is established."""
 
     def __init__(self, shell: NodeShell, on_expired: Callable[[], None], on_renewed: Callable[[], Awaitable[None]]) -> None:
         self._shell = shell
@@ -32,15 +33,15 @@ class ZookeeperSession:
         self._is_over = False
         self._connected = asyncio.Event()
         self.former_session = 0
-        """The session before this one: what it left behind is ours."""
+        """The previous session: its ephemeral znodes belong to this broker."""
         self.client = self._new_client()
 
     def listen(self, on_event: OnEvent) -> None:
-        """Hear of everything that is watched, in this session and all later ones; what was watched must be watched again after `on_renewed`."""
+        """Register a callback for all watch events of this and later sessions; watches must be set again after `on_renewed`."""
         self._listeners.append(on_event)
 
     async def start(self) -> None:
-        """Begin a session. Raises ZookeeperUnreachable, and ConfigError's kind of trouble where there is no chroot to be made."""
+        """Open a session. Raises ZookeeperUnreachable, and ConfigError if the chroot cannot be created."""
         config = self._shell.config
         self.client.start()
         timeout_ms = config.zookeeper_connection_timeout_ms
@@ -51,11 +52,11 @@ class ZookeeperSession:
         except TimeoutError as timeout:
             self.client.abort()
             raise ZookeeperUnreachable(
-                f"zookeeper.connect: no server of {config.zookeeper_connect} let this broker in within {timeout_ms} ms"
+                f"zookeeper.connect: no server of {config.zookeeper_connect} accepted this broker within {timeout_ms} ms"
             ) from timeout
 
     async def until_connected(self, work: Callable[[ZookeeperClient], Awaitable[T]]) -> T:
-        """Do something, and do it again if the connection was lost meanwhile: it may have happened then. Raises ZookeeperRefused."""
+        """Run `work`, and retry it after a lost connection, when it may have happened already. Raises ZookeeperRefused."""
         while True:
             try:
                 return await work(self.client)
@@ -64,16 +65,16 @@ class ZookeeperSession:
                     raise
 
     async def until_there_is_one(self) -> None:
-        """Return at once if there is a session, or when another one has begun after this was over."""
+        """Return immediately if there is a session, otherwise when a new one is established."""
         await self._connected.wait()
 
     async def close(self) -> None:
-        """End the session, so that what is ephemeral goes at once."""
+        """Close the session, which deletes its ephemeral znodes immediately."""
         self._is_over = True
         await self.client.close()
 
     def abort(self) -> None:
-        """Let go at once, as a process that dies: the session ends when its time is over."""
+        """Drop the connection immediately, as a killed process would: the session ends when it times out."""
         self._is_over = True
         self.client.abort()
 
@@ -83,13 +84,13 @@ class ZookeeperSession:
             self._shell.world,
             config.zookeeper.servers,
             session_timeout_ms=config.zookeeper_session_timeout_ms,
-            on_event=self._tell,
+            on_event=self._dispatch_event,
             on_state=self._on_state,
             local_host=config.outgoing_host,
             chroot=config.zookeeper.chroot,
         )
 
-    def _tell(self, event_type: EventType, path: str) -> None:
+    def _dispatch_event(self, event_type: EventType, path: str) -> None:
         for listener in self._listeners:
             listener(event_type, path)
 
@@ -105,7 +106,7 @@ class ZookeeperSession:
             self._shell.tasks.spawn(self._renew(), "zookeeper-session-renewal")
 
     async def _renew(self) -> None:
-        """Begin another session, however long that takes."""
+        """Establish a new session, however long that takes."""
         self.former_session = self.client.session
         self.client = self._new_client()
         self.client.start()
@@ -114,5 +115,5 @@ class ZookeeperSession:
         await self._on_renewed()
 
     def note_began(self) -> None:
-        """Say that a session has begun."""
+        """Emit an event for the start of a session."""
         self._shell.world.note(BrokerSessionBegan(session=self.client.session, timeout_ms=self.client.session_timeout_ms))

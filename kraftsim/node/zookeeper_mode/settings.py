@@ -1,4 +1,4 @@
-"""What of a node's properties concerns ZooKeeper must fit together: what Apache Kafka refuses is refused here, for the same reasons.
+"""Validation of ZooKeeper-related properties: what Apache Kafka rejects is rejected here, for the same reasons.
 
 Source: kafka.server.KafkaConfig.{validateValues, populateSynonyms}.
 """
@@ -18,21 +18,21 @@ NODE_ID, BROKER_ID = "node.id", "broker.id"
 
 
 def with_node_id(properties: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the properties with node.id, which broker.id is another name for. Raises ConfigError where the two differ."""
+    """Return the properties with node.id set from its synonym broker.id. Raises ConfigError if the two differ."""
     broker_id = properties.get(BROKER_ID)
     if broker_id is None:
         return properties
     if properties.get(NODE_ID, broker_id).strip() != broker_id.strip():
         raise ConfigError(f"{NODE_ID}: {properties[NODE_ID]} is not the same as {BROKER_ID}, {broker_id}")
     if broker_id.strip() == "-1":
-        raise ConfigError(f"{BROKER_ID}: a broker id must be given; generated ones are not built yet")
+        raise ConfigError(f"{BROKER_ID}: is required; generated broker ids are not supported")
     return {**properties, NODE_ID: broker_id}
 
 
 def check_zookeeper(config: "NodeConfig") -> None:
-    """Refuse what does not fit together. Raises ConfigError."""
+    """Reject inconsistent properties. Raises ConfigError."""
     if config.zookeeper_set_acl:
-        raise ConfigError("zookeeper.set.acl: znodes are open to all here, as they are where this is false")
+        raise ConfigError("zookeeper.set.acl: not supported; znodes have no ACLs here, as with false")
     if config.zookeeper_metadata_migration_enable and not config.zookeeper_connect:
         raise ConfigError(f"{CONNECT} must also be set where {MIGRATION} is true")
     if config.control_plane_listener_name and config.control_plane_listener_name not in [each.listener for each in config.listeners]:
@@ -54,7 +54,7 @@ def check_zookeeper(config: "NodeConfig") -> None:
 
 
 def _check_migrating(config: "NodeConfig") -> None:
-    """A broker that controllers of KRaft are to take over must know where they are, and speak a protocol that has words for it."""
+    """A broker in migration needs the controllers' addresses, and a protocol version that supports migration."""
     if not config.controller_quorum_voters and not config.controller_quorum_bootstrap_servers:
         raise ConfigError(f"controller.quorum.voters or controller.quorum.bootstrap.servers must be set where {MIGRATION} is true")
     if not config.controller_listener_names:
@@ -72,7 +72,7 @@ def _check_version(version: str) -> None:
 
 
 def _is_at_least(version: str, lowest: str) -> bool:
-    """Compare two versions; a short one stands for the last of its release if it is asked about, for the first one as the bound."""
+    """Compare two versions; a short version means the last one of its release as the operand, the first one as the bound."""
     known = _names()
     own = max(index for index, name in enumerate(known) if _matches(version, name))
     return own >= min(index for index, name in enumerate(known) if _matches(lowest, name))
@@ -83,5 +83,5 @@ def _names() -> list[str]:
 
 
 def _matches(version: str, name: str) -> bool:
-    """Tell whether a version is this one, or the short name of its release."""
+    """Return whether a version is `name`, or the short name of its release."""
     return version == name or version == name.partition("-")[0]

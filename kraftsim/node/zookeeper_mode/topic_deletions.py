@@ -1,6 +1,7 @@
-"""Topics on their way out: brokers delete what they hold first, and only when everybody has said so the topic is forgotten.
+"""Topic deletion in ZooKeeper mode: brokers delete their replicas first; the topic is removed once all replicas are confirmed deleted.
 
-A topic that moves, or one of whose replicas is not there, waits; what is there of it is deleted all the same.
+Deletion of a topic that is being reassigned, or has an offline replica, waits; its online replicas are
+deleted anyway.
 Source: kafka.controller.TopicDeletionManager, kafka.server.DelayedDeleteTopics.
 """
 
@@ -23,53 +24,53 @@ Replica = tuple[int, int]
 
 
 class TopicDeletions:
-    """The deletions of one reign."""
+    """The topic deletions of one controller epoch."""
 
-    def __init__(self, reign: "Reign") -> None:
-        self._reign = reign
+    def __init__(self, context: "Reign") -> None:
+        self._context = context
         self.queued: dict[str, None] = {}
-        """Topics that are to be deleted."""
+        """Topics queued for deletion."""
         self._left: dict[str, dict[Replica, None]] = {}
-        """Topic -> the replicas of which nobody has said that they are gone."""
+        """Topic -> the replicas whose deletion is not confirmed."""
         self._going: dict[str, None] = {}
-        """Topics whose removal is decided and not written yet: another topic of that name may be decided meanwhile."""
+        """Topics whose removal is decided and not yet written: a new topic of the same name may be created meanwhile."""
         self._waiting: dict[str, list[Callable[[], None]]] = {}
 
     async def look(self, _: str) -> None:
-        """Take up what /admin/delete_topics asks for."""
-        reign = self._reign
-        for name in await reign.reading.deletions():
-            topic = reign.ledger.state.replication.topics.topic_named(name)
-            if topic is None or not reign.config.delete_topic_enable:
-                await reign.writes.carry([ZnodeWrite(kind=WriteKind.DROP, path=delete_topic_path(name))])
+        """Process the requests in /admin/delete_topics."""
+        context = self._context
+        for name in await context.reading.deletions():
+            topic = context.ledger.state.replication.topics.topic_named(name)
+            if topic is None or not context.config.delete_topic_enable:
+                await context.writes.carry([ZnodeWrite(kind=WriteKind.DROP, path=delete_topic_path(name))])
             elif name not in self.queued:
                 self.queued[name] = None
         self.retry()
 
     def when_gone(self, name: str, callback: Callable[[], None]) -> None:
-        """Call back once a topic is forgotten."""
+        """Call back once a topic is removed."""
         self._waiting.setdefault(name, []).append(callback)
 
     def retry(self) -> None:
-        """Begin to delete what can be deleted now."""
+        """Start the deletions that can start now."""
         for name in [name for name in self.queued if name not in self._going]:
-            topic = self._reign.ledger.state.replication.topics.topic_named(name)
+            topic = self._context.ledger.state.replication.topics.topic_named(name)
             if topic is None:
-                self._forget(name)
+                self._remove(name)
             elif name not in self._left and self._may_begin(topic):
                 self._begin(topic)
             elif name in self._left:
                 self._complete(topic)
 
     def on_come(self, broker_ids: Sequence[int]) -> None:
-        """Tell brokers that have come what they have missed."""
-        known = self._reign.ledger.state.replication.topics
+        """Send restarted brokers the deletions that they missed."""
+        known = self._context.ledger.state.replication.topics
         begun = [topic_id for name in self._left if (topic_id := known.topic_id(name)) is not None]
-        self._reign.tell_deletions_again(begun, broker_ids)
+        self._context.tell_deletions_again(begun, broker_ids)
         self.retry()
 
     def on_stopped(self, broker_id: int, request: StopReplicaRequest, response: StopReplicaResponse) -> None:
-        """Take note of what a broker has deleted."""
+        """Record which replicas a broker has deleted."""
         if response.error_code != ErrorCode.NONE:
             return
         deleted = _deleted(request)
@@ -78,22 +79,22 @@ class TopicDeletions:
             if left is not None and row.error_code == ErrorCode.NONE and (row.topic_name, row.partition_index) in deleted:
                 left.pop((row.partition_index, broker_id), None)
         for name in dict.fromkeys(name for name, _ in deleted):
-            topic = self._reign.ledger.state.replication.topics.topic_named(name)
+            topic = self._context.ledger.state.replication.topics.topic_named(name)
             if topic is not None and name in self._left:
                 self._complete(topic)
 
     def close(self) -> None:
-        """Nobody is told any more."""
+        """Drop all callbacks."""
         self._waiting.clear()
 
     def on_applied(self) -> None:
-        """Begin to delete topics that were asked for before ZooKeeper had them."""
+        """Start deletions that were requested before the topics were acknowledged by ZooKeeper."""
         if self.queued.keys() - self._left.keys():
             self.retry()
 
     def _may_begin(self, topic: Topic) -> bool:
-        """Only what is acknowledged is told to brokers: a partition that is not would never be said to be gone."""
-        known = self._reign.ledger.image.topic_by_id(topic.topic_id)
+        """Only acknowledged partitions are deleted on brokers: the deletion of any other would never be confirmed."""
+        known = self._context.ledger.image.topic_by_id(topic.topic_id)
         return (
             known is not None
             and known.partitions.keys() >= topic.partitions.keys()
@@ -101,29 +102,29 @@ class TopicDeletions:
         )
 
     def _begin(self, topic: Topic) -> None:
-        """Tell everybody who is there to delete; who comes later is told again."""
+        """Send StopReplica with deletion to all online replicas; brokers that start later receive it then."""
         self._left[topic.name] = {(number, replica): None for number in sorted(topic.partitions) for replica in topic.partitions[number].replicas}
-        self._reign.tell_deletions([topic.topic_id])
+        self._context.tell_deletions([topic.topic_id])
 
     def _complete(self, topic: Topic) -> None:
         if self._left[topic.name]:
             return
-        reign = self._reign
+        context = self._context
         del self._left[topic.name]
         fact = TopicDeleted(topic=topic.name, topic_id=uuid_text(topic.topic_id), partition_count=len(topic.partitions))
         self._going[topic.name] = None
-        reign.ledger.write(
-            [reign.reading.removal(topic)],
+        context.ledger.write(
+            [context.reading.removal(topic)],
             (fact,),
-            lambda _: self._forget(topic.name),
-            on_given_up=lambda: self._try_again(topic.name),
+            lambda _: self._remove(topic.name),
+            on_given_up=lambda: self._on_reverted(topic.name),
         )
 
-    def _try_again(self, name: str) -> None:
-        """The removal was undone; `retry` begins anew."""
+    def _on_reverted(self, name: str) -> None:
+        """The removal was reverted; `retry` starts it again."""
         self._going.pop(name, None)
 
-    def _forget(self, name: str) -> None:
+    def _remove(self, name: str) -> None:
         self._going.pop(name, None)
         self.queued.pop(name, None)
         self._left.pop(name, None)
@@ -132,7 +133,7 @@ class TopicDeletions:
 
 
 def _deleted(request: StopReplicaRequest) -> dict[tuple[str, int], None]:
-    """Return the partitions that a broker was told to delete, in whatever version."""
+    """Return the partitions that a StopReplica request deletes, in any version."""
     by_state = {
         (topic.topic_name, each.partition_index): None for topic in request.topic_states for each in topic.partition_states if each.delete_partition
     }

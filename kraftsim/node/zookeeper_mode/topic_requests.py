@@ -1,7 +1,8 @@
-"""What people ask of a controller in ZooKeeper's time about topics and their partitions.
+"""Admin requests for topics and partitions to a ZooKeeper-mode controller.
 
-Topics are answered for when brokers know them, or know them no more, or when the time that was given is over.
-Source: kafka.server.{ZkAdminManager, DelayedCreatePartitions, DelayedDeleteTopics, KafkaApis}, KafkaController.processReplicaLeaderElection.
+Topic requests are answered when this broker's metadata shows the result, or when the timeout expires.
+Source: kafka.server.{ZkAdminManager, DelayedCreatePartitions, DelayedDeleteTopics, KafkaApis},
+KafkaController.processReplicaLeaderElection.
 """
 
 import asyncio
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class Row(Protocol):
-    """A row of an answer."""
+    """A row of a response."""
 
     error_code: int
 
@@ -58,11 +59,11 @@ NOT_NEEDED: Final = Refusal(ErrorCode.ELECTION_NOT_NEEDED)
 GOING: Final = Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted")
 
 
-def create_topics(reign: "Reign", call: Call) -> Answer | Deferred:
-    """Make topics; answered once this broker knows who leads them, which it does when it was told as all others."""
+def create_topics(context: "Reign", call: Call) -> Answer | Deferred:
+    """Create topics; answered once this broker knows their leaders from its own UpdateMetadata request."""
     request = call.body
     assert isinstance(request, CreateTopicsRequest), "dispatch decodes by API key"
-    allowance = reign.mutations.allowance(call, is_strict=call.api_version >= k19_create_topics.STRICT_SINCE)
+    allowance = context.mutations.allowance(call, is_strict=call.api_version >= k19_create_topics.STRICT_SINCE)
     counts = Counter(topic.name for topic in request.topics)
     rows: list[CreatableTopicResult] = []
     records: list[Message] = []
@@ -73,9 +74,9 @@ def create_topics(reign: "Reign", call: Call) -> Answer | Deferred:
     for topic in request.topics:
         if counts[topic.name] > 1:
             continue
-        outcome = _decide_topic(reign, topic, allowance, PARTITIONS_PER_REQUEST_MAX - made_count)
+        outcome = _decide_topic(context, topic, allowance, PARTITIONS_PER_REQUEST_MAX - made_count)
         if isinstance(outcome, RefusedTopic):
-            reign.world.note(TopicRefused(topic=topic.name, error_code=outcome.refusal.error, reason=outcome.refusal.why))
+            context.world.note(TopicRefused(topic=topic.name, error_code=outcome.refusal.error, reason=outcome.refusal.why))
             rows.append(k19_create_topics.row_of(outcome))
             continue
         new_topic, made = outcome
@@ -87,28 +88,30 @@ def create_topics(reign: "Reign", call: Call) -> Answer | Deferred:
         records, facts = [], []
         for row in rows:
             row.topic_id = ZERO_UUID
-    decision = Decision(records, None, (*facts, *partition_facts(records, reign.ledger.state.replication.topics)))
-    answer = reign.ledger.commit(decision, lambda offsets: CreateTopicsResponse(throttle_time_ms=allowance.pause_ms, topics=rows))
+    decision = Decision(records, None, (*facts, *partition_facts(records, context.ledger.state.replication.topics)))
+    answer = context.ledger.commit(decision, lambda offsets: CreateTopicsResponse(throttle_time_ms=allowance.pause_ms, topics=rows))
     waited = [row for row in rows if row.error_code == ErrorCode.NONE and not request.validate_only]
-    return _when_led(reign, answer, [(row.name, row) for row in waited], request.timeout_ms)
+    return _when_led(context, answer, [(row.name, row) for row in waited], request.timeout_ms)
 
 
-def _decide_topic(reign: "Reign", topic: CreatableTopic, allowance: Allowance, partitions_max: int) -> tuple[NewTopic, list[Message]] | RefusedTopic:
+def _decide_topic(
+    context: "Reign", topic: CreatableTopic, allowance: Allowance, partitions_max: int
+) -> tuple[NewTopic, list[Message]] | RefusedTopic:
     if not allowance.admits(len(topic.assignments) or max(topic.num_partitions, 1)):
         return RefusedTopic(name=topic.name, refusal=Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, QUOTA_EXCEEDED))
-    config = reign.config
+    config = context.config
     return decide_topic(
-        reign.ledger.state,
+        context.ledger.state,
         topic,
-        reign.world.random("topics"),
+        context.world.random("topics"),
         default_partitions=config.num_partitions,
         default_factor=config.default_replication_factor,
         partitions_max=partitions_max,
     )
 
 
-def create_partitions(reign: "Reign", call: Call) -> Answer | Deferred:
-    """Let topics have more partitions; answered once this broker knows who leads them."""
+def create_partitions(context: "Reign", call: Call) -> Answer | Deferred:
+    """Add partitions to topics; answered once this broker knows their leaders."""
     request = call.body
     assert isinstance(request, CreatePartitionsRequest), "dispatch decodes by API key"
     counts = Counter(topic.name for topic in request.topics)
@@ -118,17 +121,17 @@ def create_partitions(reign: "Reign", call: Call) -> Answer | Deferred:
     for topic in request.topics:
         if counts[topic.name] > 1:
             continue
-        going = Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.") if topic.name in reign.deletions.queued else None
+        going = Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.") if topic.name in context.deletions.queued else None
         left = PARTITIONS_PER_REQUEST_MAX - len(records)
-        made = going or decide_more_partitions(reign.ledger.state, topic, reign.world.random("topics"), left)
+        made = going or decide_more_partitions(context.ledger.state, topic, context.world.random("topics"), left)
         rows.append(_widened(topic.name, made if isinstance(made, Refusal) else None))
         records += [] if isinstance(made, Refusal) else made
     if request.validate_only:
         records = []
-    decision = Decision(records, None, partition_facts(records, reign.ledger.state.replication.topics))
-    answer = reign.ledger.commit(decision, lambda offsets: CreatePartitionsResponse(results=rows))
+    decision = Decision(records, None, partition_facts(records, context.ledger.state.replication.topics))
+    answer = context.ledger.commit(decision, lambda offsets: CreatePartitionsResponse(results=rows))
     waited = [(row.name, row) for row in rows if row.error_code == ErrorCode.NONE and not request.validate_only]
-    return _when_led(reign, answer, waited, request.timeout_ms)
+    return _when_led(context, answer, waited, request.timeout_ms)
 
 
 def _widened(name: str, refusal: Refusal | None) -> CreatePartitionsTopicResult:
@@ -137,59 +140,60 @@ def _widened(name: str, refusal: Refusal | None) -> CreatePartitionsTopicResult:
     return CreatePartitionsTopicResult(name=name, error_code=refusal.error, error_message=refusal.message)
 
 
-def _when_led(reign: "Reign", answer: Answer | Deferred, rows: Sequence[tuple[str, Row]], timeout_ms: int) -> Answer | Deferred:
-    """Return an answer once all partitions of some topics are led as far as this broker knows; those that are not in time are timed out."""
+def _when_led(context: "Reign", answer: Answer | Deferred, rows: Sequence[tuple[str, Row]], timeout_ms: int) -> Answer | Deferred:
+    """Return an answer once this broker knows leaders of all partitions of some topics; topics that miss the
+    timeout are answered with a timeout error."""
     later = Deferred()
 
-    async def wait(told: Answer) -> None:
-        until_ms = reign.world.clock.monotonic_ms() + timeout_ms
-        while reign.is_active and not all(_is_led(reign, name) for name, _ in rows) and reign.world.clock.monotonic_ms() < until_ms:
+    async def wait(result: Answer) -> None:
+        until_ms = context.world.clock.monotonic_ms() + timeout_ms
+        while context.is_active and not all(_is_led(context, name) for name, _ in rows) and context.world.clock.monotonic_ms() < until_ms:
             await asyncio.sleep(POLL_MS / 1000)
         for name, row in rows:
-            if not _is_led(reign, name):
+            if not _is_led(context, name):
                 row.error_code = ErrorCode.REQUEST_TIMED_OUT
-        later.complete(told)
+        later.complete(result)
 
-    def told_then_wait() -> None:
-        told = answer.answer if isinstance(answer, Deferred) else answer
-        assert told is not None, "an answer woke this"
-        if all(_is_led(reign, name) for name, _ in rows):
-            later.complete(told)
+    def wait_for_leaders() -> None:
+        result = answer.answer if isinstance(answer, Deferred) else answer
+        assert result is not None, "an answer woke this"
+        if all(_is_led(context, name) for name, _ in rows):
+            later.complete(result)
         else:
-            reign.shell.tasks.spawn(wait(told), "topics-to-be-led")
+            context.shell.tasks.spawn(wait(result), "topics-to-be-led")
 
     if isinstance(answer, Deferred) and answer.answer is None:
-        answer.attach(told_then_wait)
+        answer.attach(wait_for_leaders)
     else:
-        told_then_wait()
+        wait_for_leaders()
     return later if later.answer is None else later.answer
 
 
-def _is_led(reign: "Reign", name: str) -> bool:
-    """Tell whether this broker knows leaders of all partitions; of a topic that is gone again there is nothing to wait for."""
-    wanted, known = reign.ledger.state.replication.topics.topic_named(name), reign.controller.mode.image.topic(name)
+def _is_led(context: "Reign", name: str) -> bool:
+    """Return whether this broker knows leaders of all partitions; true for a topic that was deleted meanwhile."""
+    wanted, known = context.ledger.state.replication.topics.topic_named(name), context.controller.mode.image.topic(name)
     if wanted is None:
         return True
     return known is not None and all((each := known.partitions.get(number)) is not None and each.has_leader for number in wanted.partitions)
 
 
-def delete_topics(reign: "Reign", call: Call) -> Answer | Deferred:
-    """Ask that topics be deleted, and answer when they are gone."""
+def delete_topics(context: "Reign", call: Call) -> Answer | Deferred:
+    """Request the deletion of topics, and answer when they are gone."""
     request = call.body
     assert isinstance(request, DeleteTopicsRequest), "dispatch decodes by API key"
-    if not reign.config.delete_topic_enable:
+    if not context.config.delete_topic_enable:
         disabled = ErrorCode.TOPIC_DELETION_DISABLED if call.api_version >= k20_delete_topics.DISABLED_SINCE else ErrorCode.INVALID_REQUEST
         return _refused(call, disabled)
-    decision = reign.ledger.state.replication.decide_delete_topics(_asked(request, call.api_version))
+    decision = context.ledger.state.replication.decide_delete_topics(_asked(request, call.api_version))
     if isinstance(decision, Refusal):
         return _refused(call, decision.error)
     later = Deferred()
-    work = _delete(reign, decision.result, request.timeout_ms, later)
-    reign.shell.tasks.spawn(or_refused(work, later, call, _refused), "topics-to-be-deleted")
+    work = _delete(context, decision.result, request.timeout_ms, later)
+    context.shell.tasks.spawn(or_refused(work, later, call, _refused), "topics-to-be-deleted")
     return later
 
 
-async def _delete(reign: "Reign", results: list[DeletedTopic], timeout_ms: int, later: Deferred) -> None:
+async def _delete(context: "Reign", results: list[DeletedTopic], timeout_ms: int, later: Deferred) -> None:
     names = [result.name for result in results if result.refusal is None and result.name is not None]
     gone: dict[str, None] = {}
     all_gone = asyncio.Event()
@@ -201,9 +205,9 @@ async def _delete(reign: "Reign", results: list[DeletedTopic], timeout_ms: int, 
 
     failed: dict[str, None] = {}
     for name in names:
-        reign.deletions.when_gone(name, lambda name=name: is_gone(name))  # type: ignore[misc]
+        context.deletions.when_gone(name, lambda name=name: is_gone(name))  # type: ignore[misc]
         try:
-            await reign.client.create(delete_topic_path(name), None)
+            await context.client.create(delete_topic_path(name), None)
         except ZookeeperRefused as refused:
             if refused.error != ZookeeperError.NODE_EXISTS:
                 failed[name] = None
@@ -212,7 +216,7 @@ async def _delete(reign: "Reign", results: list[DeletedTopic], timeout_ms: int, 
             if names:
                 await all_gone.wait()
     except TimeoutError:
-        pass  # they are deleted later, or never
+        pass  # deletion continues after the timeout
     later.complete(DeleteTopicsResponse(responses=[_deleted(result, gone, failed) for result in results]))
 
 
@@ -239,8 +243,8 @@ def _refused(call: Call, error: ErrorCode) -> Answer:
     return DeleteTopicsResponse(responses=rows)
 
 
-def elect_leaders(reign: "Reign", call: Call) -> Answer | Deferred:
-    """Hold elections that people ask for; asked for all partitions, only those that need one are told of."""
+def elect_leaders(context: "Reign", call: Call) -> Answer | Deferred:
+    """Run the requested elections; a request for all partitions returns only those that needed an election."""
     request = call.body
     assert isinstance(request, ElectLeadersRequest), "dispatch decodes by API key"
     election = ELECTIONS.get(request.election_type)
@@ -248,52 +252,52 @@ def elect_leaders(reign: "Reign", call: Call) -> Answer | Deferred:
     if election is None:
         assert refuse is not None, "what a controller decides can be refused"
         return refuse(call, ErrorCode.INVALID_REQUEST)
-    topics = reign.ledger.state.replication.topics
+    topics = context.ledger.state.replication.topics
     asks_for_all = request.topic_partitions is None
     if request.topic_partitions is None:
         asked = [(topic.name, [number for number in sorted(topic.partitions) if _was_led(topic, number)]) for topic in topics.topics()]
     else:
         asked = [(row.topic, list(row.partitions)) for row in request.topic_partitions]
-    judged = {
-        (name, number): _electable(reign, topics.topic_id(name), number, election) for name, numbers in asked for number in dict.fromkeys(numbers)
+    found = {
+        (name, number): _electable(context, topics.topic_id(name), number, election) for name, numbers in asked for number in dict.fromkeys(numbers)
     }
-    keys = [key for key in judged.values() if not isinstance(key, Refusal)]
-    held = reign.elect_preferred(keys) if election is Election.PREFERRED else reign.elect_uncleanly(keys)
+    keys = [key for key in found.values() if not isinstance(key, Refusal)]
+    held = context.elect_preferred(keys) if election is Election.PREFERRED else context.elect_uncleanly(keys)
     rows = []
     for name, numbers in asked:
-        outcomes = [(number, _outcome(reign, judged[name, number], held, election)) for number in dict.fromkeys(numbers)]
+        outcomes = [(number, _outcome(context, found[name, number], held, election)) for number in dict.fromkeys(numbers)]
         results = [_elected(number, refusal) for number, refusal in outcomes if not (asks_for_all and refusal == NOT_NEEDED)]
         if results:
             rows.append(ReplicaElectionResult(topic=name, partition_result=results))
-    return reign.ledger.commit(Decision([], None), lambda offsets: ElectLeadersResponse(replica_election_results=rows))
+    return context.ledger.commit(Decision([], None), lambda offsets: ElectLeadersResponse(replica_election_results=rows))
 
 
 def _was_led(topic: Topic, number: int) -> bool:
-    """Tell whether brokers were ever told of a partition: nobody else is meant by all."""
+    """Return whether a partition was ever announced to brokers: a request for all partitions covers only those."""
     return topic.partitions[number].partition_epoch != NOT_MADE
 
 
-def _electable(reign: "Reign", topic_id: bytes | None, number: int, election: Election) -> PartitionKey | Refusal:
-    """Return the partition to hold an election for, or why there is none."""
+def _electable(context: "Reign", topic_id: bytes | None, number: int, election: Election) -> PartitionKey | Refusal:
+    """Return the partition to hold an election for, or the refusal."""
     key: PartitionKey | None = None if topic_id is None else (topic_id, number)
-    partition = None if key is None else reign.partition(key)
+    partition = None if key is None else context.partition(key)
     if key is None or partition is None:
         return NO_PARTITION
-    if reign.is_going(key):
+    if context.is_going(key):
         return GOING
     if partition.partition_epoch == NOT_MADE:
         return Refusal(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE if election is Election.PREFERRED else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
-    is_led = partition.has_leader and reign.ledger.state.cluster.is_active(partition.leader)
+    is_led = partition.has_leader and context.ledger.state.cluster.is_active(partition.leader)
     return NOT_NEEDED if (partition.has_preferred_leader if election is Election.PREFERRED else is_led) else key
 
 
-def _outcome(reign: "Reign", judged: PartitionKey | Refusal, held: Mapping[PartitionKey, bool], election: Election) -> Refusal | None:
-    if isinstance(judged, Refusal) or held[judged]:
-        return judged if isinstance(judged, Refusal) else None
+def _outcome(context: "Reign", found: PartitionKey | Refusal, held: Mapping[PartitionKey, bool], election: Election) -> Refusal | None:
+    if isinstance(found, Refusal) or held[found]:
+        return found if isinstance(found, Refusal) else None
     is_preferred = election is Election.PREFERRED
     error = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE if is_preferred else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
     strategy = "PreferredReplicaPartitionLeaderElectionStrategy" if is_preferred else "OfflinePartitionLeaderElectionStrategy(true)"
-    return Refusal(error, f"Failed to elect leader for partition {reign.topic_of(judged).name}-{judged[1]} under strategy {strategy}")
+    return Refusal(error, f"Failed to elect leader for partition {context.topic_of(found).name}-{found[1]} under strategy {strategy}")
 
 
 def _elected(number: int, refusal: Refusal | None) -> PartitionResult:
@@ -302,20 +306,20 @@ def _elected(number: int, refusal: Refusal | None) -> PartitionResult:
     return PartitionResult(partition_id=number, error_code=refusal.error, error_message=refusal.message)
 
 
-def alter_partition_reassignments(reign: "Reign", call: Call) -> Answer | Deferred:
-    """Begin moves, or call them off."""
+def alter_partition_reassignments(context: "Reign", call: Call) -> Answer | Deferred:
+    """Start or cancel reassignments."""
     request = call.body
     assert isinstance(request, AlterPartitionReassignmentsRequest), "dispatch decodes by API key"
-    topics = reign.ledger.state.replication.topics
+    topics = context.ledger.state.replication.topics
     rows = []
     for row in request.topics:
         topic_id = topics.topic_id(row.name)
         results = []
         for asked in row.partitions:
             key = None if topic_id is None else (topic_id, asked.partition_index)
-            results.append(_moved(asked.partition_index, reign.moves.ask(key, asked.replicas)))
+            results.append(_moved(asked.partition_index, context.moves.ask(key, asked.replicas)))
         rows.append(ReassignableTopicResponse(name=row.name, partitions=results))
-    return reign.ledger.commit(Decision([], None), lambda offsets: AlterPartitionReassignmentsResponse(error_message=None, responses=rows))
+    return context.ledger.commit(Decision([], None), lambda offsets: AlterPartitionReassignmentsResponse(error_message=None, responses=rows))
 
 
 def _moved(number: int, refusal: Refusal | None) -> ReassignablePartitionResponse:

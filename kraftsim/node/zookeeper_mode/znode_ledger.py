@@ -1,8 +1,10 @@
-"""Decisions of a controller become facts here as znodes: replayed at once, written in order, answered when ZooKeeper has acknowledged them.
+"""Commits the decisions of a ZooKeeper-mode controller as znodes: replayed immediately, written in order,
+answered once ZooKeeper acknowledges.
 
-It has the face of the ledger over the metadata log. What is decided while a write is under way is written together by the next one; all writes hold
-only while nobody else has become controller. Where somebody else has written a znode meanwhile everything that is not acknowledged is undone, the
-znode is read again, and whoever asked is asked for again.   Source: kafka.controller.KafkaController, kafka.zk.KafkaZkClient (ControllerEpochZNode).
+It has the interface of the KRaft metadata ledger. Decisions made during a write are batched into the next
+write; all writes are conditional on the controller epoch. If another node has written a znode concurrently,
+all unacknowledged decisions are reverted, the znode is read again, and the requests are handled again.
+Source: kafka.controller.KafkaController, kafka.zk.KafkaZkClient (ControllerEpochZNode).
 """
 
 import asyncio
@@ -40,14 +42,14 @@ from protocol.zookeeper.kafka_znodes import FEATURE, FeatureZnode, build_config,
 
 T = TypeVar("T")
 BYTES_MAX: Final = 512 * 1024
-"""Half of what ZooKeeper takes at once (jute.maxbuffer)."""
+"""Half of ZooKeeper's request size limit (jute.maxbuffer)."""
 OnApplied = Callable[[Sequence[Message]], None]
 Carry = Callable[[Sequence[ZnodeWrite]], Awaitable[None]]
 
 
 @dataclass(slots=True)
 class _Entry:
-    """Records that are not acknowledged yet, what is written for them, and what follows."""
+    """Records that are not acknowledged yet, their writes, and their callbacks."""
 
     records: Sequence[Message]
     writes: list[ZnodeWrite]
@@ -55,46 +57,47 @@ class _Entry:
     on_commit: Callable[[], None]
     on_given_up: Callable[[ErrorCode], None] | None
     again: Callable[[], None] | None
-    """How it is decided anew."""
+    """Repeats the decision."""
 
 
 @dataclass(slots=True)
 class _Writes:
-    """What is written for some records."""
+    """The writes for some records."""
 
     found: list[ZnodeWrite] = field(default_factory=list)
     made: dict[bytes, None] = field(default_factory=dict)
-    """Topics that are new."""
+    """Topics to be created."""
     changed: dict[bytes, None] = field(default_factory=dict)
-    """Topics that have other replicas."""
+    """Topics with changed replicas."""
     parents: dict[str, None] = field(default_factory=dict)
-    """What is made above partitions."""
+    """Parent znodes of partitions to be created."""
     parent_count: int = 0
 
 
 class ZnodeLedger:
-    """The state of the cluster as a controller of ZooKeeper's time sees it, and the only way to change it.
+    """The cluster state of a ZooKeeper-mode controller, and the only way to change it.
 
-    `carry` does writes all together or not at all, as the present controller; `on_applied` hears of records that are acknowledged or learned.
+    `carry` writes atomically under the controller epoch; `on_applied` receives records that are acknowledged
+    or learned.
     """
 
     def __init__(self, world: World, state: ControllerState, *, controller_epoch: int, carry: Carry, on_applied: OnApplied) -> None:
         self.state = state
         self.refuse: Callable[[ErrorCode], Answer] | None = None
-        """How the request that is being handled is refused; what is written for it and not acknowledged is refused so when the reign ends."""
+        """Builds the refusal of the request being handled; sent for unacknowledged writes when the controller resigns."""
         self.again: Callable[[], Answer | Deferred] | None = None
-        """How the request that is being handled is handled anew."""
+        """Handles the current request again."""
         self.has_written = asyncio.Event()
         self.controller_epoch = controller_epoch
         self.image = MetadataImage()
-        """What is acknowledged."""
+        """The acknowledged state."""
         self.feature_version = 2
         self.has_topic_ids = True
-        """Whether new topics have ids; below 2.8-IV0 they have what follows from their names."""
+        """Whether new topics get ids; below 2.8-IV0 ids are derived from topic names."""
         self.reload: Callable[[str], Awaitable[Sequence[Message]]] | None = None
-        """Reads a znode again that somebody else has written."""
+        """Re-reads a znode that another node has written."""
         self.on_conflict: Callable[[], None] = lambda: None
-        """Called when something was undone that nobody asks for again."""
+        """Called when something without a request to repeat was reverted."""
         self._facts = StateFacts(state)
         self._world = world
         self._carry = carry
@@ -103,25 +106,25 @@ class ZnodeLedger:
         self._applied_offset = 0
         self._entries: deque[_Entry] = deque()
         self._undone: deque[_Entry] = deque()
-        """What is decided anew once the znode is read that somebody else has written."""
+        """Entries to be decided again once the conflicting znode is re-read."""
         self._has_entries = asyncio.Event()
         self._is_over = False
 
     @property
     def next_offset(self) -> int:
-        """How many records there were: they have no log, but an order."""
+        """The number of records so far: there is no log, but an order."""
         return self._next_offset
 
     def commit(self, decision: Decision[T], build_answer: Callable[[AppendedOffsets | None], Answer], *, is_atomic: bool = True) -> Answer | Deferred:
-        """Write a decision and answer once it is acknowledged; without records, once everything is that it was taken from."""
+        """Write a decision and answer once it is acknowledged; without records, once all state it depends on is acknowledged."""
         later, refuse, again = Deferred(), self.refuse, self.again
 
         def give_up(error: ErrorCode) -> None:
             if refuse is not None:
                 later.complete(refuse(error))
 
-        def decide_again() -> None:
-            assert again is not None, "only who can ask again does"
+        def repeat_decision() -> None:
+            assert again is not None, "only a repeatable request is repeated"
             answer = again()
             if isinstance(answer, Deferred):
                 pass_on(answer, later)
@@ -133,7 +136,7 @@ class ZnodeLedger:
             decision.facts,
             lambda offsets: later.complete_with(lambda: build_answer(offsets)),
             give_up,
-            None if again is None else decide_again,
+            None if again is None else repeat_decision,
         )
         return later if later.answer is None else later.answer
 
@@ -146,15 +149,15 @@ class ZnodeLedger:
         on_given_up: Callable[[], None] | None = None,
         is_atomic: bool = True,
     ) -> None:
-        """Replay records, write what they are in ZooKeeper, and note the facts and call back once that is acknowledged."""
+        """Replay records, write their znodes, and emit the events and call back once they are acknowledged."""
         self._write(records, facts, on_committed, None if on_given_up is None else lambda _: on_given_up(), None)
 
     def learn(self, records: Sequence[Message]) -> None:
-        """Take what ZooKeeper says already, as far as it is about what is there now: reading took a while."""
+        """Apply records read from ZooKeeper, as far as they still match the current topics: reading takes time."""
         records = self._of_present_topics(records)
         if not records:
             return
-        if self._entries:  # what is decided and not acknowledged yet comes first
+        if self._entries:  # unacknowledged decisions take precedence
             self._write(records, (), None, None, lambda: self.learn(records), is_learned=True)
             return
         self._replay(records, is_learned=True)
@@ -163,7 +166,7 @@ class ZnodeLedger:
         self._apply(records)
 
     def _of_present_topics(self, records: Sequence[Message]) -> list[Message]:
-        """Leave out topics whose names are taken meanwhile, and what is about topics that are gone."""
+        """Filter out topics whose names were taken meanwhile, and records of topics that are gone."""
         table = self.state.replication.topics
         made: dict[bytes, None] = {}
         found: list[Message] = []
@@ -182,7 +185,7 @@ class ZnodeLedger:
         return found
 
     async def run(self) -> None:
-        """Write what is decided, as long as the reign lasts. Raises ControllerMoved, ZookeeperRefused."""
+        """Write decisions while this broker is the controller. Raises ControllerMoved, ZookeeperRefused."""
         while True:
             if not self._entries:
                 self._has_entries.clear()
@@ -190,7 +193,7 @@ class ZnodeLedger:
             await self._write_some()
 
     def give_up(self) -> None:
-        """The reign is over: undo what is not acknowledged, and tell whoever waits for it."""
+        """The controller has resigned: revert unacknowledged decisions, and refuse their requests."""
         self._is_over = True
         given_up = [*self._undone, *self._entries]
         self._undone, self._entries = deque(), deque()
@@ -231,19 +234,19 @@ class ZnodeLedger:
         self._has_entries.set()
 
     async def _write_some(self) -> None:
-        """Write the oldest entries together, and act by what comes of it."""
+        """Write the oldest entries in one batch, and process the outcome."""
         batch = list(self._next_batch())
         writes = [write for entry in batch for write in entry.writes]
         if writes:
             try:
                 await self._carry(writes)
             except ZookeeperRefused as refused:
-                await self._begin_again(refused)
+                await self._resolve_conflict(refused)
                 return
         await self._world.breathe("acknowledged by ZooKeeper, and not answered")
         for entry in batch:
             if not self._entries or self._entries[0] is not entry:
-                return  # the reign ended meanwhile
+                return  # the controller resigned meanwhile
             self._entries.popleft()
             self.state.commit_through(entry.next_offset - 1)
             self._applied_offset = entry.next_offset
@@ -251,8 +254,8 @@ class ZnodeLedger:
             entry.on_commit()
 
     def _next_batch(self) -> Iterator[_Entry]:
-        """Yield the oldest entries. What becomes of PUT, DROP and DELETE_TREE depends on what is there before the batch: an entry that
-        touches what another one deletes waits for the next batch."""
+        """Yield the oldest entries. The effect of PUT, DROP and DELETE_TREE depends on the state before the
+        batch: an entry that touches what another one deletes waits for the next batch."""
         size = 0
         touched: dict[str, None] = {}
         deleted: dict[str, None] = {}
@@ -266,13 +269,13 @@ class ZnodeLedger:
             deleted |= dict.fromkeys(gone)
             yield entry
 
-    async def _begin_again(self, refused: ZookeeperRefused) -> None:
-        """Somebody else has written a znode: undo, read it again, and decide anew what can be decided anew."""
+    async def _resolve_conflict(self, refused: ZookeeperRefused) -> None:
+        """Another node has written a znode: revert, read it again, and repeat the decisions that can be repeated."""
         if self.reload is None:
-            raise ControllerMoved(f"{refused.path} is not as it was left") from refused
+            raise ControllerMoved(f"{refused.path} was changed by another node") from refused
         self._undone, self._entries = self._entries, deque()
         self._revert()
-        self.learn(await self.reload(refused.path))  # the reign may end here
+        self.learn(await self.reload(refused.path))  # the controller may resign here
         entries, self._undone = self._undone, deque()
         for entry in entries:
             if entry.again is not None:
@@ -293,7 +296,7 @@ class ZnodeLedger:
         self._on_applied(records)
 
     def _replay(self, records: Sequence[Message], *, is_learned: bool = False) -> list[ZnodeWrite]:
-        """Replay records, and return what they are in ZooKeeper; what is learned is there already."""
+        """Replay records, and return their znode writes; none for learned records."""
         writes = _Writes()
         for record in records:
             before = self._before(record)
@@ -327,13 +330,13 @@ class ZnodeLedger:
         if before is None or assignment_of(before) != assignment_of(after):
             writes.changed[record.topic_id] = None
         if after.partition_epoch == NOT_MADE or (before is not None and before.partition_epoch == after.partition_epoch):
-            return  # only its replicas are others
+            return  # only its replicas changed
         text = state_text(after, self.controller_epoch)
         parent = f"{topic_path(topic.name)}/partitions"
         if before is not None and before.partition_epoch != NOT_MADE:
             writes.found.append(ZnodeWrite(kind=WriteKind.SET, path=path, data=text, version=before.partition_epoch))
             return
-        kind = WriteKind.CREATE if before is None else WriteKind.PUT  # whoever made the topic made no more than its own znode
+        kind = WriteKind.CREATE if before is None else WriteKind.PUT  # the creation of the topic wrote only the topic znode
         if before is not None or record.topic_id in writes.made:
             writes.parents[parent] = None
             writes.found += [ZnodeWrite(kind=kind, path=parent)] if len(writes.parents) > writes.parent_count else []
@@ -342,7 +345,7 @@ class ZnodeLedger:
         writes.found.append(ZnodeWrite(kind=WriteKind.CREATE, path=path, data=text))
 
     def _topics(self, writes: _Writes) -> Iterator[ZnodeWrite]:
-        """Yield what says which replicas partitions have, configurations of new topics first."""
+        """Yield the writes of topic znodes (partition assignments), configs of new topics first."""
         for topic_id in {**writes.made, **writes.changed}:
             topic = self._facts.topic_by_id(topic_id)
             if topic is None:
@@ -356,14 +359,14 @@ class ZnodeLedger:
 
     def _removal(self, topic_id: bytes) -> Iterator[ZnodeWrite]:
         topic = self._facts.topic_by_id(topic_id)
-        assert topic is not None, "what is removed is there"
+        assert topic is not None, "only existing topics are removed"
         yield ZnodeWrite(kind=WriteKind.DELETE_TREE, path=topic_path(topic.name))
         yield ZnodeWrite(kind=WriteKind.DROP, path=config_path("topics", topic.name))
         yield ZnodeWrite(kind=WriteKind.DROP, path=delete_topic_path(topic.name))
 
 
 def without_ids(records: Sequence[Message]) -> Sequence[Message]:
-    """Return records whose new topics have no ids of their own."""
+    """Return records with the ids of new topics removed."""
     ids = {record.topic_id: derived_topic_id(record.name) for record in records if isinstance(record, TopicRecord)}
     for record in records:
         if isinstance(record, TopicRecord | PartitionRecord):
@@ -372,7 +375,7 @@ def without_ids(records: Sequence[Message]) -> Sequence[Message]:
 
 
 def pass_on(inner: Deferred, outer: Deferred) -> None:
-    """Let an answer that comes later be that of another one."""
+    """Complete a deferred answer with that of another one."""
     if inner.answer is not None:
         outer.complete(inner.answer)
         return
@@ -385,7 +388,7 @@ def pass_on(inner: Deferred, outer: Deferred) -> None:
 
 
 def _places(writes: Sequence[ZnodeWrite]) -> tuple[list[str], list[str]]:
-    """Return what writes touch, and what of it they delete: of each path the znode that one topic or entity has."""
+    """Return the places (topics, entities) that writes touch, and those that they delete."""
     about = [(_place(write.path), write.kind) for write in writes]
     gone = [place for place, kind in about if kind in (WriteKind.DELETE_TREE, WriteKind.DELETE, WriteKind.DROP)]
     return [place for place, _ in about], gone

@@ -1,4 +1,4 @@
-"""Reads what a cluster keeps in ZooKeeper, all of it or a part: requests go out together, and the answers are waited for together.
+"""Reads cluster metadata from ZooKeeper, all of it or a part, with pipelined requests.
 
 Source: kafka.zk.KafkaZkClient (retryRequestsUntilConnected, pipelined by zookeeper.max.in.flight.requests).
 """
@@ -16,18 +16,18 @@ from protocol.zookeeper.op_codes import ZookeeperError
 from protocol.zookeeper.znodes import Stat
 
 ROOTS: Final = (TOPICS, *(f"{CONFIG}/{each}" for each in CONFIG_TYPES), DELETE_TOPICS, ACLS, EXTENDED_ACLS, DELEGATION_TOKENS)
-"""Below these stands all that a controller needs, or a migration copies."""
+"""The subtrees that a controller loads and a migration copies."""
 
 
 class ZnodeReader:
-    """Reads through one session. Everything here raises ZookeeperRefused, but for znodes that are not there: those are left out."""
+    """Reads over one session. All methods raise ZookeeperRefused; znodes that do not exist are omitted."""
 
     def __init__(self, client: ZookeeperClient) -> None:
         self._client = client
         self._places = asyncio.Semaphore(IN_FLIGHT_MAX)
 
     async def everything(self) -> dict[str, tuple[bytes | None, Stat]]:
-        """Return every znode that has to do with metadata; topics that are about to be deleted are among them."""
+        """Return every metadata znode, including topics queued for deletion."""
         found: dict[str, tuple[bytes | None, Stat]] = {}
         for root in ROOTS:
             found.update(await self.tree(root))
@@ -35,13 +35,13 @@ class ZnodeReader:
         return found
 
     async def metadata(self) -> Znodes:
-        """Return everything but the topics that are about to be deleted."""
+        """Return all metadata except topics queued for deletion."""
         found = await self.everything()
         pending = dict.fromkeys(name for path in found if (name := path.removeprefix(f"{DELETE_TOPICS}/")) != path)
         return {path: znode for path, znode in found.items() if not _belongs_to(path, pending)}
 
     async def tree(self, root: str) -> dict[str, tuple[bytes | None, Stat]]:
-        """Return a znode and all that is below it, level by level."""
+        """Return a znode and all its descendants, level by level."""
         found: dict[str, tuple[bytes | None, Stat]] = {}
         level: Sequence[str] = [root]
         while level:
@@ -52,13 +52,13 @@ class ZnodeReader:
         return found
 
     async def some(self, paths: Iterable[str]) -> dict[str, tuple[bytes | None, Stat]]:
-        """Return those of some znodes that are there, in this order."""
+        """Return the existing ones of some znodes, in this order."""
         wanted = list(paths)
         answers = await asyncio.gather(*map(self._get, wanted))
         return {path: answer for path, answer in zip(wanted, answers, strict=True) if answer is not None}
 
     async def names_below(self, paths: Sequence[str]) -> list[tuple[str, list[str]]]:
-        """Return the names below each of some znodes."""
+        """Return the child names of some znodes."""
         return list(zip(paths, await asyncio.gather(*map(self._children, paths)), strict=True))
 
     async def _get(self, path: str) -> tuple[bytes | None, Stat] | None:
@@ -81,12 +81,12 @@ class ZnodeReader:
 
 
 async def read_all(client: ZookeeperClient) -> Znodes:
-    """Return everything but the topics that are about to be deleted. Raises ZookeeperRefused."""
+    """Return all metadata except topics queued for deletion. Raises ZookeeperRefused."""
     return await ZnodeReader(client).metadata()
 
 
 def _belongs_to(path: str, topics: Container[str]) -> bool:
-    """Tell whether a znode is of one of some topics."""
+    """Return whether a znode belongs to one of some topics."""
     for root in (TOPICS, f"{CONFIG}/topics"):
         if path.startswith(f"{root}/"):
             return path.removeprefix(f"{root}/").partition("/")[0] in topics

@@ -1,6 +1,7 @@
-"""Writes znodes as a controller: each write only if nobody has become controller since, and in a migration only if no other KRaft controller writes.
+"""Controller writes to znodes, conditional on the controller epoch, and in a migration also on the version of /migration.
 
-A request whose connection was lost is sent again once there is another connection; what came of the first one shows then.
+A request whose connection was lost is retried over the next connection; its result shows whether the first
+attempt happened.
 Source: kafka.zk.KafkaZkClient.{retryRequestsUntilConnected, retryMigrationRequestsUntilConnected}.
 """
 
@@ -23,11 +24,11 @@ PASSED_OVER: Final = {
     WriteKind.DROP: (ZookeeperError.NO_NODE,),
     WriteKind.DELETE: (ZookeeperError.NO_NODE,),
 }
-"""Refusals that say that it was done before."""
+"""Errors that mean that the write happened before."""
 
 
 class ControllerMoved(Exception):
-    """Somebody else has become controller: /controller_epoch has another version."""
+    """Another controller was elected: /controller_epoch has another version."""
 
 
 class MigrationConflict(Exception):
@@ -35,7 +36,7 @@ class MigrationConflict(Exception):
 
 
 class MigrationWriter:
-    """Carries out the operations of a KRaft controller. `migration_version` is that of /migration, and moves with each operation."""
+    """Carries out the operations of a KRaft controller. `migration_version` is that of /migration, which each operation increments."""
 
     def __init__(self, client: ZookeeperClient, *, epoch_version: int, migration_version: int) -> None:
         self.migration_version = migration_version
@@ -43,9 +44,9 @@ class MigrationWriter:
         self._epoch_version = epoch_version
 
     async def carry_out(self, operation: ZnodeOperation, migration_data: bytes) -> None:
-        """Do all of an operation, then tell brokers; its last write says /migration anew.
+        """Do all of an operation, then notify brokers; its last write updates /migration.
 
-        Znodes that are only given other data, as the states of partitions are, are written several at once.
+        Znodes whose data alone changes, such as partition states, are written several at a time.
         Raises ControllerMoved, MigrationConflict, ZookeeperRefused.
         """
         writes = [each for write in operation.writes for each in await expanded(self._client, write)]
@@ -65,7 +66,7 @@ class MigrationWriter:
             await retried(self._client, requests_of(operation.notification))
 
     async def _do_together(self, writes: Sequence[ZnodeWrite]) -> None:
-        """Give some znodes other data, before any of the answers is there."""
+        """Set the data of some znodes with pipelined requests."""
         checks = [check_request(CONTROLLER_EPOCH, self._epoch_version), check_request(MIGRATION, self.migration_version)]
         asked = (self._do([*checks, set_request(write.path, write.data, write.version)], write) for write in writes)
         for outcome in await asyncio.gather(*asked, return_exceptions=True):
@@ -73,12 +74,12 @@ class MigrationWriter:
                 raise outcome
 
     async def _do(self, asked: Sequence[Asked], write: ZnodeWrite) -> bool:
-        """Do one request; False if what it is about is not there, but can be made."""
+        """Do one request; return False if the znode does not exist but can be created."""
         try:
             results = await retried(self._client, asked)
         except ZookeeperRefused as refused:
             if refused.path == MIGRATION and refused.error == ZookeeperError.BAD_VERSION:
-                raise MigrationConflict(f"{MIGRATION} has not version {self.migration_version} any more") from refused
+                raise MigrationConflict(f"{MIGRATION} no longer has version {self.migration_version}") from refused
             if refused.path == write.path and refused.error in PASSED_OVER.get(write.kind, ()):
                 return True
             if refused.path == write.path and refused.error == ZookeeperError.NO_NODE and write.kind is WriteKind.PUT:
@@ -91,7 +92,7 @@ class MigrationWriter:
 
 
 async def retried(client: ZookeeperClient, asked: Sequence[Asked]) -> list[Result]:
-    """Do all of some requests or none, again after each lost connection. Raises ControllerMoved, ZookeeperRefused."""
+    """Do requests atomically, with a retry after each lost connection. Raises ControllerMoved, ZookeeperRefused."""
     while True:
         try:
             return await client.multi(asked)
@@ -104,14 +105,14 @@ async def retried(client: ZookeeperClient, asked: Sequence[Asked]) -> list[Resul
 
 
 async def expanded(client: ZookeeperClient, write: ZnodeWrite) -> list[ZnodeWrite]:
-    """Return a write as single ones: a tree is deleted from below. Raises ZookeeperRefused."""
+    """Expand a write to single ones: a tree is deleted bottom-up. Raises ZookeeperRefused."""
     if write.kind is not WriteKind.DELETE_TREE:
         return [write]
     return [ZnodeWrite(kind=WriteKind.DELETE, path=path) for path in [*await paths_below(client, write.path), write.path]]
 
 
 async def paths_below(client: ZookeeperClient, path: str) -> list[str]:
-    """Return all that is below a znode, children before their parents. Raises ZookeeperRefused."""
+    """Return all descendants of a znode, children before their parents. Raises ZookeeperRefused."""
     try:
         names, _ = await client.children(path)
     except ZookeeperRefused as refused:
@@ -125,7 +126,7 @@ async def paths_below(client: ZookeeperClient, path: str) -> list[str]:
 
 
 async def create_above(client: ZookeeperClient, path: str) -> None:
-    """Create what is above a path and not there. Raises ZookeeperRefused."""
+    """Create the missing ancestors of a path. Raises ZookeeperRefused."""
     parts = path.split("/")[1:-1]
     for count in range(1, len(parts) + 1):
         try:
@@ -136,7 +137,7 @@ async def create_above(client: ZookeeperClient, path: str) -> None:
 
 
 def requests_of(write: ZnodeWrite) -> Sequence[Asked]:
-    """Return how a write is asked for; of a PUT first how it is set, and then how it is made."""
+    """Return the requests of a write; for a PUT first the set, then the create."""
     return list(_requests_of(write))
 
 
@@ -150,15 +151,15 @@ def _requests_of(write: ZnodeWrite) -> Iterator[Asked]:
 
 
 def check_request(path: str, version: int) -> Asked:
-    """Return a request that fails, and all beside it, unless a znode has a version."""
+    """Return a request that fails the multi unless a znode has a version."""
     return OpCode.CHECK, VersionedPath(path=path, version=version)
 
 
 def set_request(path: str, data: bytes | None, version: int = ANY_VERSION) -> Asked:
-    """Return a request that gives a znode other data."""
+    """Return a request that sets the data of a znode."""
     return OpCode.SET_DATA, SetDataRequest(path=path, data=data, version=version)
 
 
 def create_request(path: str, data: bytes | None, mode: CreateMode = CreateMode.PERSISTENT) -> Asked:
-    """Return a request that makes a znode."""
+    """Return a request that creates a znode."""
     return OpCode.CREATE, CreateRequest(path=path, data=data, acl=[OPEN_TO_ALL], flags=mode)

@@ -1,1 +1,1 @@
-"""What the controller's listener answers: one file per API key, each exporting HANDLER."""
+"""Handlers of the controller listener: one file per API key, each exporting HANDLER."""

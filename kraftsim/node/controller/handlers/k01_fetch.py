@@ -1,4 +1,5 @@
-"""Fetch (1) on a controller: voters and observers of the quorum read the metadata log.   Source: KIP-595, KafkaRaftClient.handleFetchRequest."""
+"""Fetch (1) on a controller: voters and observers of the quorum fetch the metadata log.   Source: KIP-595,
+KafkaRaftClient.handleFetchRequest."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Answer at once, or when there is something to say."""
+    """Answer immediately, or when the fetch can be completed."""
     request = call.body
     assert isinstance(request, FetchRequest), "dispatch decodes by API key"
     return controller.fetches.fetch(request, call.api_version)

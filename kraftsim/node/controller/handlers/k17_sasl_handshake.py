@@ -1,4 +1,4 @@
-"""SaslHandshake (17): out of place where it comes here, unless a client authenticates again.   Source: KIP-152, KIP-368, kafka.server.KafkaApis."""
+"""SaslHandshake (17): illegal here, except for a re-authentication.   Source: KIP-152, KIP-368, kafka.server.KafkaApis."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,5 @@
-"""ApiVersions (18) on a controller: what it offers, and the finalized features.   Source: KIP-35, KIP-584, kafka.server.ControllerApis."""
+"""ApiVersions (18) on a controller: supported API versions, and the finalized features.   Source: KIP-35,
+KIP-584, kafka.server.ControllerApis."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def handle(controller: "Controller", call: Call) -> Answer:
-    """Answer at once."""
+    """Answer immediately."""
     return controller.offer.answer(call, controller.finalized_features())
 
 

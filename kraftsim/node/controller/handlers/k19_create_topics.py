@@ -1,4 +1,4 @@
-"""CreateTopics (19): topics are made, each by itself, in one batch of the metadata log; answered when that is committed.
+"""CreateTopics (19): creates topics independently of each other, in one batch of the metadata log; answered when it is committed.
 
 Source: KIP-4, kafka.server.ControllerApis.createTopics, ReplicationControlManager.createTopics.
 """
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
 
 STRICT_SINCE = 6
-"""The first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
+"""The first version whose clients support THROTTLING_QUOTA_EXCEEDED."""
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Answer per topic; what can be made is committed first."""
+    """Answer per topic, once the created topics are committed."""
     request = call.body
     assert isinstance(request, CreateTopicsRequest), "dispatch decodes by API key"
     if request.topics and request.timeout_ms <= 0:
@@ -51,12 +51,12 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
         except BatchTooLarge as too_large:
             return _refused_whole(request, Refusal(ErrorCode.RECORD_LIST_TOO_LARGE, str(too_large)))
 
-    chance = controller.world.random("topics")
-    return decide(controller, call, lambda: controller.ledger.state.replication.create_topics_steps(allowed, chance), carry_out)
+    rng = controller.world.random("topics")
+    return decide(controller, call, lambda: controller.ledger.state.replication.create_topics_steps(allowed, rng), carry_out)
 
 
 def row_of(result: NewTopic | RefusedTopic) -> CreatableTopicResult:
-    """Return what became of a topic as a row of the answer."""
+    """Return the result of a topic as a row of the response."""
     if isinstance(result, RefusedTopic):
         return CreatableTopicResult(name=result.name, error_code=result.refusal.error, error_message=result.refusal.message)
     return CreatableTopicResult(

@@ -1,4 +1,5 @@
-"""DeleteTopics (20): topics go, by name or by id; answered when that is committed. Brokers delete the files when they hear of it.
+"""DeleteTopics (20): deletes topics by name or by id; answered when that is committed. Brokers delete the
+logs when they replay the records.
 
 Source: KIP-4, KIP-516, kafka.server.ControllerApis.deleteTopics, ReplicationControlManager.deleteTopics.
 """
@@ -18,16 +19,16 @@ if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
 
 DISABLED_SINCE = 3
-"""The first version that knows TOPIC_DELETION_DISABLED."""
+"""The first version with TOPIC_DELETION_DISABLED."""
 STATES_SINCE = 6
-"""The first version that names topics by name or by id; before, there are names only."""
+"""The first version that names topics by name or by id; earlier ones have names only."""
 
 STRICT_SINCE = 5
-"""The first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
+"""The first version whose clients support THROTTLING_QUOTA_EXCEEDED."""
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Answer per topic; what can go is committed first."""
+    """Answer per topic, once the deletions are committed."""
     request = call.body
     assert isinstance(request, DeleteTopicsRequest), "dispatch decodes by API key"
     if not controller.config.delete_topic_enable:

@@ -1,4 +1,4 @@
-"""DescribeAcls (29): access rules are told of, where there is an authorizer that could have any.   Source: KIP-140, kafka.server.AclApis."""
+"""DescribeAcls (29): returns ACLs, if an authorizer is configured.   Source: KIP-140, kafka.server.AclApis."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def handle(controller: "Controller", call: Call) -> Answer:
-    """Answer at once."""
+    """Answer immediately."""
     return describe_acls(call) if controller.shell.security.authorizer is None else describe_rules(controller.ledger.state.registries, call)
 
 

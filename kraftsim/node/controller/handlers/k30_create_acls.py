@@ -1,4 +1,4 @@
-"""CreateAcls (30): access rules are made, where there is an authorizer that could have any.   Source: KIP-140, kafka.server.AclApis."""
+"""CreateAcls (30): creates ACLs, if an authorizer is configured.   Source: KIP-140, kafka.server.AclApis."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Without an authorizer every controller says so; with one the active controller decides."""
+    """Without an authorizer every controller refuses; with one the active controller decides."""
     if controller.shell.security.authorizer is None:
         return create_acls(call)
     return behind_gate(create_rules, create_acls)(controller, call)

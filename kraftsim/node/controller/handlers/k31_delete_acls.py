@@ -1,4 +1,4 @@
-"""DeleteAcls (31): access rules are deleted, where there is an authorizer that could have any.   Source: KIP-140, kafka.server.AclApis."""
+"""DeleteAcls (31): deletes ACLs, if an authorizer is configured.   Source: KIP-140, kafka.server.AclApis."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Without an authorizer every controller says so; with one the active controller decides."""
+    """Without an authorizer every controller refuses; with one the active controller decides."""
     if controller.shell.security.authorizer is None:
         return delete_acls(call)
     return behind_gate(delete_rules, delete_acls)(controller, call)

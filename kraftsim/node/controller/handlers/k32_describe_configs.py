@@ -1,4 +1,5 @@
-"""DescribeConfigs (32) on a controller: what holds for topics and for itself.   Source: kafka.server.ControllerApis.handleDescribeConfigsRequest."""
+"""DescribeConfigs (32) on a controller: effective configs of topics and of itself.   Source:
+kafka.server.ControllerApis.handleDescribeConfigsRequest."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def handle(controller: "Controller", call: Call) -> Answer:
-    """Answer at once."""
+    """Answer immediately."""
     assert isinstance(call.body, DescribeConfigsRequest), "dispatch decodes by API key"
     state = controller.ledger.state
     known = KnownConfigs(

@@ -1,4 +1,4 @@
-"""AlterConfigs (33): resources get just the configurations that are named; answered once that is committed.
+"""AlterConfigs (33): replaces the configs of resources by those named; answered once that is committed.
 
 Source: KIP-133, kafka.server.ControllerApis.handleLegacyAlterConfigs.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Answer per resource; what may change is committed first."""
+    """Answer per resource, once the valid changes are committed."""
     request = call.body
     assert isinstance(request, AlterConfigsRequest), "dispatch decodes by API key"
 

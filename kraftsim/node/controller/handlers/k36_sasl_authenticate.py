@@ -1,4 +1,4 @@
-"""SaslAuthenticate (36): out of place where it comes here, unless a client authenticates again.   Source: KIP-152, KIP-368, KafkaApis."""
+"""SaslAuthenticate (36): illegal here, except for a re-authentication.   Source: KIP-152, KIP-368, KafkaApis."""
 
 from typing import TYPE_CHECKING
 

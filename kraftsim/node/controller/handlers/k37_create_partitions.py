@@ -1,4 +1,5 @@
-"""CreatePartitions (37): topics get wider, each by itself, in one batch of the metadata log; answered when that is committed.
+"""CreatePartitions (37): adds partitions to topics, independently of each other, in one batch of the metadata
+log; answered when it is committed.
 
 Source: KIP-195, kafka.server.ControllerApis.createPartitions, ReplicationControlManager.createPartitions.
 """
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
 
 STRICT_SINCE = 3
-"""The first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
+"""The first version whose clients support THROTTLING_QUOTA_EXCEEDED."""
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Answer per topic; what can be made is committed first."""
+    """Answer per topic, once the new partitions are committed."""
     request = call.body
     assert isinstance(request, CreatePartitionsRequest), "dispatch decodes by API key"
     if request.timeout_ms <= 0:
@@ -49,8 +50,8 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
         results = [_result(result) for result in [*decision.result, *over]]
         return controller.ledger.commit(decision, lambda offsets: CreatePartitionsResponse(throttle_time_ms=allowance.pause_ms, results=results))
 
-    chance = controller.world.random("topics")
-    return decide(controller, call, lambda: controller.ledger.state.replication.create_partitions_steps(allowed, chance), carry_out)
+    rng = controller.world.random("topics")
+    return decide(controller, call, lambda: controller.ledger.state.replication.create_partitions_steps(allowed, rng), carry_out)
 
 
 def _added_count(topics: TopicTable, asked: CreatePartitionsTopic) -> int:

@@ -1,4 +1,4 @@
-"""CreateDelegationToken (38): clients are not authenticated, so none may have a token.   Source: KIP-48, allowTokenRequests."""
+"""CreateDelegationToken (38): refused, because clients are not authenticated.   Source: KIP-48, allowTokenRequests."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def handle(controller: "Controller", call: Call) -> Answer:
-    """Say so."""
+    """Refuse the request."""
     return create_delegation_token(call)
 
 

@@ -1,4 +1,4 @@
-"""RenewDelegationToken (39): clients are not authenticated, so none has a token.   Source: KIP-48, allowTokenRequests."""
+"""RenewDelegationToken (39): refused, because clients are not authenticated.   Source: KIP-48, allowTokenRequests."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def handle(controller: "Controller", call: Call) -> Answer:
-    """Say so."""
+    """Refuse the request."""
     return renew_delegation_token(call)
 
 

@@ -1,6 +1,7 @@
-"""ElectLeaders (43): preferred or unclean elections that people ask for; answered when they are committed.
+"""ElectLeaders (43): preferred or unclean elections on request; answered when they are committed.
 
-Source: KIP-183, KIP-460, ReplicationControlManager.electLeaders, org.apache.kafka.common.requests.ElectLeadersRequest.
+Source: KIP-183, KIP-460, ReplicationControlManager.electLeaders,
+org.apache.kafka.common.requests.ElectLeadersRequest.
 """
 
 from typing import TYPE_CHECKING
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
 
 TOP_ERROR_SINCE = 1
-"""The first version that can say what is wrong with the whole request."""
+"""The first version with a top-level error code."""
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Answer per partition; elections that can be held are committed first. No partitions are no work, null is all of them."""
+    """Answer per partition, once the elections are committed. An empty list of partitions means none, null means all."""
     request = call.body
     assert isinstance(request, ElectLeadersRequest), "dispatch decodes by API key"
     if request.topic_partitions == []:
@@ -46,7 +47,7 @@ def _result(result: ElectedPartition) -> PartitionResult:
 
 
 def _refused_whole(call: Call, refusal: Refusal) -> ElectLeadersResponse:
-    """Name the error in every partition that was asked for, and at the top where the version has a place for it."""
+    """Return the error for every requested partition, and at the top level if the version has it."""
     request = call.body
     assert isinstance(request, ElectLeadersRequest), "dispatch decodes by API key"
     results = [

@@ -1,6 +1,7 @@
-"""IncrementalAlterConfigs (44): single configurations of topics, brokers and client metrics change; answered once that is committed.
+"""IncrementalAlterConfigs (44): changes individual configs of topics, brokers and client metrics; answered once that is committed.
 
-A controller has no loggers that could be set.   Source: KIP-339, kafka.server.ControllerApis.handleIncrementalAlterConfigs.
+A controller has no configurable loggers.   Source: KIP-339,
+kafka.server.ControllerApis.handleIncrementalAlterConfigs.
 """
 
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Answer per resource; what may change is committed first."""
+    """Answer per resource, once the valid changes are committed."""
     request = call.body
     assert isinstance(request, IncrementalAlterConfigsRequest), "dispatch decodes by API key"
     loggers = [each for each in request.resources if each.resource_type == ConfigResourceType.BROKER_LOGGER]

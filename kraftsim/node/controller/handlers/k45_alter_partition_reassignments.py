@@ -1,6 +1,7 @@
-"""AlterPartitionReassignments (45): partitions begin to move to other brokers, or stay after all; answered when that is committed.
+"""AlterPartitionReassignments (45): starts or cancels partition reassignments; answered when that is committed.
 
-Source: KIP-455, ReplicationControlManager.alterPartitionReassignments, org.apache.kafka.common.requests.AlterPartitionReassignmentsRequest.
+Source: KIP-455, ReplicationControlManager.alterPartitionReassignments,
+org.apache.kafka.common.requests.AlterPartitionReassignmentsRequest.
 """
 
 from typing import TYPE_CHECKING
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
 
 NO_MESSAGE = ""
-"""What Apache Kafka says to a request without topics, where it otherwise says null."""
+"""Apache Kafka's error message for a request without topics; otherwise it is null."""
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Answer per partition; what can begin is committed first."""
+    """Answer per partition, once the valid reassignments are committed."""
     request = call.body
     assert isinstance(request, AlterPartitionReassignmentsRequest), "dispatch decodes by API key"
     if not request.topics:

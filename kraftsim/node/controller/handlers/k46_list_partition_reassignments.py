@@ -1,6 +1,7 @@
-"""ListPartitionReassignments (46): which partitions are on their way to other brokers.
+"""ListPartitionReassignments (46): the reassignments in progress.
 
-Source: KIP-455, ReplicationControlManager.listPartitionReassignments, org.apache.kafka.common.requests.ListPartitionReassignmentsRequest.
+Source: KIP-455, ReplicationControlManager.listPartitionReassignments,
+org.apache.kafka.common.requests.ListPartitionReassignmentsRequest.
 """
 
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Answer once everything is committed that the answer tells of; Apache Kafka tells of what was committed when it was asked."""
+    """Answer once everything in the response is committed; Apache Kafka returns what was committed when the request arrived."""
     request = call.body
     assert isinstance(request, ListPartitionReassignmentsRequest), "dispatch decodes by API key"
     topics = [

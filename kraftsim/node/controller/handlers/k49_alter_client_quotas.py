@@ -1,4 +1,4 @@
-"""AlterClientQuotas (49): quotas of users, client ids and addresses change; answered once that is committed.
+"""AlterClientQuotas (49): changes quotas of users, client ids and IP addresses; answered once that is committed.
 
 Source: KIP-546, kafka.server.ControllerApis.handleAlterClientQuotas.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Answer per entity; what may change is committed first."""
+    """Answer per entity, once the valid changes are committed."""
     request = call.body
     assert isinstance(request, AlterClientQuotasRequest), "dispatch decodes by API key"
     decision = decide_alter_quotas(controller.ledger.state.registries, request)

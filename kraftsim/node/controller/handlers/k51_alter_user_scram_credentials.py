@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials (51): users get SCRAM credentials, or lose them; answered once that is committed.
+"""AlterUserScramCredentials (51): upserts or deletes SCRAM credentials of users; answered once that is committed.
 
 Source: KIP-554, KIP-900, kafka.server.ControllerApis.handleAlterUserScramCredentials.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Answer per user; what may change is committed first."""
+    """Answer per user, once the valid changes are committed."""
     request = call.body
     assert isinstance(request, AlterUserScramCredentialsRequest), "dispatch decodes by API key"
 

@@ -1,4 +1,4 @@
-"""Vote (52): a candidate asks for this voter's vote, or whether it would get it.
+"""Vote (52): a candidate requests a vote or a pre-vote of this voter.
 
 Source: KIP-595, KIP-996, org.apache.kafka.raft.KafkaRaftClient.handleVoteRequest.
 """

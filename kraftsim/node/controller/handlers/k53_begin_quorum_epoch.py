@@ -1,4 +1,4 @@
-"""BeginQuorumEpoch (53): a leader says that it leads.
+"""BeginQuorumEpoch (53): a new leader announces its epoch.
 
 Source: KIP-595, org.apache.kafka.raft.KafkaRaftClient.handleBeginQuorumEpochRequest.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Answer once it is durable that the leader is followed."""
+    """Answer once the transition to follower is durable."""
     return ask_quorum(controller, call)
 
 

@@ -1,4 +1,4 @@
-"""EndQuorumEpoch (54): a leader says that it leads no more, and who should follow it.
+"""EndQuorumEpoch (54): a leader resigns, and names its preferred successors.
 
 Source: KIP-595, org.apache.kafka.raft.KafkaRaftClient.handleEndQuorumEpochRequest.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Answer; an election begins soon."""
+    """Answer; an election starts soon."""
     return ask_quorum(controller, call)
 
 

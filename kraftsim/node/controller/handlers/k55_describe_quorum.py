@@ -1,4 +1,4 @@
-"""DescribeQuorum (55): who votes, who reads along, and how far everybody is.
+"""DescribeQuorum (55): voters and observers of the quorum, and their log end offsets.
 
 Source: KIP-595, KIP-836, KIP-853, org.apache.kafka.raft.KafkaRaftClient.handleDescribeQuorumRequest.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Answer at once; only the leader knows."""
+    """Answer immediately; only the leader can."""
     request = call.body
     assert isinstance(request, DescribeQuorumRequest), "dispatch decodes by API key"
     raft = controller.raft

@@ -1,6 +1,7 @@
-"""AlterPartition (56): the leader of a partition asks for another set of in-sync replicas; answered when that is committed.
+"""AlterPartition (56): the leader of a partition requests another ISR; answered when that is committed.
 
-Source: KIP-497, kafka.server.ControllerApis.handleAlterPartitionRequest, ReplicationControlManager.alterPartition.
+Source: KIP-497, kafka.server.ControllerApis.handleAlterPartitionRequest,
+ReplicationControlManager.alterPartition.
 """
 
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Refuse the whole at once, or answer per partition when what was granted is committed."""
+    """Refuse the whole request immediately, or answer per partition when the accepted changes are committed."""
     request = call.body
     assert isinstance(request, AlterPartitionRequest), "dispatch decodes by API key"
     decision = controller.ledger.state.replication.decide_alter_partition(request, call.api_version)

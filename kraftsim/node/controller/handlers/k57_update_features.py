@@ -1,4 +1,4 @@
-"""UpdateFeatures (57): other levels of features for the whole cluster; answered once they are committed.
+"""UpdateFeatures (57): changes finalized feature levels of the cluster; answered once they are committed.
 
 Source: KIP-584, KIP-778, KIP-1022, org.apache.kafka.controller.QuorumController.updateFeatures.
 """
@@ -21,7 +21,7 @@ ONE_RESULT_UNTIL = 1
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Answer per feature; since 4.0 for all of them at once."""
+    """Answer per feature; since 4.0 one result for all of them."""
     request = call.body
     assert isinstance(request, UpdateFeaturesRequest), "dispatch decodes by API key"
 
@@ -33,7 +33,7 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
         if controller.ledger.state.node.updates_features_atomically:
             response.error_message = None
             for result in results:
-                result.error_message = ErrorCode.NONE.name  # what 4.x says of success in the versions before its own
+                result.error_message = ErrorCode.NONE.name  # what 4.x returns on success in earlier versions
         return controller.ledger.commit(decision, lambda offsets: response)
 
     return decide(controller, call, lambda: update_features_steps(controller.ledger.state.feature_view(), request, call.api_version), carry_out)

@@ -1,8 +1,10 @@
-"""Envelope (58): a request that a client sent to a broker, and only the controller can decide.
+"""Envelope (58): a client request that a broker forwards to the active controller.
 
-The request inside is complete, with its own header and version; so is the answer, which the broker hands to its client as it is. What is wrong is
-looked for in Kafka's order: who asked, from where, the header, whether the API may be handed on at all, the body. A request inside that cannot be
-read is said to be of an unsupported version, so that the broker ends its client's connection; other errors are the broker's own.
+The enclosed request is complete, with its own header and version; so is the response, which the broker passes
+to its client unchanged. Errors are checked in Kafka's order: the principal, the client address, the header,
+whether the API may be forwarded, the body. An enclosed request that cannot be parsed is answered with
+UNSUPPORTED_VERSION, so that the broker closes its client's connection; other errors concern the broker
+itself.
 Source: KIP-590, kafka.server.EnvelopeUtils, kafka.server.ControllerApis, kafka.network.RequestChannel.
 """
 
@@ -33,7 +35,7 @@ FORWARDABLE_KEYS = {int(key): key for key in sorted(FORWARDABLE)}
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Carry out the request inside and wrap its answer."""
+    """Execute the enclosed request and wrap its response."""
     request = call.body
     assert isinstance(request, EnvelopeRequest), "dispatch decodes by API key"
     refused = _refuse_sender(request)
@@ -58,9 +60,9 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
 
 
 def _in_turns(controller: "Controller", call: Call, handler: "Handler[Controller]", head: RequestHead, frame: bytes) -> Deferred:
-    """The same for a request that takes long to decode, or to encode its answer: both is done aside.
+    """The same for a request that takes long to decode, or whose response takes long to encode: both are done in several turns.
 
-    What is decided in between is decided in one turn, as Kafka's controller handles one event after the other.
+    The decision itself takes one turn, as Kafka's controller handles one event at a time.
     """
     outer = Deferred()
 
@@ -103,12 +105,12 @@ def _carried_out(controller: "Controller", handler: "Handler[Controller]", inner
         return handler.handle(controller, inner)
     except AssertionError:
         raise
-    except Exception as failure:  # the top of a request; a broker whose connection were closed for it would send the request again
+    except Exception as failure:  # top-level handler: closing the broker's connection would make it retry the request
         return Failed(f"the handler failed: {reason_of(failure)}")
 
 
 class EnvelopedCall(Call):
-    """A request from somebody whom a broker names."""
+    """A request of a client that the Envelope identifies."""
 
     __slots__ = ("asked_from", "asker")
 
@@ -121,17 +123,17 @@ class EnvelopedCall(Call):
 
     @property
     def principal(self) -> Principal:
-        """Who asks the broker."""
+        """The principal of the broker's client."""
         return self.asker
 
     @property
     def host(self) -> str:
-        """The address that the client has at the broker."""
+        """The client's address as seen by the broker."""
         return self.asked_from
 
 
 class LargeEnvelopedCall(EnvelopedCall):
-    """One of many entries."""
+    """A request with many entries."""
 
     __slots__ = ()
     is_large: ClassVar[bool] = True
@@ -143,7 +145,7 @@ def _principal(request: EnvelopeRequest) -> Principal:
 
 
 def _refuse_sender(request: EnvelopeRequest) -> ErrorCode | None:
-    """Return why the client cannot be told: its principal, or its address."""
+    """Return the error for an undecodable principal or address of the client."""
     try:
         parse_principal(b"" if request.request_principal is None else bytes(request.request_principal))
     except MalformedMessage:
@@ -166,11 +168,11 @@ def _wrapped_later(handler: "Handler[Controller]", call: EnvelopedCall, inner: D
 
 
 def _wrapped(handler: "Handler[Controller]", call: EnvelopedCall, answer: Answer) -> Answer:
-    """Return the answer inside an Envelope. One that cannot be encoded becomes UNKNOWN_SERVER_ERROR: to the broker that is an answer, and it
-    does not send the request again.
+    """Return the answer inside an Envelope. One that cannot be encoded becomes UNKNOWN_SERVER_ERROR: the
+    broker accepts that as an answer and does not retry.
     """
     if isinstance(answer, EnvelopeResponse):
-        return answer  # leadership was lost: the broker must look for another controller, whatever it asked
+        return answer  # leadership was lost: the broker must find the new controller
     if isinstance(answer, Closing):
         return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)  # upon which the broker closes its client's connection
     assert not isinstance(answer, NoAnswer), "what can be forwarded is answered with a message"
@@ -185,7 +187,7 @@ def _wrapped(handler: "Handler[Controller]", call: EnvelopedCall, answer: Answer
     try:
         refused = None if handler.refuse is None else handler.refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR)
         return _envelope_of(call, cast(Message, refused))
-    except Exception:  # the refusal fails, too, as on the same value: the broker refuses the request in its own words, or closes the connection
+    except Exception:  # the refusal cannot be encoded either: the broker builds its own refusal, or closes the connection
         return EnvelopeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
 
 

@@ -1,4 +1,4 @@
-"""FetchSnapshot (59): a replica whose log ends before this one begins reads a snapshot, piece by piece.
+"""FetchSnapshot (59): a replica whose log end offset is below this log's start offset fetches a snapshot in chunks.
 
 Source: KIP-630, org.apache.kafka.raft.KafkaRaftClient.handleFetchSnapshotRequest.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Answer with a piece, or with why there is none."""
+    """Answer with a chunk, or with an error."""
     request = call.body
     assert isinstance(request, FetchSnapshotRequest), "dispatch decodes by API key"
     later = Deferred()

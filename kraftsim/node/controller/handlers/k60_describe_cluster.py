@@ -1,6 +1,7 @@
-"""DescribeCluster (60) on a controller: the controllers that are registered, where the asker's listener reaches them.
+"""DescribeCluster (60) on a controller: the registered controllers, with their addresses on the listener of the request.
 
-Every controller answers, from what is committed.   Source: KIP-919, kafka.server.ControllerApis.handleDescribeCluster.
+Every controller answers, from committed metadata.   Source: KIP-919,
+kafka.server.ControllerApis.handleDescribeCluster.
 """
 
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ TOO_OLD = "Direct-to-controller communication is not supported with the current 
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Answer once everything that is told is committed."""
+    """Answer once everything in the response is committed."""
     state = controller.ledger.state
     if not state.features.metadata_level.has_controller_registrations:
         return DescribeClusterResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=TOO_OLD)

@@ -1,6 +1,7 @@
-"""BrokerRegistration (62): a broker comes to the cluster and gets its epoch, once the registration is committed.
+"""BrokerRegistration (62): a broker registers with the cluster and receives its broker epoch, once the registration is committed.
 
-The epoch is the offset of the record. A broker of the same id that was heard within its session keeps the place.
+The epoch is the offset of the record. A live broker with the same id (heartbeat within its session) keeps its
+registration.
 Source: KIP-631, org.apache.kafka.controller.ClusterControlManager.registerBroker.
 """
 
@@ -18,15 +19,15 @@ if TYPE_CHECKING:
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Refuse at once, or answer when the registration is committed."""
+    """Refuse immediately, or answer when the registration is committed."""
     request = call.body
     assert isinstance(request, BrokerRegistrationRequest), "dispatch decodes by API key"
-    ledger = controller.ledger
-    decision = ledger.state.decide_register(request, ledger.next_offset, controller.now_ms(), call.api_version)
+    writer = controller.ledger
+    decision = writer.state.decide_register(request, writer.next_offset, controller.now_ms(), call.api_version)
     if isinstance(decision, Refusal):
         controller.world.note(BrokerRegistrationRefused(broker_id=request.broker_id, error_code=decision.error, reason=decision.why))
         return BrokerRegistrationResponse(error_code=decision.error)
-    return ledger.commit(decision, lambda offsets: BrokerRegistrationResponse(broker_epoch=decision.result))
+    return writer.commit(decision, lambda offsets: BrokerRegistrationResponse(broker_epoch=decision.result))
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:

@@ -1,4 +1,5 @@
-"""BrokerHeartbeat (63): a broker says that it lives, how far it has read, and what it wants; the controller says what it may.
+"""BrokerHeartbeat (63): a broker reports its liveness, its metadata offset and the state it wants; the
+response contains the state it is granted.
 
 Most heartbeats change nothing and write nothing; one that does is answered when the change is committed.
 Source: KIP-631, org.apache.kafka.controller.BrokerHeartbeatManager.
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Refuse at once, or answer when what the heartbeat changed is committed."""
+    """Refuse immediately, or answer when the change of the heartbeat is committed."""
     request = call.body
     assert isinstance(request, BrokerHeartbeatRequest), "dispatch decodes by API key"
     decision = controller.ledger.state.decide_heartbeat(request, controller.ledger.next_offset, controller.now_ms())

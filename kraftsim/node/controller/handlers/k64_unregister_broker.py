@@ -1,4 +1,4 @@
-"""UnregisterBroker (64): a broker goes off the cluster's books; answered once that is committed.   Source: KIP-631, kafka.server.ControllerApis."""
+"""UnregisterBroker (64): removes a broker registration; answered once that is committed.   Source: KIP-631, kafka.server.ControllerApis."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Refuse at once, without a word (before 4.0), or answer when it is committed."""
+    """Refuse immediately, without an error message (before 4.0), or answer when it is committed."""
     request = call.body
     assert isinstance(request, UnregisterBrokerRequest), "dispatch decodes by API key"
     decision = controller.ledger.state.decide_unregister(request.broker_id)

@@ -1,7 +1,7 @@
-"""AllocateProducerIds (67): a broker gets the next block of producer ids, once the record that says so is committed.
+"""AllocateProducerIds (67): allocates the next block of producer ids to a broker, once its record is committed.
 
-A block that was not answered is never given again: a retry gets the next one. Fenced brokers are served, too. Whoever is above its
-request_percentage is served, and then not listened to for a while.
+A block whose response was lost is never allocated again: a retry gets the next one. Fenced brokers are
+served, too. A broker above its request_percentage is served, and then throttled.
 Source: KIP-730, kafka.server.ControllerApis.handleAllocateProducerIdsRequest.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Refuse at once, or answer when the block is committed."""
+    """Refuse immediately, or answer when the block is committed."""
     request = call.body
     assert isinstance(request, AllocateProducerIdsRequest), "dispatch decodes by API key"
     pause_ms = controller.block_limits.pause_ms(request.broker_id)
@@ -36,7 +36,7 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     took_ns: int | None = None
 
     def answer(offsets: AppendedOffsets | None) -> Answer:
-        if offsets is not None:  # none is written for a request that is answered once more
+        if offsets is not None:  # no record is written for a repeated answer
             controller.world.note(
                 ProducerIdBlockAllocated(
                     broker_id=request.broker_id,
@@ -46,7 +46,7 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
                     offset=offsets.first_offset,
                 )
             )
-        spent_ns = took_ns if took_ns is not None else clock.monotonic_ns() - began_ns  # not while others commit it
+        spent_ns = took_ns if took_ns is not None else clock.monotonic_ns() - began_ns  # excludes the time to commit
         pause_ms = controller.request_quotas.charge(call, spent_ns)
         return AllocateProducerIdsResponse(throttle_time_ms=pause_ms, producer_id_start=block.first_producer_id, producer_id_len=block.size)
 

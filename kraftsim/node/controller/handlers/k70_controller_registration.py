@@ -1,4 +1,4 @@
-"""ControllerRegistration (70): a controller says where it listens and what it supports; answered once that is committed.
+"""ControllerRegistration (70): a controller registers its endpoints and supported features; answered once that is committed.
 
 Source: KIP-919, kafka.server.ControllerApis.handleControllerRegistration.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Refuse at once, or answer when the registration is committed."""
+    """Refuse immediately, or answer when the registration is committed."""
     request = call.body
     assert isinstance(request, ControllerRegistrationRequest), "dispatch decodes by API key"
     decision = decide_register_controller(controller.ledger.state.features.metadata_level, request)

@@ -1,6 +1,7 @@
-"""AssignReplicasToDirs (73): a broker says in which log directory its replicas lie; answered when that is committed.
+"""AssignReplicasToDirs (73): a broker reports the log directories of its replicas; answered when that is committed.
 
-Source: KIP-858, kafka.server.ControllerApis.handleAssignReplicasToDirs, ReplicationControlManager.handleAssignReplicasToDirs.
+Source: KIP-858, kafka.server.ControllerApis.handleAssignReplicasToDirs,
+ReplicationControlManager.handleAssignReplicasToDirs.
 """
 
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Refuse the whole at once, or answer in the shape of the request when it is committed."""
+    """Refuse the whole request immediately, or answer in the structure of the request when it is committed."""
     request = call.body
     assert isinstance(request, AssignReplicasToDirsRequest), "dispatch decodes by API key"
     decision = controller.ledger.state.replication.decide_assign_replicas(request)

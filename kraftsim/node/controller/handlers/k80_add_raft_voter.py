@@ -1,4 +1,4 @@
-"""AddRaftVoter (80): one voter more.
+"""AddRaftVoter (80): adds a voter to the quorum.
 
 Source: KIP-853, org.apache.kafka.raft.internals.AddVoterHandler.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Answer when the new voters are committed, or why there are none."""
+    """Answer when the new voter set is committed, or with an error."""
     return ask_quorum(controller, call)
 
 

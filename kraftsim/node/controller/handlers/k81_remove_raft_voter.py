@@ -1,4 +1,4 @@
-"""RemoveRaftVoter (81): one voter less.
+"""RemoveRaftVoter (81): removes a voter from the quorum.
 
 Source: KIP-853, org.apache.kafka.raft.internals.RemoveVoterHandler.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Answer when the new voters are committed, or why there are none."""
+    """Answer when the new voter set is committed, or with an error."""
     return ask_quorum(controller, call)
 
 

@@ -1,4 +1,4 @@
-"""UpdateRaftVoter (82): a voter says what it is like now.
+"""UpdateRaftVoter (82): updates the endpoints and supported kraft.version of a voter.
 
 Source: KIP-853, org.apache.kafka.raft.internals.UpdateVoterHandler.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Answer as soon as it is written."""
+    """Answer as soon as the new voter set is written."""
     return ask_quorum(controller, call)
 
 

@@ -1,6 +1,7 @@
-"""UnregisterController (94): a controller that is gone for good goes off the cluster's books; answered once that is committed.
+"""UnregisterController (94): removes the registration of a controller that is permanently gone; answered once that is committed.
 
-Source: org.apache.kafka.controller.{QuorumController, ClusterControlManager}.unregisterController (4.4), kafka.server.ControllerApis.
+Source: org.apache.kafka.controller.{QuorumController, ClusterControlManager}.unregisterController (4.4),
+kafka.server.ControllerApis.
 """
 
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Refuse at once, or answer when it is committed. A controller that lives registers again."""
+    """Refuse immediately, or answer when it is committed. A running controller registers again."""
     request = call.body
     assert isinstance(request, UnregisterControllerRequest), "dispatch decodes by API key"
     decision = controller.ledger.state.decide_unregister_controller(request.controller_id)

@@ -1,1 +1,1 @@
-"""A KRaft controller that takes a cluster over from ZooKeeper."""
+"""Migration of a cluster from ZooKeeper to KRaft, on the controller."""

@@ -1,6 +1,7 @@
-"""The image of what is committed, on a controller: what its migration driver compares ZooKeeper with, and tells brokers.
+"""The committed metadata image on a controller: the migration driver compares ZooKeeper with it, and sends it to brokers.
 
-Read from the log itself, whoever wrote it, so that nothing is in it which could be undone.   Source: org.apache.kafka.image.loader.MetadataLoader.
+Read from the log itself, whichever controller wrote it, so it contains nothing that could be reverted.
+Source: org.apache.kafka.image.loader.MetadataLoader.
 """
 
 from collections.abc import Callable
@@ -31,29 +32,29 @@ REGISTRATIONS = (
 
 
 class CommittedImage:
-    """`advance` folds what was committed since; `touched` and `changes` say what that was about, until they are taken."""
+    """`advance` applies what was committed since; `touched` and `changes` describe that until they are taken."""
 
     def __init__(self, raft: RaftNode, new_image: Callable[[], MetadataImage]) -> None:
         self._raft = raft
         self._new_image = new_image
         self.image = self._watched_image()
         self.epoch = 0
-        """In which the last record that shows was written."""
+        """The epoch of the last visible record."""
         self.offset = -1
-        """The last record that shows: none inside a metadata transaction that is open."""
+        """The offset of the last visible record: records of an open metadata transaction are not visible."""
         self.touched = Touched()
         self.is_snapshot = False
-        """Whether a snapshot took the place of everything since the changes were taken."""
+        """Whether a snapshot has replaced the image since the changes were taken."""
         self.registration_count = 0
-        """How often a broker or a controller came, went, or changed."""
+        """How often a broker or controller registration changed."""
 
     @property
     def has_metadata(self) -> bool:
-        """Whether the log has said anything."""
+        """Whether the log contains any metadata."""
         return bool(self.image.finalized_features)
 
     def advance(self) -> bool:
-        """Fold what is committed by now; tell whether there was anything."""
+        """Apply the newly committed records; return whether there were any."""
         committed = self._raft.high_watermark or 0
         log = self._raft.quorum.log
         latest = log.latest_snapshot
@@ -70,7 +71,7 @@ class CommittedImage:
         return True
 
     def take(self) -> tuple[Touched, ImageChanges, bool]:
-        """Return what was touched, what changed, and whether a snapshot came in between, and forget it."""
+        """Return and reset what was touched, what changed, and whether a snapshot was loaded."""
         taken = self.touched, self.image.take_changes(), self.is_snapshot
         self.touched, self.is_snapshot = Touched(), False
         return taken

@@ -1,7 +1,9 @@
-"""Copies what ZooKeeper has into the metadata log, as one metadata transaction: brokers see all of it or nothing.
+"""Copies ZooKeeper metadata into the metadata log, as one metadata transaction: brokers see all of it or nothing.
 
-Below 3.6-IV1 there are no transactions, and a controller that dies in between leaves a part of it behind.
-Source: org.apache.kafka.controller.QuorumController.MigrationRecordConsumer, org.apache.kafka.metadata.migration.BufferingBatchConsumer, KIP-866.
+Below 3.6-IV1 there are no metadata transactions, and a controller failure during the copy leaves a partial
+copy.
+Source: org.apache.kafka.controller.QuorumController.MigrationRecordConsumer,
+org.apache.kafka.metadata.migration.BufferingBatchConsumer, KIP-866.
 """
 
 import asyncio
@@ -25,29 +27,29 @@ if TYPE_CHECKING:
 
 TRANSACTION: Final = "ZK Migration"
 BATCH_MIN: Final = 200
-"""So many records are collected before they are written: zookeeper.metadata.migration.min.batch.size."""
+"""The minimum number of records per write: zookeeper.metadata.migration.min.batch.size."""
 
 
 class CopyGivenUp(Exception):
-    """This controller leads no more; whoever does will undo what there is of the copy."""
+    """This controller lost leadership; the next active controller will abort the partial copy."""
 
 
 class ZookeeperCopy:
-    """The copy of one controller; what of it was wrong in Apache Kafka is replaced here."""
+    """The copy made by one controller; subclasses re-inject historical bugs of Apache Kafka."""
 
     def __init__(self, controller: "Controller") -> None:
         self._controller = controller
 
     def next_producer_id(self, block: ProducerIdBlock) -> int:
-        """Return the first id that nobody got from ZooKeeper. The first one of the last block was given away with it (KAFKA-15552)."""
+        """Return the first id that ZooKeeper has not allocated. The whole last block has been allocated (KAFKA-15552)."""
         return block.next_producer_id
 
     def is_one(self) -> bool:
-        """Tell whether all of it stands or falls together: where the log can have transactions it does (KAFKA-17457)."""
+        """Return whether the copy is atomic: it is where the log supports transactions (KAFKA-17457)."""
         return self._controller.ledger.state.features.metadata_level.has_transactions
 
     async def run(self, claim: Claim, znodes: Znodes) -> Claim:
-        """Write all of it and return the claim as of its last record. Raises CopyGivenUp; MalformedMessage before anything is written."""
+        """Write the copy and return the claim as of its last record. Raises CopyGivenUp; MalformedMessage before anything is written."""
         controller, has_transactions = self._controller, self.is_one()
         pieces = list(records_of_znodes(znodes, lambda: random_uuid(controller.world, "access rule id"), next_id=self.next_producer_id))
         if has_transactions:
@@ -64,14 +66,14 @@ class ZookeeperCopy:
         if has_transactions:
             ends.append(EndTransactionRecord())
         offsets = await self._write(ends)
-        self._note(pieces, offsets.last_offset)
+        self._emit_copied(pieces, offsets.last_offset)
         return claim.in_step(offsets.last_offset, claim.znode.kraft_controller_epoch)
 
     async def _write_piece(self, records: Sequence[Message]) -> None:
         offsets = await self._write(records)
         self._controller.world.note(MigrationPieceCopied(record_count=len(records), last_offset=offsets.last_offset))
 
-    def _note(self, pieces: Sequence[Sequence[Message]], last_offset: int) -> None:
+    def _emit_copied(self, pieces: Sequence[Sequence[Message]], last_offset: int) -> None:
         blocks = [record.next_producer_id for piece in pieces for record in piece if isinstance(record, ProducerIdsRecord)]
         world = self._controller.world
         world.note(MigrationStateChanged(migration_state=MIGRATION))
@@ -80,7 +82,7 @@ class ZookeeperCopy:
         )
 
     async def _write(self, records: Sequence[Message]) -> AppendedOffsets:
-        """Write records in the oldest version of each, and return where they are once they are committed. Raises CopyGivenUp."""
+        """Write records in their lowest versions, and return their offsets once they are committed. Raises CopyGivenUp."""
         controller = self._controller
         if not controller.is_active:
             raise CopyGivenUp

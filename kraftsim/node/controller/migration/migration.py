@@ -1,6 +1,7 @@
-"""The migration driver of a controller at work: one event after the other, and whatever it wants is done before the next one is looked at.
+"""Runs the migration driver of a controller: one event at a time, with all effects of an event done before the next one.
 
-Source: org.apache.kafka.metadata.migration.KRaftMigrationDriver, kafka.migration.MigrationPropagator, KIP-866.
+Source: org.apache.kafka.metadata.migration.KRaftMigrationDriver, kafka.migration.MigrationPropagator,
+KIP-866.
 """
 
 import asyncio
@@ -35,11 +36,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Grown:
-    """More is committed than before."""
+    """More records are committed."""
 
 
 class Migration:
-    """`run` is a task of the controller; `on_grown` and `on_leader` are what it hears of the quorum."""
+    """`run` is a task of the controller; the quorum calls `on_grown` and `on_leader`."""
 
     def __init__(self, controller: "Controller") -> None:
         self._controller = controller
@@ -53,10 +54,10 @@ class Migration:
         self.committed = CommittedImage(controller.raft, parts.metadata_image)
         self._zookeeper = parts.zookeeper_side(self._shell)
         self._copy = parts.zookeeper_copy(controller)
-        self._propagator = Propagator(self._shell, self._on_told)
+        self._propagator = Propagator(self._shell, self._on_response)
         self._propagation: KraftPropagation | None = None
         self._owes_everything = False
-        """Whether brokers were not told of something, because writing it to ZooKeeper failed."""
+        """Whether brokers missed an update because writing it to ZooKeeper failed."""
         self._registrations_seen = 0
         self._queue: deque[do.DriverEvent | _Grown] = deque()
         self._has_work = asyncio.Event()
@@ -64,24 +65,25 @@ class Migration:
 
     @property
     def mirrored(self) -> tuple[int, MetadataImage] | None:
-        """Return an offset and the image up to it, if this controller writes to both and ZooKeeper is in step with all that is committed here."""
+        """Return an offset and the image up to it, if this controller is in dual-write mode and ZooKeeper is
+        in sync with its committed metadata."""
         in_step = self.driver.claim.znode.kraft_metadata_offset
         is_settled = self.driver.state is DriverState.DUAL_WRITE and in_step == self.committed.offset
         return (in_step, self.committed.image) if is_settled else None
 
-    # What it hears ------------------------------------------------------------------------------------------------------------------------------
+    # Callbacks of the quorum --------------------------------------------------------------------------------------------------------------------
 
     def on_grown(self) -> None:
-        """More is committed."""
+        """More records are committed."""
         if not self._queue or not isinstance(self._queue[-1], _Grown):
             self._put(_Grown())
 
     def on_leader(self, leader_id: int | None, leader_epoch: int) -> None:
-        """Somebody leads, perhaps this controller, or nobody."""
+        """The leader changed: another controller, this one, or none."""
         self._put(do.LeaderChanged(leader_id, leader_epoch))
 
     async def run(self) -> None:
-        """Take one event after the other, until cancelled."""
+        """Process events one at a time, until cancelled."""
         self._put(do.Polled())
         while True:
             while self._queue:
@@ -90,13 +92,13 @@ class Migration:
             await self._has_work.wait()
 
     async def close(self) -> None:
-        """Tell nobody anything any more, and end the session."""
+        """Close the channels to brokers, and close the session."""
         self._disarm()
         self._propagator.close()
         await self._zookeeper.close()
 
     def abort(self) -> None:
-        """Let go, as a process that dies."""
+        """Release everything immediately, as a killed process would."""
         self._disarm()
         self._propagator.abort()
         self._zookeeper.abort()
@@ -105,10 +107,10 @@ class Migration:
         self._queue.append(event)
         self._has_work.set()
 
-    # What it does -------------------------------------------------------------------------------------------------------------------------------
+    # Effects ------------------------------------------------------------------------------------------------------------------------------------
 
     async def _take(self, event: do.DriverEvent | _Grown) -> None:
-        """Take one event, and what becomes of what it asks for, before any other."""
+        """Process an event and the results of its effects, before any other event."""
         todo: deque[do.DriverEvent] = deque()
         if isinstance(event, _Grown):
             if (news := self._advance()) is None:
@@ -154,7 +156,7 @@ class Migration:
         return why_not_asked_ready(image, others, raft.is_migration_ready)
 
     async def _carry_out(self, effect: do.DriverEffect) -> do.DriverEvent | None:
-        """Do what the driver wants, and return what became of it."""
+        """Execute an effect, and return the resulting event."""
         match effect:
             case do.PollAfter(delay_ms):
                 self._arm(delay_ms)
@@ -167,7 +169,7 @@ class Migration:
         except REFUSALS as refused:
             return do.Failed(str(refused))
         except CopyGivenUp:
-            return do.Failed("this controller leads no more")
+            return do.Failed("this controller is not the leader any more")
 
     async def _attempt(self, effect: do.DriverEffect) -> do.DriverEvent | None:
         match effect:
@@ -184,7 +186,7 @@ class Migration:
             case do.Sync(claim):
                 return await self._sync(claim)
             case do.TellEverything(claim):
-                self._tell_everything(claim)
+                self._send_everything(claim)
                 return do.Told()
             case do.Mirror(claim, is_snapshot):
                 return await self._mirror(claim, is_snapshot=is_snapshot)
@@ -198,24 +200,25 @@ class Migration:
         return do.Claimed(taken)
 
     async def _copy_to_log(self, claim: Claim) -> do.Copied:
-        """Copy, and note it in ZooKeeper; where that fails the comparison that follows does it. What is in the log is never copied again."""
-        copied = await self._copy.run(claim, await self._zookeeper.metadata())
+        """Copy, and record the copy in ZooKeeper; if that fails, the sync that follows records it. What is in
+        the log is never copied again."""
+        written = await self._copy.run(claim, await self._zookeeper.metadata())
         try:
-            return do.Copied(await self._zookeeper.move(copied))
+            return do.Copied(await self._zookeeper.move(written))
         except REFUSALS as refused:
             self._shell.world.note(MigrationWaits(state=self.driver.state.value, reason=str(refused)))
-            return do.Copied(copied)
+            return do.Copied(written)
 
     async def _sync(self, claim: Claim) -> do.InStep:
-        """Compare everything. What has changed until now is in it; brokers are told everything afterwards."""
+        """Compare everything. The comparison includes all changes until now; brokers receive the full metadata afterwards."""
         self.committed.take()
         return do.InStep(await self._write_all(claim))
 
     async def _mirror(self, claim: Claim, *, is_snapshot: bool) -> do.InStep:
-        """Write what changed, move /migration, and tell brokers."""
+        """Write the changes to ZooKeeper, update /migration, and notify brokers."""
         committed = self.committed
         touched, changes, was_replaced = committed.take()
-        tells_everything, self._owes_everything = was_replaced or self._owes_everything, True
+        sends_all, self._owes_everything = was_replaced or self._owes_everything, True
         if is_snapshot or was_replaced:
             moved = await self._write_all(claim)
         else:
@@ -223,8 +226,8 @@ class Migration:
             moved = await self._write(claim, operations, is_full=False)
         if self._propagation is not None:
             self._set_brokers()
-            told = self._propagation.begin(committed.image) if tells_everything else self._propagation.changed(committed.image, changes)
-            self._send(told, moved, is_full=tells_everything)
+            requests = self._propagation.begin(committed.image) if sends_all else self._propagation.changed(committed.image, changes)
+            self._send(requests, moved, is_full=sends_all)
         self._owes_everything = False
         return do.InStep(moved)
 
@@ -233,15 +236,15 @@ class Migration:
         return await self._write(claim, sync_operations(znodes, self.committed.image, self.committed.epoch), is_full=True)
 
     async def _write(self, claim: Claim, operations: Sequence[ZnodeOperation], *, is_full: bool) -> Claim:
-        """Write, then say up to where ZooKeeper is in step."""
+        """Write, then record the offset up to which ZooKeeper is in sync."""
         committed = self.committed
         claim = await self._zookeeper.write(claim, operations)
         await self._shell.world.breathe("written to ZooKeeper, and its offset not")
         claim = await self._zookeeper.move(claim.in_step(committed.offset, committed.epoch))
-        self._note_written(operations, is_full=is_full)
+        self._emit_written(operations, is_full=is_full)
         return claim
 
-    def _note_written(self, operations: Sequence[ZnodeOperation], *, is_full: bool) -> None:
+    def _emit_written(self, operations: Sequence[ZnodeOperation], *, is_full: bool) -> None:
         world = self._shell.world
         if operations or is_full:
             names = ",".join(operation.name for operation in operations)
@@ -253,7 +256,7 @@ class Migration:
 
     # Brokers ------------------------------------------------------------------------------------------------------------------------------------
 
-    def _tell_everything(self, claim: Claim) -> None:
+    def _send_everything(self, claim: Claim) -> None:
         committed = self.committed
         committed.image.take_changes()
         self._owes_everything = False
@@ -270,10 +273,10 @@ class Migration:
         self._set_brokers()
         self._send(self._propagation.begin(committed.image), claim, is_full=True)
 
-    def _send(self, told: list[ToBroker], claim: Claim, *, is_full: bool) -> None:
-        if told:
-            self._propagator.send(told)
-            self._shell.world.note(BrokersTold(controller_epoch=claim.controller_epoch, is_full=is_full, request_count=len(told)))
+    def _send(self, requests: list[ToBroker], claim: Claim, *, is_full: bool) -> None:
+        if requests:
+            self._propagator.send(requests)
+            self._shell.world.note(BrokersTold(controller_epoch=claim.controller_epoch, is_full=is_full, request_count=len(requests)))
 
     def _set_brokers(self) -> None:
         listener = self._controller.config.inter_broker_listener_name or "PLAINTEXT"
@@ -284,10 +287,10 @@ class Migration:
                 found[broker_id] = ToldBroker(Address(endpoint.host, endpoint.port), broker.broker_epoch)
         self._propagator.set_brokers(found)
 
-    def _on_told(self, broker_id: int, request: ControlRequest, response: ControlResponse) -> None:
-        """What a broker answers changes nothing: it is asked for its directories by other ways."""
+    def _on_response(self, broker_id: int, request: ControlRequest, response: ControlResponse) -> None:
+        """Responses of brokers change nothing: failed log directories are reported by other means."""
 
-    # Time ---------------------------------------------------------------------------------------------------------------------------------------
+    # Timer --------------------------------------------------------------------------------------------------------------------------------------
 
     def _arm(self, delay_ms: float) -> None:
         self._disarm()

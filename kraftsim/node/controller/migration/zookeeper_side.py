@@ -1,7 +1,9 @@
-"""What a migrating controller does in ZooKeeper: /migration, the claim of /controller, who is there, what there is, and what is to be there.
+"""ZooKeeper operations of a migrating controller: /migration, the claim of /controller, registered brokers, reads and writes of metadata.
 
-Every write stands under the versions of /controller_epoch and /migration, so that a controller which leads no more writes nothing.
-Source: kafka.zk.{ZkMigrationClient, KafkaZkClient.tryRegisterKRaftControllerAsActiveController}, KIP-866, KAFKA-16171, KAFKA-16667.
+Every write is conditional on the versions of /controller_epoch and /migration, so that a deposed controller
+writes nothing.
+Source: kafka.zk.{ZkMigrationClient, KafkaZkClient.tryRegisterKRaftControllerAsActiveController}, KIP-866,
+KAFKA-16171, KAFKA-16667.
 """
 
 from collections.abc import Sequence
@@ -42,11 +44,11 @@ from protocol.zookeeper.op_codes import OpCode, ZookeeperError
 from protocol.zookeeper.znodes import StatResponse, VersionedPath
 
 REFUSALS: Final = (ZookeeperRefused, ControllerMoved, MigrationConflict, MalformedMessage)
-"""What ZooKeeper, or what stands in it, can refuse; the driver tries again."""
+"""Errors of ZooKeeper or of its content; the driver retries."""
 
 
 class ZookeeperSide:
-    """The session of one controller, made anew when it has expired. All of these raise REFUSALS."""
+    """The session of one controller, replaced by a new one when it has expired. All methods raise REFUSALS."""
 
     def __init__(self, shell: NodeShell) -> None:
         self._shell = shell
@@ -54,7 +56,7 @@ class ZookeeperSide:
 
     @property
     def client(self) -> ZookeeperClient:
-        """The present session."""
+        """The current session."""
         if self._client is None or self._client.state in (SessionState.EXPIRED, SessionState.CLOSED):
             config = self._shell.config
             self._client = ZookeeperClient(
@@ -68,17 +70,17 @@ class ZookeeperSide:
         return self._client
 
     async def close(self) -> None:
-        """End the session."""
+        """Close the session."""
         if self._client is not None:
             await self._client.close()
 
     def abort(self) -> None:
-        """Let go, as a process that dies."""
+        """Drop the session immediately, as a killed process would."""
         if self._client is not None:
             self._client.abort()
 
     async def recover(self, claim: Claim) -> Claim:
-        """Read /migration, or make it."""
+        """Read /migration, or create it."""
         try:
             data, stat = await self.client.get(MIGRATION)
         except ZookeeperRefused as refused:
@@ -89,24 +91,25 @@ class ZookeeperSide:
         return replace(claim, znode=MigrationZnode.parse(data or b""), migration_version=stat.version)
 
     async def claim(self, claim: Claim) -> Claim:
-        """Take /controller for good, and the next epoch; then learn the version of /migration by writing it, whatever it is."""
+        """Claim /controller permanently with the next controller epoch; then learn the version of /migration
+        by writing it unconditionally."""
         epoch_data, epoch_stat = await self.client.get(CONTROLLER_EPOCH)
         epoch, kraft_epoch = parse_controller_epoch(epoch_data), claim.znode.kraft_controller_epoch
         found = await self._present_controller()
         if found is not None and (found[0].broker_id, found[0].kraft_epoch) == (claim.znode.kraft_controller_id, kraft_epoch):
-            taken = replace(claim, controller_epoch=epoch, controller_epoch_version=epoch_stat.version)  # the answer to the claim was lost
+            taken = replace(claim, controller_epoch=epoch, controller_epoch_version=epoch_stat.version)  # the response to the claim was lost
         else:
             taken = await self._take(claim, found, epoch, epoch_stat.version)
         stat = await self.client.set(MIGRATION, taken.znode.build())
         return replace(taken, migration_version=stat.version)
 
     async def broker_ids(self) -> frozenset[int]:
-        """Return who is registered."""
+        """Return the ids of registered brokers."""
         names, _ = await self.client.children(BROKER_IDS)
         return frozenset(int(name) for name in names if name.isdecimal())
 
     async def assigned_ids(self) -> frozenset[int]:
-        """Return who holds partitions."""
+        """Return the ids of brokers with assigned replicas."""
         found: set[int] = set()
         names, _ = await self.client.children(TOPICS)
         for name in names:
@@ -116,15 +119,15 @@ class ZookeeperSide:
         return frozenset(found)
 
     async def metadata(self) -> Znodes:
-        """Return all znodes that say something of the cluster, without the topics that are about to be deleted."""
+        """Return all metadata znodes, except topics queued for deletion."""
         return await ZnodeReader(self.client).metadata()
 
     async def everything(self) -> Znodes:
-        """Return all znodes that say something of the cluster."""
+        """Return all metadata znodes."""
         return await ZnodeReader(self.client).everything()
 
     async def write(self, claim: Claim, operations: Sequence[ZnodeOperation]) -> Claim:
-        """Carry out operations; each of them moves the version of /migration."""
+        """Execute operations; each increments the version of /migration."""
         if not operations:
             return claim
         writer = MigrationWriter(self.client, epoch_version=claim.controller_epoch_version, migration_version=claim.migration_version)
@@ -133,7 +136,7 @@ class ZookeeperSide:
         return replace(claim, migration_version=writer.migration_version)
 
     async def move(self, claim: Claim) -> Claim:
-        """Write /migration as it is in the claim."""
+        """Write the claim's state to /migration."""
         asked: list[Asked] = [
             check_request(CONTROLLER_EPOCH, claim.controller_epoch_version),
             set_request(MIGRATION, claim.znode.build(), claim.migration_version),
@@ -145,11 +148,11 @@ class ZookeeperSide:
                 return await self._moved_after_all(claim)
             raise
         stat = results[1][1]
-        assert isinstance(stat, StatResponse), "a write of data is answered so"
+        assert isinstance(stat, StatResponse), "a setData request returns a Stat"
         return replace(claim, migration_version=stat.stat.version)
 
     async def _moved_after_all(self, claim: Claim) -> Claim:
-        """Tell whether the answer to the write was lost, or somebody else has written."""
+        """Return the claim if the write succeeded but its response was lost; raise if another controller has written."""
         data, stat = await self.client.get(MIGRATION)
         if data != claim.znode.build():
             raise MigrationConflict(f"{MIGRATION} is at version {stat.version}, and another controller wrote it")
@@ -182,5 +185,5 @@ class ZookeeperSide:
         asked.append(create_request(CONTROLLER, own.build()))
         results = await self.client.multi(asked)
         stat = results[0][1]
-        assert isinstance(stat, StatResponse), "a write of data is answered so"
+        assert isinstance(stat, StatResponse), "a setData request returns a Stat"
         return replace(claim, controller_epoch=epoch + 1, controller_epoch_version=stat.stat.version)
