@@ -1,4 +1,4 @@
-# kraftsim in a container: `node` (the default) runs nodes, `analysis` also plays scenarios with real clients and judges them with Spark.
+# kraftsim in a container: the target `node` (the default) runs nodes; `analysis` also runs scenarios with real clients and checks them with Spark.
 #
 #   docker build --tag kraftsim:node .
 #   docker build --target analysis --tag kraftsim:analysis .

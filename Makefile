@@ -1,8 +1,8 @@
-# kraftsim: each target installs what it needs, on a machine that has python3 (3.11 or newer), make, and package registries.
+# kraftsim: each target installs what it needs. Requirements: python3 (3.11 or newer), make, and access to the package registries.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
-# Nodes start faster from compiled modules.
+# Bytecode files make nodes start faster.
 unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?= $(shell for each in python3 python3.13 python3.12 python3.11; do \
@@ -47,7 +47,7 @@ else
 	$(PYTEST) -m "not interop" $(ARGS)
 endif
 
-# Every directory of tests/ is in one lane, the longest first. Those of sockets wait more than they compute, so three go at a time on two processors.
+# Each directory of tests/ is in one lane, the longest lane first. Socket tests mostly wait, so three lanes run in parallel on two processors.
 LANES := test-requirements test-simulated test-others test-rules test-sockets test-house lint types doors
 SOCKETS := tests/apache_kafka tests/clients tests/cluster tests/compose
 REQUIREMENTS := tests/conformance
@@ -55,22 +55,22 @@ SIMULATED := tests/simulate
 RULES := tests/core tests/inspect tests/node tests/releases tests/tiered_storage tests/wire tests/world
 HOUSE := tests/house
 
-test-sockets: setup # clusters that talk over sockets, and wait for time-outs and disks
+test-sockets: setup # clusters over sockets, with timeouts and disk I/O
 	$(PYTEST) -m "not interop" $(SOCKETS)
 
-test-requirements: setup # the conformance suite on clusters of our own
+test-requirements: setup # the conformance suite on kraftsim clusters
 	$(PYTEST) -m "not interop" $(REQUIREMENTS)
 
 test-simulated: setup # scenarios and clients in virtual time
 	$(PYTEST) -m "not interop" $(SIMULATED)
 
-test-rules: setup # rules, bytes and single nodes
+test-rules: setup # rules, codecs and single nodes
 	$(PYTEST) -m "not interop" $(RULES)
 
-test-house: setup # the shape of the code and its pages
+test-house: setup # conventions of code and documentation
 	$(PYTEST) -m "not interop" $(HOUSE)
 
-test-others: setup # everything else; Spark is there
+test-others: setup # all other tests, including those with Spark
 	$(PYTEST) -m "not interop" $(filter-out tests/__pycache__ $(HOUSE) $(SOCKETS) $(REQUIREMENTS) $(SIMULATED) $(RULES),$(patsubst %/,%,$(filter %/,$(wildcard tests/*/))))
 
 interop: setup ## Test with real clients, and with Apache Kafka if Java and Maven are installed
@@ -80,19 +80,19 @@ else
 	$(PYTEST) -m interop $(ARGS)
 endif
 
-# Retry failed interop tests once, alone, and print that; a second failure fails the build.
+# Retry failed interop tests once, alone, and print RETRY; a second failure fails the build.
 define asked
 $(PYTEST) -m interop -o cache_dir=.pytest_cache/$@ $(1) || { test $$? = 1 && echo "RETRY: tests that failed above" && \
 	$(PYTEST) -m interop -o cache_dir=.pytest_cache/$@ --last-failed --last-failed-no-failures none --maxfail 1 $(1); }
 endef
 
-interop-clients: setup # clients of others on our brokers
+interop-clients: setup # real clients on kraftsim brokers
 	$(call asked,tests/clients)
 
 interop-requirements: setup # the conformance suite on Apache Kafka
 	$(call asked,$(REQUIREMENTS))
 
-interop-kafka: setup # everything else that needs others
+interop-kafka: setup # all other interop tests
 	$(call asked,$(filter-out tests/clients $(REQUIREMENTS) tests/__pycache__,$(patsubst %/,%,$(filter %/,$(wildcard tests/*/)))))
 
 exactly-once: setup ## Run the exactly-once tests of real clients on Apache Kafka as well, with crashes of members and brokers
@@ -138,7 +138,7 @@ doors: setup ## Check the import contracts
 bench: setup ## Run the benchmarks, also on Apache Kafka if it is installed
 	$(BIN)/python -m bench $(ARGS)
 
-fuzz: setup ## Fuzz all parsers, SECONDS=60 for each target; ARGS="batches disk" selects
+fuzz: setup ## Fuzz all parsers, SECONDS=60 for each target; ARGS="batches disk" selects targets
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || { \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-fuzz.lock && $(BIN)/python -c 'import atheris'; } || \
 		echo "atheris, which follows coverage, cannot be installed on this machine (requirements-fuzz.lock)"
@@ -156,7 +156,7 @@ more-seeds: setup ## Run the randomised tests with 200 more seeds; ARGS="tests/c
 every-order: setup ## Explore event orderings exhaustively (bounded model check); ARGS="--cpu-seconds 60"
 	$(BIN)/python -m tests.core.every_order $(ARGS)
 
-mutants: setup ## Change one rule at a time and check that a test or campaign fails: reference/mutants.md; ARGS="NAME ... --resume" selects
+mutants: setup ## Insert one wrong rule at a time and check that a test or campaign fails: reference/mutants.md; ARGS="NAME ... --resume" selects
 	$(BIN)/python -m mutants $(ARGS)
 
 claims: setup ## Compute the figures and results of reference/claims.md; ARGS="--only 730-08" selects
@@ -180,5 +180,5 @@ docs: setup ## Build the documentation site in build/site
 lock: ## Update the requirements*.lock files to the newest versions that pyproject.toml allows
 	PYTHON=$(PYTHON) bash .ci/lock
 
-clean: ## Remove build results and .venv, but not runs/
+clean: ## Remove build output and .venv, but not runs/
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info
