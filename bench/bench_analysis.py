@@ -1,8 +1,8 @@
-"""Measures ingest, the verdicts and the report of a made-up run of a given size, and compares Spark with DuckDB on the same query and file.
+"""Measures ingest, analysis and report of a synthetic run of a given size, and compares Spark with DuckDB on the same query and file.
 
     python bench/bench_analysis.py 1000000
 
-A tenth are producer ids, a quarter each appends, acknowledgements and records of the final logs; one id is handed out twice.
+A tenth are producer ids, a quarter each appends, acknowledgements and records of the final logs; one producer id is returned twice.
 """
 
 import argparse
@@ -101,7 +101,7 @@ def make_run(run: Path, event_count: int) -> int:
 
 
 def timed(what: str, work: Callable[[], Result]) -> Result:
-    """Do the work and print how long it took."""
+    """Run the work and print how long it took."""
     began = time.perf_counter()
     result = work()
     print(f"  {what:<52} {time.perf_counter() - began:8.2f} s", flush=True)
@@ -127,7 +127,7 @@ def measure(run: Path, event_count: int) -> None:
         timed("Spark, again (warm)", lambda: find_verdicts(spark, ingest.parquet, ingest.event_count, INVARIANTS.all()))
     timed("DuckDB, the same query, two threads", lambda: ask_duckdb(ingest.parquet))
     analysis = timed("analyze, all in all, with Spark's start", lambda: analyze_run(run))
-    assert analysis.verdict == "violated", "one id was handed out twice"
+    assert analysis.verdict == "violated", "one id is returned twice"
     report = timed("report", lambda: write_report(run))
     print(f"  {report.stat().st_size / 1e6:,.2f} MB of HTML")
 

@@ -1,10 +1,10 @@
-"""How many seeds, and how much CPU time, it takes to find each historical bug that can be put back.
+"""Measures how many seeds, and how much CPU time, it takes to find each historical bug that can be re-enabled.
 
 python -m bench.bench_bugs [--scenario NAME] [--repetitions 20] [--limit 2000] [--jobs N] [--bug NAME ...] [--write]
 
-Each repetition plays seeds of a range of its own, one after the other, until an invariant is violated that the bug is said to be caught by; a range
-that ends without is reported as such. A bug that shows in every run, before it does any harm, is looked for until it does. Each is hunted in the
-story that it names. Prints a table in Markdown; --write keeps what was found in docs/bugs.json, of which `make docs` makes reference/bugs.md.
+Each repetition runs the seeds of its own range until an invariant that should catch the bug is violated; a range without a violation is
+reported as such. A bug that violates an invariant in every run before it has an effect is searched for until it has one. Each bug is searched in
+the scenario that it names. Prints a Markdown table; --write stores the results in docs/bugs.json, from which `make docs` makes reference/bugs.md.
 """
 
 import argparse
@@ -22,13 +22,13 @@ from kraftsim.explore.search import faults_of
 from kraftsim.world.chance import stream
 
 SHOWS_AT_ONCE = frozenset({"producer-snapshot-of-appended-only"})
-"""Broken by what a bug is, long before anybody is harmed."""
+"""Violated by the bug itself, long before it has an effect."""
 RANGE = 100_000
-"""How far the ranges of two repetitions are apart: none reaches the next."""
+"""The distance between the seed ranges of two repetitions, so that they do not overlap."""
 
 
 def hunt(name: str, scenario_name: str, repetition: int, limit: int) -> Hunt:
-    """Play seeds of one range until the bug is found."""
+    """Run the seeds of one range until the bug is found."""
     wanted = set(bug(name).caught_by) - SHOWS_AT_ONCE
     spent = 0.0
     first = 1 + repetition * RANGE
@@ -46,14 +46,14 @@ def hunt(name: str, scenario_name: str, repetition: int, limit: int) -> Hunt:
 
 
 def main() -> int:
-    """Hunt every bug as often as asked, and print the table."""
+    """Search for every bug as often as requested, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scenario", help="for all of them")
+    parser.add_argument("--scenario", help="the scenario for all bugs")
     parser.add_argument("--repetitions", type=int, default=REPETITIONS)
     parser.add_argument("--limit", type=int, default=2000)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--bug", action="append", default=[])
-    parser.add_argument("--write", action="store_true", help="keep what was found in docs/bugs.json")
+    parser.add_argument("--write", action="store_true", help="store the results in docs/bugs.json")
     options = parser.parse_args()
     names = [bug(name).name for name in options.bug] or list(BUGS.names())
     print(f"{options.repetitions} repetitions with ranges of seeds {RANGE} apart, at most {options.limit} seeds each")

@@ -1,10 +1,9 @@
-"""How fast the codec is: against the two other Python codecs of Kafka's protocol, interpreted construct and code written by hand, in one process.
+"""Compares the codec with two other Python codecs of Kafka's protocol, interpreted construct and handwritten code, in one process.
 
     python bench/bench_codec.py [--runs 3] [--rounds 7] [--only Produce,InitProducerId]
 
-All codecs get the same bytes of the same messages (bench/codec_messages.py) and make every field of them; each round gives every codec its turn. A
-run keeps the best of its rounds and comes to geometric means over the messages; what is printed last is the median of the runs. The ratios are to be
-trusted, microseconds drift with the machine.
+All codecs parse and build every field of the same messages (bench/codec_messages.py), in turn in each round. A run keeps the best of its rounds and
+computes geometric means over the messages; the last lines are the medians of the runs. The ratios are stable; microseconds depend on the machine.
 """
 
 import argparse
@@ -40,7 +39,7 @@ class Row:
     best: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def ratio(self, codec: str, sums: tuple[str, ...]) -> float | None:
-        """Return the time of a codec over ours, or None if it does not know the message."""
+        """Return the time of a codec divided by ours, or None if it does not support the message."""
         if (codec, "parse") not in self.jobs:
             return None
         return sum(self.best[codec, job] for job in sums) / sum(self.best[OURS, job] for job in sums)
@@ -51,7 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--only", default="", help="comma-separated beginnings of message names")
+    parser.add_argument("--only", default="", help="comma-separated prefixes of message names")
     options = parser.parse_args(arguments)
     rows = [_row(sample) for sample in samples() if sample.title.startswith(tuple(options.only.split(",")))]
     means: dict[tuple[str, tuple[str, ...]], list[float]] = {}
@@ -69,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def measure(rows: list[Row], rounds: int) -> None:
-    """Time all jobs of all rows in turns, `rounds` times, and keep the best of each: what disturbs the machine for a moment spoils one round."""
+    """Time all jobs of all rows in turn, `rounds` times, and keep the best of each: a short disturbance affects one round only."""
     counts = [{key: _batch_size(job) for key, job in row.jobs.items()} for row in rows]
     for row in rows:
         row.best = {}
@@ -85,7 +84,7 @@ def _row(sample: Sample) -> Row:
     codec = compiled(cls, version)
     frame = codec.encode(sample.message)
     message = codec.parse(frame)
-    assert message == sample.message and codec.encode(message) == frame, f"{sample.title} does not come back as it was"
+    assert message == sample.message and codec.encode(message) == frame, f"{sample.title} does not round-trip"
     jobs: dict[tuple[str, str], Job] = {(OURS, "parse"): (codec.decode, frame, 0), (OURS, "build"): (codec.encode, message)}
     peers = zip(PEERS, (kio_jobs, kafka_python_jobs, construct_jobs, jobs_by_hand), strict=True)
     for peer, jobs_of in peers:
@@ -96,7 +95,7 @@ def _row(sample: Sample) -> Row:
 
 
 def _ratios(rows: list[Row]) -> list[tuple[str, tuple[str, ...], list[float]]]:
-    """Return, for each peer and each of parse, build and both, the ratio of every message that it knows."""
+    """Return, for each peer and each of parse, build and both, the ratio for every message that it supports."""
     found: list[tuple[str, tuple[str, ...], list[float]]] = []
     for codec in PEERS:
         for sums in SUMS:

@@ -1,7 +1,7 @@
-"""How fast a broker compacts a log, and how long it keeps everybody else waiting while it does.
+"""Measures how fast a broker compacts a log, and how long it blocks the event loop meanwhile.
 
-One partition is cleaned in one process, as the broker's cleaner does it: keys are read, segments written anew, flushed and swapped. Each turn of the
-event loop that lasted is counted; a client has to wait at most for the longest. The page cache is warm.
+One partition is cleaned in one process, like the broker's cleaner does: keys are read, segments rewritten, flushed and swapped. The longest
+iteration of the event loop is the longest wait of a client. The page cache is warm.
 
 make bench ARGS=compaction, or python -m bench.bench_compaction [--mebibytes 256] [--value-bytes 1000] [--records-per-batch 16] [--keys 20000]
 """
@@ -30,7 +30,7 @@ MAP_BYTES = 128 * MEBIBYTE
 
 
 class TurnWatch:
-    """Measures how late a task is woken that wants to run in every turn."""
+    """Measures the longest delay of a task that runs in every iteration of the event loop."""
 
     def __init__(self) -> None:
         self.longest_s = 0.0
@@ -44,7 +44,7 @@ class TurnWatch:
 
 
 def filled(world: RealWorld, mebibytes: int, value_bytes: int, records_per_batch: int, keys: int) -> PartitionLog:
-    """Write a log in which the keys come round and round."""
+    """Write a log with cyclic keys."""
     log = PartitionLog(world, "t", 0, SegmentSettings(segment_bytes=SEGMENT_BYTES))
     log.recover(lambda batch: None)
     number = 0
@@ -64,7 +64,7 @@ def filled(world: RealWorld, mebibytes: int, value_bytes: int, records_per_batch
 
 
 async def cleaned(log: PartitionLog, world: RealWorld, watch: TurnWatch) -> CleanedLog:
-    """Clean all of the log that may be cleaned."""
+    """Clean the whole cleanable part of the log."""
     rules, end_offset = CleaningRules(is_compacted=True, segment_bytes=SEGMENT_BYTES), log.log_end_offset
     extent = LogExtent(segments=log.segments, log_start_offset=0, log_end_offset=end_offset, last_stable_offset=end_offset)
     now_ms = world.clock.wall_ms()
@@ -78,7 +78,7 @@ async def cleaned(log: PartitionLog, world: RealWorld, watch: TurnWatch) -> Clea
 
 
 def main() -> int:
-    """Print megabytes per second, what is left, and the longest turn."""
+    """Print the throughput, the remaining records, and the longest iteration."""
     parser = argparse.ArgumentParser(description=__doc__)
     for name, default in (("--mebibytes", 256), ("--value-bytes", 1000), ("--records-per-batch", 16), ("--keys", 20000)):
         parser.add_argument(name, type=int, default=default)
@@ -94,7 +94,7 @@ def main() -> int:
         size = done.counts.read_bytes / MEBIBYTE
         print(f"{before / MEBIBYTE:.0f} MiB with {done.keys} keys: {done.counts.read_records} records read, {done.counts.kept_records} kept")
         print(f"{size / took_s:.0f} MiB/s, {done.counts.read_records / took_s:.0f} records/s ({cpu_s:.1f} s of CPU, both passes)")
-        print(f"longest turn: {watch.longest_s * 1000:.1f} ms")
+        print(f"longest event-loop iteration: {watch.longest_s * 1000:.1f} ms")
         log.close()
         world.close()
     finally:

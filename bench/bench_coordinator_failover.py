@@ -1,9 +1,9 @@
-"""From kill -9 of a transaction coordinator to the next commit, as a librdkafka producer sees it; three brokers, three replicas.
+"""Measures the time from kill -9 of a transaction coordinator to the next commit of a librdkafka producer; three brokers, three replicas.
 
     python -m bench.bench_coordinator_failover [--rounds 3]
 
-A producer commits small transactions one after the other. The broker that coordinates them is killed; clocked is the longest time between two commits
-from then on. Sessions of brokers last --session ms, 2000 unless said otherwise. Each round has a cluster of its own.
+A producer commits small transactions one after the other. Their coordinator is killed; the result is the longest time between two commits from
+then on. The broker session timeout is --session ms, by default 2000. Each round has its own cluster.
 """
 
 import argparse
@@ -29,7 +29,7 @@ AFTER_COMMITS = 20
 
 
 class Committer(threading.Thread):
-    """Commits one transaction after the other, and again what failed; notes when each commit was answered."""
+    """Commits one transaction after the other, retries failed ones, and records the time of each commit."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(daemon=True)
@@ -41,7 +41,7 @@ class Committer(threading.Thread):
         self.is_over = threading.Event()
 
     def run(self) -> None:
-        """Commit until it is over."""
+        """Commit until stopped."""
         while not self.is_over.is_set():
             self.producer.begin_transaction()
             self.producer.produce("failover", b"x", partition=0)
@@ -70,7 +70,7 @@ def coordinator_of(bootstrap: str) -> int:
 
 
 def fail_over(running: Cluster) -> float:
-    """Return for how long nothing was committed."""
+    """Return the longest time without a commit."""
     admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
     admin.create_topics([NewTopic("failover", 1, REPLICAS)])["failover"].result(GIVE_UP_SECONDS)
     committer = Committer(running.bootstrap)
@@ -79,8 +79,8 @@ def fail_over(running: Cluster) -> float:
     killed_at = time.perf_counter()
     running.kill(coordinator_of(running.bootstrap))
     while len([each for each in committer.commits if each > killed_at]) < AFTER_COMMITS:
-        assert time.perf_counter() - killed_at < 2 * GIVE_UP_SECONDS, "transactions go on"
-        assert committer.is_alive(), "the producer goes on"
+        assert time.perf_counter() - killed_at < 2 * GIVE_UP_SECONDS, "transactions continue"
+        assert committer.is_alive(), "the producer continues"
         time.sleep(0.02)
     committer.is_over.set()
     committer.join(GIVE_UP_SECONDS)

@@ -1,12 +1,11 @@
-"""How often a broker copies each byte of records on its way from a socket into a log and back, and what that costs.
+"""Counts how often a broker copies each record byte between a socket and a log, and measures the cost.
 
     python -m bench.bench_copies [--megabytes 96] [--rounds 7]
 
-Copies in user space are counted, not claimed: the broker runs with every copying function of the C library replaced by one that counts (memcpy,
-memmove, and blocks that move when they grow; `count_copies.c`, needs a C compiler). What the kernel copies is not counted: once out of the socket and
-once into the page cache for Produce, once into the socket for Fetch unless the broker sends with sendfile. CPU time is measured in other runs,
-without the counter, beside a broker that copies as it did before frames were served where they lie; rounds of both take turns. Other work on the
-machine only ever adds to CPU time, so the best rounds say most.
+Copies in user space are counted: the broker runs with counting versions of the copying functions of the C library (memcpy, memmove, and realloc
+that moves a block; `count_copies.c`, needs a C compiler). Copies in the kernel are not counted: for Produce one from the socket and one to the page
+cache, for Fetch one to the socket unless the broker uses sendfile. CPU time is measured in other runs, without the counter, and compared with a
+broker that copies every frame as before zero-copy frames; rounds alternate. Other load only adds CPU time, so the best rounds are the most accurate.
 """
 
 import argparse
@@ -52,13 +51,13 @@ class Server:
     counts: mmap.mmap | None
 
     def copied_bytes(self) -> int:
-        """Return what it has copied so far."""
+        """Return the bytes that it has copied so far."""
         return 0 if self.counts is None else int(COUNTS.unpack_from(self.counts)[0])
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one load cost."""
+    """The cost of one load."""
 
     record_bytes: int
     copied_bytes: int
@@ -77,7 +76,7 @@ class Cost:
 
 @contextmanager
 def server(mode: str, library: Path | None = None) -> Iterator[Server]:
-    """Run a broker, with a counter of its copies if there is a library for that."""
+    """Run a broker, with the copy counter if its library is given."""
     environment, counts = dict(os.environ), None
     with tempfile.NamedTemporaryFile(prefix="kraftsim-copies-") as file:
         if library is not None:
@@ -117,7 +116,7 @@ def fetch_frame(offset: int, size_bytes: int) -> bytes:
 
 
 class Client:
-    """A blocking connection with a few requests in flight. Sizes of answers are looked at, nothing else: each must hold what was asked for."""
+    """A blocking connection with a few requests in flight. Only the sizes of responses are checked: each must hold what was requested."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.partition(":")
@@ -126,7 +125,7 @@ class Client:
         self._room = memoryview(bytearray(2 * MEBIBYTE))
 
     def run(self, frames: Iterator[bytes], count: int, answer_bytes_min: int) -> None:
-        """Send `count` frames and read their answers."""
+        """Send `count` frames and read their responses."""
         for sent in range(count + IN_FLIGHT):
             if sent < count:
                 self._socket.sendall(next(frames))
@@ -142,19 +141,19 @@ class Client:
         got_bytes = 0
         while got_bytes < size_bytes:
             step_bytes = self._socket.recv_into(self._room[got_bytes:size_bytes])
-            assert step_bytes, "the broker hung up"
+            assert step_bytes, "the broker closed the connection"
             got_bytes += step_bytes
         return self._room[:size_bytes]
 
 
 def loads(broker: Server, size_bytes: int, megabytes: int) -> Iterator[tuple[str, Cost]]:
-    """Produce so much, then fetch all of it."""
+    """Produce that many megabytes, then fetch all of them."""
     count, batch = megabytes * MEBIBYTE // size_bytes, batch_of(size_bytes)
     with asking(broker.address) as asker:
         asker.create_topic("t")
         assert not asker.produce("t", batch).error_code, "the topic is there"
         client, frame = Client(broker.address), produce_frame(batch)
-        client.run(iter([frame] * IN_FLIGHT), IN_FLIGHT, 0)  # the first frames of a connection teach it what to expect
+        client.run(iter([frame] * IN_FLIGHT), IN_FLIGHT, 0)  # warm-up: the connection adapts to its first frames
         yield PRODUCE, cost(broker, count * size_bytes, lambda: client.run(iter([frame] * count), count, 0))
         assert asker.produce("t", batch).base_offset == 1 + IN_FLIGHT + count, "every batch was appended"
     fetches = iter([fetch_frame(offset, size_bytes) for offset in range(count)])
@@ -162,14 +161,14 @@ def loads(broker: Server, size_bytes: int, megabytes: int) -> Iterator[tuple[str
 
 
 def cost(broker: Server, record_bytes: int, work: Callable[[], None]) -> Cost:
-    """Let a load run and say what it cost."""
-    copied_before, busy_before = broker.copied_bytes(), busy_ns(broker.pid)
+    """Run a load and return its cost."""
+    copied_earlier, busy_before = broker.copied_bytes(), busy_ns(broker.pid)
     work()
-    return Cost(record_bytes, broker.copied_bytes() - copied_before, (busy_ns(broker.pid) - busy_before) / NANOSECONDS)
+    return Cost(record_bytes, broker.copied_bytes() - copied_earlier, (busy_ns(broker.pid) - busy_before) / NANOSECONDS)
 
 
 def counting_library(directory: Path) -> Path | None:
-    """Compile the counter and see that it counts; None without a compiler."""
+    """Compile the counter and check that it counts; None without a compiler."""
     compiler = shutil.which("cc")
     if compiler is None:
         print("copies are not counted: there is no C compiler on this machine")

@@ -1,9 +1,9 @@
-"""Consume, transform, produce, exactly once: MB/s of input that librdkafka copies with the offsets in its transactions, one member and four.
+"""Measures MB/s of an exactly-once consume-transform-produce app by librdkafka, with one member and four.
 
     python -m bench.bench_copying [--megabytes 30] [--replicas 1 3] [--members 1 4]
 
-Records of 1 KiB in four partitions; a transaction every 100 ms or 2000 records, whichever comes first, as Kafka Streams does. Clocked from the first
-commit to the last, so without the making of the group; both kinds of cluster have the same settings and as many brokers as replicas.
+Records of 1 KiB in four partitions; a transaction every 100 ms or 2000 records, whichever comes first, as Kafka Streams does. The time is
+from the first commit to the last, so without the group's first rebalance; both kinds of cluster have the same settings, and a broker per replica.
 """
 
 import argparse
@@ -26,7 +26,7 @@ COMMIT_SECONDS = 0.1
 
 
 class Member(threading.Thread):
-    """One member of the group, with a producer of its own."""
+    """One member of the group, with its own producer."""
 
     def __init__(self, bootstrap: str, group: str, source: str, sink: str, name: str) -> None:
         super().__init__(daemon=True)
@@ -41,7 +41,7 @@ class Member(threading.Thread):
         self.failure: Exception | None = None
 
     def run(self) -> None:
-        """Copy until it is over."""
+        """Run until stopped."""
         try:
             self.producer.init_transactions(GIVE_UP_SECONDS)
             self.consumer.subscribe([self.source])

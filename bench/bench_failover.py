@@ -1,10 +1,9 @@
-"""From kill -9 of the active controller to the next answered AllocateProducerIds, three controllers in processes, Kafka's default timers.
+"""Measures the time from kill -9 of the active controller to the next successful AllocateProducerIds; three controllers, default timers.
 
     python -m bench.bench_failover [--rounds 50] [--apache-rounds 6] [--quorums 3]
 
-The client keeps a connection to every controller and asks each of them again 2 ms after it said that it is not the active one. A round ends when
-the one that was killed is back and has caught up. To save time, several quorums of ours take their rounds at the same time; Apache Kafka's has the
-machine alone.
+The client keeps a connection to every controller and retries each of them 2 ms after NOT_CONTROLLER. A round ends when the killed controller is back
+and has caught up. To save time, several kraftsim quorums run at the same time; Apache Kafka's quorum runs alone.
 """
 
 import argparse
@@ -21,7 +20,7 @@ from bench.subjects import APACHE_KAFKA, KRAFTSIM, subjects
 
 @dataclass(frozen=True)
 class Figures:
-    """What many rounds come to, in seconds."""
+    """The statistics of many rounds, in seconds."""
 
     rounds: int
     median: float
@@ -39,7 +38,7 @@ def figures(seconds: list[float]) -> Figures:
 
 
 def fail_over(running: Quorum, rounds: int) -> list[float]:
-    """Kill the active controller so often, and return how long each time nobody got ids."""
+    """Kill the active controller `rounds` times, and return the time without ids for each."""
     client = QuorumClient(running.addresses)
     client.register()
     took = []

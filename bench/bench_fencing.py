@@ -1,8 +1,8 @@
-"""What KIP-447 says of time and harm, played in virtual time: takeovers, members that wake up too late, conditions that are dropped, old brokers.
+"""Measures KIP-447's claims on time and correctness in virtual time: takeovers, zombie members, dropped conditions, old brokers.
 
 python -m bench.bench_fencing [--quick]
 
-Every number follows from the seed of the plays, and is of the simulated network and clock.
+Every number follows from the seed, and is of the simulated network and clock.
 """
 
 import argparse
@@ -25,27 +25,33 @@ PAUSES_MS = (500, 5000, 30_000)
 
 
 def main() -> int:
-    """Play all of it, and print tables."""
+    """Run all scenarios, and print tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="leave out the takeover that takes a minute")
     options = parser.parse_args()
     timeouts = TIMEOUTS_MS[:-1] if options.quick else TIMEOUTS_MS
     _table(
-        "a member ends, another one goes on (sessions of 6 s)",
-        ("how", "transaction.timeout.ms", "ms", "told to wait", "memberships lost"),
+        "a member ends, another one takes over (session timeout 6 s)",
+        ("how", "transaction.timeout.ms", "ms", "retriable errors", "memberships lost"),
         _takeovers(timeouts),
     )
-    _table("a member stands still within a transaction: is it aborted?", ("pause, ms", *(f"timeout {each:,}" for each in TIMEOUTS_MS)), _pauses())
+    _table("a member is paused within a transaction: is it aborted?", ("pause, ms", *(f"timeout {each:,}" for each in TIMEOUTS_MS)), _pauses())
     _table(
-        "a member wakes up when its partition is another's", ("who", "records doubled of 20", "successor held off", "zombie refused"), _awakenings()
+        "a member resumes after its partition was reassigned",
+        ("variant", "records duplicated of 20", "successor waits", "zombie fenced"),
+        _awakenings(),
     )
-    _table("the template, and each condition dropped", ("what holds", "records doubled of 20"), ((each, doubled_where(each)) for each in CONDITIONS))
+    _table(
+        "KIP-447's template, and each condition dropped",
+        ("condition", "records duplicated of 20"),
+        ((each, doubled_where(each)) for each in CONDITIONS),
+    )
     _table(
         "a first commit for a member at a broker of 2.4",
         ("downgrades", "outcome"),
         ((each, first_commit_to_old_brokers(downgrades=each)) for each in (True, False)),
     )
-    _table("who asks for offsets after a rebalance", ("assignor", "assignments", "followed by a question", "asked for what was kept"), _fetches())
+    _table("OffsetFetch after a rebalance", ("assignor", "assignments", "followed by OffsetFetch", "for retained partitions"), _fetches())
     return 0
 
 
@@ -54,7 +60,7 @@ def _takeovers(timeouts: Iterable[int]) -> Iterable[tuple[object, ...]]:
         found = takeover(dies=True, transaction_ms=timeout_ms)
         yield "dies", timeout_ms, found.milliseconds, found.times_told_to_wait, found.memberships_lost
     found = takeover(dies=False, transaction_ms=10_000)
-    yield "ends in good order", 10_000, found.milliseconds, found.times_told_to_wait, found.memberships_lost
+    yield "leaves the group", 10_000, found.milliseconds, found.times_told_to_wait, found.memberships_lost
 
 
 def _pauses() -> Iterable[tuple[object, ...]]:
@@ -66,7 +72,7 @@ def _awakenings() -> Iterable[tuple[object, ...]]:
     plays = {
         "as shipped": awakening(),
         "the text's fencing": awakening(fencing="document"),
-        "a copy of the assignment, a second late": awakening(fencing="copied-assignment"),
+        "an assignment that is a second old": awakening(fencing="copied-assignment"),
         "no fencing": awakening(fencing="none"),
         "an old consumer follows, as shipped": awakening(point=Point.OFFSETS_SENT, old_successor=True),
         "an old consumer follows, the text's": awakening(point=Point.OFFSETS_SENT, old_successor=True, fencing="document"),
@@ -77,8 +83,8 @@ def _awakenings() -> Iterable[tuple[object, ...]]:
             release_name="2.5", zookeeper=True, settings={"inter.broker.protocol.version": "2.3"}
         ),
     }
-    for who, found in plays.items():
-        yield who, found.doubled, found.held_off, found.refused
+    for variant, found in plays.items():
+        yield variant, found.doubled, found.held_off, found.refused
 
 
 def _fetches() -> Iterable[tuple[object, ...]]:

@@ -1,9 +1,9 @@
-"""How many InitProducerId frames a second one core serves, pipelined, through connection, codec and a handler with a constant answer.
+"""Measures how many pipelined InitProducerId frames per second one core serves, with connection, codec and a handler with a constant response.
 
     python -m bench.bench_frames [--seconds 3] [--rounds 5]
 
-The server has a core of its own; the load replays encoded bytes from another one and only counts what comes back. The figure that counts is frames
-per second of the server's CPU time, user and system together, as the kernel accounts it: beside other work on the machine it says what a core can do.
+The server has its own core; the load generator replays encoded bytes from another one and only counts responses. The result is frames per second of
+the server's CPU time, user and system together, as accounted by the kernel: it is independent of other load on the machine.
 """
 
 import argparse
@@ -47,19 +47,19 @@ class Replayer(asyncio.Protocol):
         self._transport.write(self._requests)
 
     def data_received(self, data: bytes) -> None:
-        """Ask once more for each whole answer."""
+        """Send another request for each complete response."""
         self.answered_bytes += len(data)
         self._owed_bytes += len(data)
         count, self._owed_bytes = divmod(self._owed_bytes, len(ANSWER))
         self._transport.write(memoryview(self._requests)[: count * len(FRAME)])
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._transport.abort()
 
 
 async def load(port: int, server_pid: int, connections: int, in_flight: int, seconds: float) -> tuple[float, float]:
-    """Return frames per second of the server's CPU time, and of the clock on the wall."""
+    """Return frames per second of the server's CPU time, and of wall-clock time."""
     loop = asyncio.get_running_loop()
     replayers = [Replayer(in_flight) for _ in range(connections)]
     for replayer in replayers:
@@ -76,13 +76,13 @@ async def load(port: int, server_pid: int, connections: int, in_flight: int, sec
 
 
 def busy_ns(pid: int) -> int:
-    """Return how long a process of one thread has been on a core, by the kernel's scheduler."""
+    """Return the CPU time of a single-threaded process, from the kernel's scheduler."""
     return sum(int((task / "schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir())
 
 
 @contextmanager
 def server(core: int | None) -> Iterator[tuple[int, int]]:
-    """Run the server and give its port and its process."""
+    """Run the server; yield its port and process id."""
     where = [] if core is None else ["--core", str(core)]
     with subprocess.Popen([sys.executable, "-m", "bench.frames_server", *where], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stdout is not None, "both are pipes"
@@ -93,14 +93,14 @@ def server(core: int | None) -> Iterator[tuple[int, int]]:
 
 
 def check_answers(port: int) -> None:
-    """Ask twice and compare every byte, so that nothing else than answers is counted."""
+    """Send two requests and compare every byte, so that only correct responses are counted."""
     import socket
 
     with socket.create_connection(("127.0.0.1", port)) as client:
         client.sendall(FRAME * 2)
         got = client.recv(2 * len(ANSWER), socket.MSG_WAITALL)
     size, correlation_id = struct.unpack_from(">ii", got)
-    assert got == ANSWER * 2 and (size, correlation_id) == (len(ANSWER) - 4, 7), f"the server answers {got!r}"
+    assert got == ANSWER * 2 and (size, correlation_id) == (len(ANSWER) - 4, 7), f"the server responded {got!r}"
 
 
 def main() -> int:

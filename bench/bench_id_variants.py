@@ -1,9 +1,9 @@
-"""Producer ids as KIP-730 has them, and as it might have: ids burned by crashes and lost answers, stalls with and without prefetch, block sizes.
+"""Measures variants of KIP-730: ids lost by crashes and lost responses, stalls with and without prefetch, block sizes.
 
 python -m bench.bench_id_variants [--seed 1] [--seconds 60] [--nodes [--plot FILE]] [--spark 'local[2]']
 
-Counts follow from the seed alone. The rules are played by themselves, with --nodes by clusters in virtual time.
-With --spark the allocations of the first table are read as an audit trail: who owns which id.
+Counts follow from the seed alone. The rules are simulated alone, with --nodes by clusters in virtual time.
+With --spark the allocations of the first table are queried as an audit trail: which broker owns which id.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from time import perf_counter, process_time
 
-from bench.id_variants.lab import Found, Terms, play
+from bench.id_variants.lab import Found, Terms, simulate
 from bench.id_variants.node_tables import print_all
 from kraftsim.core.decision import Decision
 from kraftsim.core.producer_ids.control import ProducerIdControl
@@ -26,13 +26,13 @@ SOURCES = {"at 90 %, as shipped": PrefetchingBlockClient, "not at all": OnDemand
 
 
 def crash_loops(seed: int, seconds: float) -> Found:
-    """Print what crash loops of brokers burn, and how long the numbers last."""
+    """Print the ids lost by brokers in crash loops, and how long 2^63 ids last."""
     print(
         "\n| brokers crash every | crashes | blocks | ids used | ids burned unused | used twice | years until 2^63 |\n|---|---|---|---|---|---|---|"
     )
     found = Found()
     for crash_every_s in (0.0, 10.0, 1.0, 0.2):
-        found = play(Terms(seconds=seconds, crash_every_s=crash_every_s), seed)
+        found = simulate(Terms(seconds=seconds, crash_every_s=crash_every_s), seed)
         when = f"{crash_every_s:g} s" if crash_every_s else "never"
         counts = f"{found.crashes:,} | {found.blocks:,} | {found.given:,} | {found.unused:,} | {found.doubled}"
         print(f"| {when} | {counts} | {found.years_left(seconds):,.0f} |", flush=True)
@@ -40,36 +40,36 @@ def crash_loops(seed: int, seconds: float) -> Found:
 
 
 def prefetch(seed: int, seconds: float) -> None:
-    """Print what clients feel of it that blocks have to be fetched."""
+    """Print how clients are affected by the allocation of blocks."""
     print(
         "\n| the next block is asked for | ids a second and broker | answered 14 | clients that waited | waited at most, ms |\n|---|---|---|---|---|"
     )
     for rate in (100.0, 1000.0, 5000.0):
         for name, source in SOURCES.items():
-            found = play(Terms(seconds=min(seconds, 20.0), ids_per_second=rate, source=source, brokers=1), seed)
+            found = simulate(Terms(seconds=min(seconds, 20.0), ids_per_second=rate, source=source, brokers=1), seed)
             print(f"| {name} | {rate:,.0f} | {found.refused:,} | {len(found.stalls_ms):,} | {max(found.stalls_ms, default=0)} |", flush=True)
 
 
 def lost_answers(seed: int, seconds: float) -> None:
-    """Print what answers that get lost burn, with and without a controller that repeats itself."""
+    """Print the ids lost by lost responses, with and without a controller that repeats its response."""
     print("\n| answers lost | the controller | blocks | ids used | ids burned unused | used twice |\n|---|---|---|---|---|---|")
     for lost_percent in (0, 10, 50):
         for repeats in (False, True):
-            found = play(Terms(seconds=seconds, lost_percent=lost_percent, repeats=repeats), seed)
+            found = simulate(Terms(seconds=seconds, lost_percent=lost_percent, repeats=repeats), seed)
             kind = "repeats its answer" if repeats else "gives another block, as shipped"
             print(f"| {lost_percent} % | {kind} | {found.blocks:,} | {found.given:,} | {found.unused:,} | {found.doubled} |", flush=True)
 
 
 def block_sizes(seed: int, seconds: float) -> None:
-    """Print what the size of a block changes."""
+    """Print the effect of the block size."""
     print("\n| ids in a block | blocks | answered 14 | ids burned unused, a crash every 10 s |\n|---|---|---|---|")
     for size in (1, 10, 100, 1000, 100_000):
-        found = play(Terms(seconds=min(seconds, 20.0), block_size=size, crash_every_s=10.0), seed)
+        found = simulate(Terms(seconds=min(seconds, 20.0), block_size=size, crash_every_s=10.0), seed)
         print(f"| {size:,} | {found.blocks:,} | {found.refused:,} | {found.unused:,} |", flush=True)
 
 
 def controller_rate() -> None:
-    """Print how fast the controller's rule gives blocks away, and how long the numbers last at that."""
+    """Print how fast the controller's rule allocates blocks, and how long 2^63 ids last at that rate."""
     control = ProducerIdControl(Journal(), lambda broker_id, epoch: True)
     began = process_time()
     for _ in range(BLOCKS):
@@ -83,7 +83,7 @@ def controller_rate() -> None:
 
 
 def audit(found: Found, master: str) -> None:
-    """Read the allocations with Spark, and ask for the owner of some ids."""
+    """Read the allocations with Spark, and query the owner of some ids."""
     from kraftsim.analysis.session import spark_session
 
     with tempfile.TemporaryDirectory() as scratch:
@@ -95,11 +95,11 @@ def audit(found: Found, master: str) -> None:
             began = perf_counter()
             spark.read.json(str(trail)).createOrReplaceTempView("trail")
             for producer_id in asked:
-                told = spark.sql(
+                owners = spark.sql(
                     f"SELECT broker_id, broker_epoch FROM trail WHERE {producer_id} >= first_producer_id AND {producer_id} < next_producer_id"
                 )
-                print(f"id {producer_id:,}: {[tuple(row) for row in told.collect()]}")
-            print(f"{len(found.audit):,} allocations asked three times in {perf_counter() - began:.1f} s")
+                print(f"id {producer_id:,}: {[tuple(row) for row in owners.collect()]}")
+            print(f"{len(found.audit):,} allocations queried three times in {perf_counter() - began:.1f} s")
 
 
 def main() -> int:
@@ -108,8 +108,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--spark", metavar="MASTER")
-    parser.add_argument("--nodes", action="store_true", help="play clusters")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="with --nodes: draw what clients wait for")
+    parser.add_argument("--nodes", action="store_true", help="simulate clusters")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="with --nodes: plot the waits of clients")
     options = parser.parse_args()
     if options.nodes:
         print_all(options.seed, options.plot)

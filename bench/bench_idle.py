@@ -1,4 +1,4 @@
-"""How fast virtual time runs, with the real codecs and the event log: clusters of 1 + 3 and of 3 + 3 nodes, idle, and under faults and load.
+"""Measures how fast virtual time runs, with codecs and event log: clusters of 1 + 3 and 3 + 3 nodes, idle and under faults and load.
 
 python -m bench.bench_idle [--seconds 600] [--rounds 3] [--seeds 10] [--hour 3600] [--scenario exactly_once_under_faults ...]
 """
@@ -19,7 +19,7 @@ from kraftsim.explore.virtual import play_in_virtual_time
 from kraftsim.world.simulated import Simulation
 
 SECONDS_OF_3_AND_3 = 0.25
-"""Of the time that 1 + 3 idle: every record is copied twice there."""
+"""As a share of the virtual time of 1 + 3 nodes: every record is replicated twice there."""
 A_MINUTE: Mapping[str, int] = {"work_ms": 60_000, "writers": 1, "records_per_writer": 1_100, "askers": 1, "ids_per_asker": 1_000}
 """Faults for 60 s, and 20 idempotent records a second meanwhile: a writer pauses for 50 ms after each."""
 LOADS: tuple[tuple[str, int, Mapping[str, int], str], ...] = (
@@ -31,7 +31,7 @@ LOADS: tuple[tuple[str, int, Mapping[str, int], str], ...] = (
     ("exactly_once_under_faults", 1, {}, "exactly_once_under_faults as it is: consume, transform, produce"),
     ("coordinator_failover_in_every_state", 1, {}, "coordinator_failover_in_every_state as it is"),
 )
-"""Scenario, controllers, knobs, and what to call it."""
+"""Scenario, controllers, workload parameters, and label."""
 
 
 def idle(controllers: int, seconds: float, frame_events: bool) -> float:
@@ -47,28 +47,28 @@ def idle(controllers: int, seconds: float, frame_events: bool) -> float:
 
 
 def under_faults(name: str, controllers: int, workload: Mapping[str, int], seed: int) -> tuple[float, RunResult]:
-    """Play one seed, judging included, and return its CPU seconds and what came of it."""
+    """Run one seed, checks included, and return its CPU seconds and its result."""
     request = RunRequest(scenario=scenario(name), mode=Mode.SIM, seed=seed, workload=workload, controllers=controllers)
     began = time.process_time()
     result = play_in_virtual_time(request, None)
     return time.process_time() - began, result
 
 
-def told(rates: list[float]) -> str:
-    """Return median, best and worst in words."""
+def summary(rates: list[float]) -> str:
+    """Return a text with median, best and worst."""
     return f"{median(rates):.0f} virtual seconds per CPU second (best {max(rates):.0f}, worst {min(rates):.0f} of {len(rates)})"
 
 
-def tell_idle(seconds: float, rounds: int) -> None:
+def measure_idle(seconds: float, rounds: int) -> None:
     """Measure with the event log at its default level, and with frame events."""
     for controllers, share in ((1, 1.0), (3, SECONDS_OF_3_AND_3)):
         for frame_events in (False, True):
             rates = [idle(controllers, seconds * share, frame_events) for _ in range(rounds)]
-            print(f"idle {controllers}+3, {'with frame events' if frame_events else 'default event log'}: {told(rates)}", flush=True)
+            print(f"idle {controllers}+3, {'with frame events' if frame_events else 'default event log'}: {summary(rates)}", flush=True)
 
 
-def tell_loads(seeds: int, chosen: Sequence[str]) -> None:
-    """Measure seed by seed, after one that is not counted; everything from the first node's start to the verdicts is in it."""
+def measure_loads(seeds: int, chosen: Sequence[str]) -> None:
+    """Measure seed by seed, after a warm-up; each measurement is from the start of the first node to the verdicts."""
     for name, controllers, workload, words in LOADS:
         if name not in (chosen or SCENARIOS.files()):
             continue
@@ -77,27 +77,27 @@ def tell_loads(seeds: int, chosen: Sequence[str]) -> None:
         rates = [result.seconds / cpu_seconds for cpu_seconds, result in runs]
         cpu = sum(cpu_seconds for cpu_seconds, _ in runs)
         events = sum(result.event_count for _, result in runs)
-        bitten = sum(bit for _, result in runs for _, _, bit in result.faults.values())
+        effective = sum(bit for _, result in runs for _, _, bit in result.faults.values())
         print(
-            f"{words}: {told(rates)}; {len(runs) / cpu:.2f} seeds and {events / cpu:,.0f} events per CPU second; "
+            f"{words}: {summary(rates)}; {len(runs) / cpu:.2f} seeds and {events / cpu:,.0f} events per CPU second; "
             f"{median(result.seconds for _, result in runs):.0f} s and {median(result.event_count for _, result in runs):,.0f} events a seed, "
-            f"{bitten} bites",
+            f"{effective} effective faults",
             flush=True,
         )
 
 
 def main() -> int:
-    """Measure all of it, and an hour of an idle client that we did not write."""
+    """Measure everything, including an hour of an idle aiokafka client."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--hour", type=float, default=3600.0, help="how long the aiokafka producer is idle")
-    parser.add_argument("--scenario", nargs="+", default=[], help="only loads of these scenarios, and nothing idle")
+    parser.add_argument("--scenario", nargs="+", default=[], help="only the loads of these scenarios, without idle clusters")
     options = parser.parse_args()
     if not options.scenario:
-        tell_idle(options.seconds, options.rounds)
-    tell_loads(options.seeds, options.scenario)
+        measure_idle(options.seconds, options.rounds)
+    measure_loads(options.seeds, options.scenario)
     if options.scenario:
         return 0
     return subprocess.run([sys.executable, "-m", "bench.aiokafka_hour", str(options.hour)], check=False).returncode

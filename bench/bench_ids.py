@@ -1,8 +1,8 @@
-"""How many producer ids a broker hands out in a second, over one connection and over 16 with 8 requests in flight each.
+"""Measures how many producer ids per second a broker returns, over one connection and over 16, with 8 requests in flight each.
 
     python -m bench.bench_ids [--seconds 4] [--rounds 3]
 
-Raw frames, so that the load costs little; an answer COORDINATOR_LOAD_IN_PROGRESS is asked again at once and not counted.
+Raw frames, so that the load generator is cheap; COORDINATOR_LOAD_IN_PROGRESS is retried at once and not counted.
 """
 
 import argparse
@@ -28,7 +28,7 @@ ERROR = struct.Struct(">h").unpack_from
 ERROR_AT = 4 + 4 + 1 + 4
 
 
-class Asker(asyncio.Protocol):
+class Requester(asyncio.Protocol):
     """One connection that keeps its requests in flight."""
 
     def __init__(self, in_flight: int) -> None:
@@ -43,7 +43,7 @@ class Asker(asyncio.Protocol):
         self.transport.write(FRAME * self.in_flight)
 
     def data_received(self, data: bytes) -> None:
-        """Count, and ask again."""
+        """Count the responses, and send as many requests."""
         data = self.rest + data
         count = len(data) // ANSWER_BYTES
         for index in range(count):
@@ -60,17 +60,17 @@ async def load(bootstrap: str, connections: int, in_flight: int, seconds: float)
     """Return ids per second and requests per second."""
     host, _, port = bootstrap.partition(":")
     loop = asyncio.get_running_loop()
-    askers = [Asker(in_flight) for _ in range(connections)]
-    for asker in askers:
+    requesters = [Requester(in_flight) for _ in range(connections)]
+    for asker in requesters:
         await loop.create_connection(lambda asker=asker: asker, host, int(port))  # type: ignore[misc]
     await asyncio.sleep(0.5)
-    before = [(asker.answered, asker.refused) for asker in askers]
+    before = [(asker.answered, asker.refused) for asker in requesters]
     began = time.perf_counter()
     await asyncio.sleep(seconds)
     took = time.perf_counter() - began
-    answered = sum(asker.answered - first for asker, (first, _) in zip(askers, before, strict=True))
-    refused = sum(asker.refused - first for asker, (_, first) in zip(askers, before, strict=True))
-    for asker in askers:
+    answered = sum(asker.answered - first for asker, (first, _) in zip(requesters, before, strict=True))
+    refused = sum(asker.refused - first for asker, (_, first) in zip(requesters, before, strict=True))
+    for asker in requesters:
         asker.transport.abort()
     await asyncio.sleep(0.1)
     return answered / took, (answered + refused) / took

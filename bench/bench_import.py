@@ -1,10 +1,10 @@
-"""How long the wire takes to begin: importing `protocol`, and the first use of an API after that.
+"""Measures the import time of `protocol`, and of the first use of an API after that.
 
     python bench/bench_import.py [--rounds 15]
 
-Each round is a fresh interpreter with compiled modules (.pyc). First use is everything between an API key and a request that was encoded and decoded,
-and the same of its response: import of the module, making of the codecs, their first call. The import of the standard library's part of it
-(dataclasses, typing, enum, re) is measured beside, because that is most of it and drifts with the machine.
+Each round is a fresh interpreter with compiled modules (.pyc). First use is everything from an API key to an encoded and decoded
+request and response: import of the module, generation of the codecs, their first call. The imports from the standard library
+(dataclasses, typing, enum, re) are measured separately, because they are the largest part and depend on the machine.
 """
 
 import argparse
@@ -25,7 +25,7 @@ for cls in (request, response):
 CASES = (
     ("the standard library's part", "", STANDARD_LIBRARY),
     ("import protocol", "", "import protocol"),
-    ("import construct, which that does without", "", "import construct"),
+    ("import construct, which protocol does not need", "", "import construct"),
     ("first use of InitProducerId v4", "import protocol", FIRST_USE.format(key=22, version=4)),
     ("first use of Produce v9", "import protocol", FIRST_USE.format(key=0, version=9)),
     ("first use of Metadata v12", "import protocol", FIRST_USE.format(key=3, version=12)),

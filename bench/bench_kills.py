@@ -1,17 +1,17 @@
-"""kill -9 of random nodes under idempotent and transactional load by librdkafka: is each acknowledged record there once, and each transaction whole?
+"""Kills random nodes (kill -9) under idempotent and transactional librdkafka load; checks for lost and duplicated records and partial transactions.
 
     python -m bench.bench_kills [--kills 300] [--seed 1] [--out DIRECTORY] [--settings KEY=VALUE ...]
 
-Three controllers and three brokers run as processes; topics have three replicas, and two must be in sync. One node after the other is killed and
-started again a moment later, while writers never pause. Each record has a key of its own. Afterwards the topics are read from their beginnings:
+Three controllers and three brokers run as processes; topics have three replicas and min.insync.replicas=2. One node after the other is killed and
+restarted, under constant load. Each record has a unique key. Afterwards the topics are read from the beginning:
 
-    lost      an acknowledged record, or a record of a committed transaction, that is not there
-    doubled   a key that is there more than once
-    disordered  a record of a writer that stands behind a later one of it, within its partition
-    partial   a transaction of which some records are there and some are not
-    leaked    an aborted transaction of which a record is there
+    lost      an acknowledged record, or a record of a committed transaction, that is missing
+    doubled   a key that occurs more than once
+    disordered  a record that comes after a later one of its producer, within its partition
+    partial   a transaction with some of its records visible
+    leaked    an aborted transaction with a visible record
 
-Exits 1 unless all of them are 0. A commit whose outcome the client could not learn may have happened or not, as a whole.
+Exits 1 unless all of them are 0. A commit with an outcome unknown to the client may have succeeded or not, as a whole.
 """
 
 import argparse
@@ -40,9 +40,9 @@ NODES = 3
 PARTITIONS = 6
 IDEMPOTENT, TRANSACTIONAL = "kills-idempotent", "kills-transactional"
 WRITERS = 2
-"""Of each kind."""
+"""The number of producers of each kind."""
 PAUSE_SECONDS = 0.005
-"""Between two records of an idempotent writer."""
+"""The pause between two records of an idempotent producer."""
 RECORDS_PER_TRANSACTION = 10
 ABORTED_SHARE = 0.2
 CALL_SECONDS = 60.0
@@ -60,7 +60,7 @@ COMMITTED, ABORTED, UNKNOWN = "committed", "aborted", "unknown"
 
 @dataclass
 class Findings:
-    """What went wrong, each with up to a few examples."""
+    """The errors found, with examples of each kind."""
 
     lost: list[str] = field(default_factory=list)
     doubled: list[str] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Findings:
 
 
 class IdempotentWriter(threading.Thread):
-    """Writes numbered records without pause; `acknowledged` are the keys that were."""
+    """Writes numbered records all the time; `acknowledged` are the acknowledged keys."""
 
     def __init__(self, bootstrap: str, name: str) -> None:
         super().__init__(daemon=True)
@@ -87,7 +87,7 @@ class IdempotentWriter(threading.Thread):
         )
 
     def run(self) -> None:
-        """Write until it is over, then wait for the last answer."""
+        """Write until stopped, then flush."""
         for number in itertools.count():
             if self.is_over.is_set():
                 break
@@ -107,14 +107,14 @@ class IdempotentWriter(threading.Thread):
 
 
 class TransactionalWriter(threading.Thread):
-    """Writes transactions of some records each, a share of them aborted; `outcomes` says what became of each number."""
+    """Writes transactions of a few records, a share of them aborted; `outcomes` is the result of each transaction."""
 
     def __init__(self, bootstrap: str, name: str, seed: int) -> None:
         super().__init__(daemon=True)
         self.name = name
         self.outcomes: dict[int, str] = {}
         self.fatal: list[str] = []
-        """Why a producer could not go on: the call, its transaction and the error."""
+        """Fatal errors of producers: the call, its transaction and the error."""
         self.failure: Exception | None = None
         self.is_over = threading.Event()
         self._servers = bootstrap
@@ -122,7 +122,7 @@ class TransactionalWriter(threading.Thread):
         self._producer = self._new_producer()
 
     def run(self) -> None:
-        """Write until it is over. A fatal error makes a new producer of the same transactional id."""
+        """Write until stopped. After a fatal error, create a new producer with the same transactional id."""
         try:
             for number in itertools.count():
                 if self.is_over.is_set():
@@ -177,7 +177,7 @@ class TransactionalWriter(threading.Thread):
 
 
 def read_all(bootstrap: str, topic: str, isolation: str) -> list[tuple[int, str]]:
-    """Return partition and key of every record of a topic that a reader of that isolation level sees, in the order of each partition."""
+    """Return partition and key of every record that a consumer with that isolation level reads, in the order of each partition."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -193,7 +193,7 @@ def read_all(bootstrap: str, topic: str, isolation: str) -> list[tuple[int, str]
     ended: set[int] = set()
     give_up_at = time.monotonic() + READY_SECONDS
     while len(ended) < PARTITIONS:
-        assert time.monotonic() < give_up_at, f"{topic}: only partitions {sorted(ended)} came to their end"
+        assert time.monotonic() < give_up_at, f"{topic}: only partitions {sorted(ended)} were read to the end"
         for message in consumer.consume(1000, 1.0):
             error = message.error()
             if error is None:
@@ -205,7 +205,7 @@ def read_all(bootstrap: str, topic: str, isolation: str) -> list[tuple[int, str]
 
 
 def judge_idempotent(writers: list[IdempotentWriter], found: list[tuple[int, str]], findings: Findings) -> None:
-    """Compare what was acknowledged with what is there."""
+    """Compare the acknowledged records with those read."""
     times = Counter(key for _, key in found)
     findings.doubled += [key for key, count in times.items() if count > 1]
     findings.lost += [key for writer in writers for key in writer.acknowledged if key not in times]
@@ -218,7 +218,7 @@ def judge_idempotent(writers: list[IdempotentWriter], found: list[tuple[int, str
 
 
 def judge_transactional(writers: list[TransactionalWriter], found: list[tuple[int, str]], findings: Findings) -> None:
-    """Compare what became of each transaction, as its producer knows, with what readers of committed records see."""
+    """Compare the outcome of each transaction with what read_committed consumers read."""
     times = Counter(key for _, key in found)
     findings.doubled += [key for key, count in times.items() if count > 1]
     seen: dict[str, int] = defaultdict(int)
@@ -237,17 +237,17 @@ def judge_transactional(writers: list[TransactionalWriter], found: list[tuple[in
     findings.leaked += [f"{name}: of no transaction" for name in seen]
 
 
-async def kill_nodes(nodes: ProcessCluster, kills: int, chance: random.Random, progress: Progress) -> Counter[str]:
-    """Kill one node after the other and start it again; the next one follows when every broker answers."""
+async def kill_nodes(nodes: ProcessCluster, kills: int, rng: random.Random, progress: Progress) -> Counter[str]:
+    """Kill and restart one node after the other, each when all brokers respond."""
     names = [*nodes.spec.broker_names, *nodes.spec.controller_names]
     killed: Counter[str] = Counter()
     task = progress.add_task("kill -9", total=kills)
     for _ in range(kills):
-        name = chance.choice(names)
+        name = rng.choice(names)
         nodes.kill(name)
-        await asyncio.sleep(chance.uniform(0.0, 1.0))
+        await asyncio.sleep(rng.uniform(0.0, 1.0))
         nodes.restart(name)
-        await asyncio.sleep(chance.uniform(0.2, 1.0))
+        await asyncio.sleep(rng.uniform(0.2, 1.0))
         await nodes.answering(timeout_seconds=READY_SECONDS)
         killed[name] += 1
         progress.advance(task)
@@ -255,7 +255,7 @@ async def kill_nodes(nodes: ProcessCluster, kills: int, chance: random.Random, p
 
 
 async def run(options: argparse.Namespace, root: Path, console: Console) -> int:
-    """Do all of it. Returns the exit code."""
+    """Run the benchmark. Returns the exit code."""
     given = dict(each.partition("=")[::2] for each in options.settings)
     spec = ClusterSpec(controllers=NODES, brokers=NODES, port=free_port_range(NODES), seed=options.seed, settings={**SETTINGS, **given})
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
@@ -279,7 +279,7 @@ async def run(options: argparse.Namespace, root: Path, console: Console) -> int:
             writer.is_over.set()
         for writer in writers:
             await asyncio.to_thread(writer.join, READY_SECONDS)
-            assert not writer.is_alive(), f"{writer.name} stands still"
+            assert not writer.is_alive(), f"{writer.name} is stuck"
         trouble = [writer.failure for writer in atomic if writer.failure is not None]
         if trouble:
             raise trouble[0]
@@ -300,7 +300,7 @@ def say(
     findings: Findings,
     seconds: float,
 ) -> int:
-    """Print what was done and what was found; return the exit code."""
+    """Print the load and the results; return the exit code."""
     outcomes = Counter(outcome for writer in atomic for outcome in writer.outcomes.values())
     console.print(
         f"{killed.total()} kills in {seconds:.0f} s: {', '.join(f'{name} {count}' for name, count in sorted(killed.items()))}", markup=False
@@ -322,9 +322,9 @@ def main() -> int:
     """Read the options and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=30, help="how many nodes are killed, one after the other (30)")
-    parser.add_argument("--seed", type=int, default=1, help="of which node is killed when (1)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the kills (1)")
     parser.add_argument("--out", type=Path, help="keep logs, events and data of all nodes here")
-    parser.add_argument("--settings", nargs="*", default=[], metavar="KEY=VALUE", help="for every node")
+    parser.add_argument("--settings", nargs="*", default=[], metavar="KEY=VALUE", help="settings of every node")
     options = parser.parse_args()
     if options.out is not None:
         return asyncio.run(run(options, options.out, Console()))

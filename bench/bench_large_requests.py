@@ -1,9 +1,9 @@
-"""CPU seconds that requests with 10,000 and 20,000 entries cost, one for each array of each API, and how long another client waits meanwhile.
+"""Measures the CPU seconds of requests with 10,000 and 20,000 entries, one for each array of each API, and the wait of another client.
 
-Twice as many entries may cost twice as much and not four times. CPU seconds are those of all nodes, until 0.2 s after the answer. The first run
-is without an authorizer, the second one with it, as a client without any right. The other client asks ApiVersions every few milliseconds, at the
-broker and at the controller. Of its waits the longest one is printed, the 99th percentile of all, and the most CPU time that the node used during one
-of them: what other processes of the machine take is in the former, and not in the latter.
+Twice as many entries may cost twice as much and not four times. CPU seconds are those of all nodes, until 0.2 s after the response. The first run
+is without an authorizer, the second one with it, as a client without permissions. The other client sends ApiVersions every few milliseconds, to the
+broker and to the controller. The longest of its waits is printed, the 99th percentile of all, and the most CPU time that the node used during one
+of them: only the former includes the load of other processes on the machine.
 python -m bench.bench_large_requests [--count 10000] [--release 3.9] [--only WORDS] [--apache-kafka 3.9.1]
 """
 
@@ -37,7 +37,7 @@ ANSWER_SECONDS = 120.0
 PING_SECONDS = 0.004
 SETTLE_SECONDS = 0.2
 CPU_SECONDS_MIN = 0.005
-"""Less is what idle nodes use meanwhile: it makes no ratio."""
+"""Below this the CPU time of idle nodes dominates, and no ratio is computed."""
 STALL_MS = 100.0
 CLOSED = -1.0
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="admin" password="admin" user_admin="admin" user_bob="bob";'
@@ -49,22 +49,22 @@ SECURITY = {
     "super.users": "User:ANONYMOUS;User:admin",
 }
 LEFT_OUT = {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.BROKER_REGISTRATION, ApiKey.CONTROLLER_REGISTRATION}
-"""What would change who this client is, or who belongs to the cluster."""
+"""APIs that would change the client's identity or the members of the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A cluster that is asked: where clients without rights come in, where all others do, and its controller."""
+    """A cluster to measure: the address for clients without permissions, the one for all others, and its controller."""
 
-    door: str
+    endpoint: str
     plain: str
     controller: str
     is_secured: bool
     pids: tuple[int, ...]
-    """Of its nodes: the controller's first, the broker's last."""
+    """The process ids of its nodes: the controller's first, the broker's last."""
 
     def cpu_seconds(self) -> float:
-        """Return what the nodes have used so far."""
+        """Return the CPU time of the nodes so far."""
         return sum(map(node_cpu_ms, self.pids)) / 1000
 
 
@@ -76,19 +76,19 @@ class Waits:
     """(wait, CPU time of the node meanwhile)."""
 
     def taken(self) -> list[tuple[float, float]]:
-        """Return all waits since the last question, and forget them."""
+        """Return all waits since the last call, and clear them."""
         found, self.found = self.found, []
         return found
 
 
 def p99(values: Sequence[float]) -> float:
-    """Return what 99 of 100 values do not exceed."""
+    """Return the 99th percentile."""
     ordered = sorted(values)
     return ordered[max(math.ceil(len(ordered) * 0.99) - 1, 0)] if ordered else 0.0
 
 
 def node_cpu_ms(pid: int) -> float:
-    """Return the CPU time of all threads of a node so far: Linux knows it to the nanosecond."""
+    """Return the CPU time of all threads of a node so far, which Linux counts in nanoseconds."""
     used_ns = 0
     for thread in Path(f"/proc/{pid}/task").iterdir():
         with suppress(OSError):  # it has ended
@@ -98,7 +98,7 @@ def node_cpu_ms(pid: int) -> float:
 
 @contextmanager
 def watching(address: str, pid: int) -> Iterator[Waits]:
-    """Ask a node over and over, from a thread."""
+    """Send requests to a node all the time, from a thread."""
     waits, is_over = Waits(), threading.Event()
 
     def ask() -> None:
@@ -122,14 +122,14 @@ def ours(release: str, *, secured: bool) -> Iterator[Subject]:
     """Run one broker and one controller, with or without an authorizer."""
     root = Path(tempfile.mkdtemp(prefix="kraftsim-bench-"))
     port = free_port_range(2)
-    plain, door, controller = (f"127.0.0.1:{each}" for each in (port, port + 1, port + CONTROLLER_PORT_DISTANCE))
-    own = {"broker-1": {"listeners": f"PLAINTEXT://{plain},SASL://{door}"}} if secured else {}
+    plain, endpoint, controller = (f"127.0.0.1:{each}" for each in (port, port + 1, port + CONTROLLER_PORT_DISTANCE))
+    own = {"broker-1": {"listeners": f"PLAINTEXT://{plain},SASL://{endpoint}"}} if secured else {}
     spec = ClusterSpec(brokers=1, release=release, port=port, settings=SECURITY if secured else {}, node_settings=own)
     nodes = ProcessCluster(spec, RunDirectory(root))
     asyncio.run(nodes.start())
     try:
         pids = tuple(nodes.pid(name) for name in sorted(nodes.nodes, reverse=True))  # the controller, then the broker
-        yield Subject(door if secured else plain, plain, controller, secured, pids)
+        yield Subject(endpoint if secured else plain, plain, controller, secured, pids)
     finally:
         asyncio.run(nodes.stop())
         shutil.rmtree(root, ignore_errors=True)
@@ -141,40 +141,40 @@ def theirs(release: str, *, secured: bool) -> Iterator[Subject]:
     from tests.apache_kafka.harness import SERVER_JVM, ApacheKafka
 
     port = free_port_range(4)
-    plain, door, controller = (f"127.0.0.1:{port + index}" for index in range(3))
+    plain, endpoint, controller = (f"127.0.0.1:{port + index}" for index in range(3))
     listeners = {
-        "listeners": f"PLAINTEXT://{plain},SASL://{door},CONTROLLER://{controller}",
-        "advertised.listeners": f"PLAINTEXT://{plain},SASL://{door}",
+        "listeners": f"PLAINTEXT://{plain},SASL://{endpoint},CONTROLLER://{controller}",
+        "advertised.listeners": f"PLAINTEXT://{plain},SASL://{endpoint}",
         "inter.broker.listener.name": "PLAINTEXT",
         "controller.quorum.voters": f"1@{controller}",
         **SECURITY,
     }
     with ApacheKafka(release, listeners if secured else {}, SERVER_JVM, port=port, controller_port=port + 2) as node:
-        yield Subject(door if secured else node.bootstrap, plain if secured else node.bootstrap, controller, secured, (node.pid,))
+        yield Subject(endpoint if secured else node.bootstrap, plain if secured else node.bootstrap, controller, secured, (node.pid,))
 
 
 def connected(subject: Subject, address: str) -> Peer:
-    """Connect, and log in where it is asked for."""
+    """Connect, and authenticate where required."""
     peer = Peer.at(address, ANSWER_SECONDS)
-    if subject.is_secured and address == subject.door:
+    if subject.is_secured and address == subject.endpoint:
         peer.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1, SaslHandshakeResponse)
-        assert not peer.ask(SaslAuthenticateRequest(auth_bytes=b"\0bob\0bob"), 2, SaslAuthenticateResponse).error_code, "bob may come in"
+        assert not peer.ask(SaslAuthenticateRequest(auth_bytes=b"\0bob\0bob"), 2, SaslAuthenticateResponse).error_code, "bob is authenticated"
     return peer
 
 
 def served(subject: Subject, address: str) -> dict[ApiKey, int]:
-    """Return the last version of each API that a node offers."""
+    """Return the latest version of each API that a node supports."""
     with connected(subject, address) as peer:
         answer = peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
     return {ApiKey(row.api_key): row.max_version for row in answer.api_keys if row.api_key in set(ApiKey)}
 
 
 def asked(subject: Subject, only: str) -> Iterator[tuple[str, LargeRequest]]:
-    """Return each request and the address that is asked: the broker's, or the controller's for what brokers do not serve."""
-    at_broker = served(subject, subject.door)
+    """Return each request and its destination: the broker, or the controller for APIs that brokers do not support."""
+    at_broker = served(subject, subject.endpoint)
     at_controller = {} if subject.is_secured else served(subject, subject.controller)
     for address, versions in (
-        (subject.door, at_broker),
+        (subject.endpoint, at_broker),
         (subject.controller, {key: at_controller[key] for key in at_controller if key not in at_broker}),
     ):
         for key, version in sorted(versions.items()):
@@ -184,7 +184,7 @@ def asked(subject: Subject, only: str) -> Iterator[tuple[str, LargeRequest]]:
 
 
 def seconds_of(subject: Subject, address: str, frame: bytes) -> float:
-    """Return what the answer cost; CLOSED if the node closed the connection instead."""
+    """Return the CPU time of the request; CLOSED if the node closed the connection instead."""
     with connected(subject, address) as peer:
         peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
         began = subject.cpu_seconds()
@@ -210,7 +210,7 @@ def measure(subject: Subject, count: int, only: str) -> None:
             seconds: list[float] = []
             waits: list[tuple[float, float]] = []
             for entries in (count // 10, count, 2 * count):
-                frame = request_bytes(request.of(entries), request.version, 7)  # while it is built, the threads that ask wait for this one
+                frame = request_bytes(request.of(entries), request.version, 7)  # while it is built, the threads of the other client are blocked
                 at_broker.taken(), at_controller.taken()
                 seconds.append(seconds_of(subject, address, frame))
                 pairs = [*at_broker.taken(), *at_controller.taken()]

@@ -1,9 +1,9 @@
-"""How long acks=all takes at 1,000 records a second: half of all, and 99 of 100, with one replica and three; beside Apache Kafka 3.9.1.
+"""Measures p50 and p99 of acks=all at 1,000 records per second, with one replica and three, compared with Apache Kafka 3.9.1.
 
 python -m bench.bench_latency [--seconds 6] [--rate 1000] [--replicas 1,3]
 
-librdkafka, idempotent, no linger; records of 100 bytes, handed over one by one when it is their time. What is measured goes from there to the
-delivery report.
+librdkafka, idempotent, no linger; records of 100 bytes, produced one by one at a fixed rate. The latency is the time from the produce call
+to the delivery report.
 """
 
 import argparse
@@ -23,7 +23,7 @@ WARM_UP_SECONDS = 1.5
 
 
 def delays_ms(running: Cluster, rate: int, seconds: float) -> list[float]:
-    """Return how long each record took, but those of the first moments."""
+    """Return the latency of each record after the warm-up."""
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": running.bootstrap, "log_level": 0, "enable.idempotence": True, "acks": "all", "linger.ms": 0}
     )
@@ -33,7 +33,7 @@ def delays_ms(running: Cluster, rate: int, seconds: float) -> list[float]:
     def report(trouble: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
         assert trouble is None, trouble
         value = message.value()
-        assert value is not None, "a record has its time"
+        assert value is not None, "a record has its timestamp"
         sent = float(value[:24])
         if sent - began > WARM_UP_SECONDS:
             found.append((time.perf_counter() - sent) * 1000)

@@ -1,9 +1,9 @@
-"""How long a producer waits when the leader of its partition dies: from kill -9 to the first record that the next leader acknowledges.
+"""Measures how long a producer waits when its partition leader is killed: from kill -9 to the first record acknowledged by the next leader.
 
 python -m bench.bench_leader_failover [--rounds 2]
 
-Three brokers, three replicas, two must be in sync; both clusters are told to miss a broker after 3 s instead of 9. librdkafka, idempotent, acks=all;
-a record every 5 ms to the one partition. A broker that was killed stays down; each round has a cluster of its own.
+Three brokers, three replicas, min.insync.replicas=2; the broker session timeout of both clusters is 3 s instead of 9. librdkafka, idempotent,
+acks=all; a record every 5 ms to the single partition. A killed broker stays down; each round has its own cluster.
 """
 
 import argparse
@@ -26,14 +26,14 @@ EVERY_SECONDS = 0.005
 
 
 def silence(running: Cluster) -> float:
-    """Return for how many seconds nothing was acknowledged."""
+    """Return the seconds without an acknowledgement."""
     acknowledged: list[tuple[float, float]] = []
-    """When a record was handed over, and when that was heard of."""
+    """When a record was produced, and when it was acknowledged."""
 
     def report(trouble: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
         assert trouble is None, trouble
         value = message.value()
-        assert value is not None, "a record has its time"
+        assert value is not None, "a record has its timestamp"
         acknowledged.append((float(value), time.perf_counter()))
 
     producer = confluent_kafka.Producer(
@@ -55,16 +55,16 @@ def silence(running: Cluster) -> float:
     running.kill(leader)
     gone = time.perf_counter()
     while not any(sent > gone for sent, _ in acknowledged[-500:]):
-        assert time.perf_counter() - killed < GIVE_UP_SECONDS, "nobody leads"
+        assert time.perf_counter() - killed < GIVE_UP_SECONDS, "the partition has no leader"
         write(time.perf_counter() + 0.05)
-    first = next(heard for sent, heard in acknowledged if sent > gone)
+    first = next(acknowledged_at for sent, acknowledged_at in acknowledged if sent > gone)
     left = producer.flush(30)
     assert not left, f"{left} records are not acknowledged"
     return first - killed
 
 
 def leader_of(running: Cluster) -> int:
-    """Return who leads the partition."""
+    """Return the leader of the partition."""
     admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
     described = admin.list_topics(TOPIC, timeout=30)
     return described.topics[TOPIC].partitions[0].leader

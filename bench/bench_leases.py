@@ -1,9 +1,9 @@
-"""What lease_pid leaves open in its numbers: bytes of a message in the log, drawn generations that meet an older one, size and pause of a snapshot.
+"""Computes the figures that lease_pid leaves open: message size in the log, collisions of random generations, size and pause of a snapshot.
 
 python -m bench.bench_leases [--partitions 10 100 1000 10000] [--producers 10] [--pause]
 
-All figures follow from the rules and the record layout, but those of --pause: the CPU milliseconds that one server needs to build the snapshot of all
-its partitions in one piece, and to write it as bytes; it answers no request meanwhile.
+All figures follow from the rules and the record layout, except those of --pause: the CPU milliseconds that one server needs to build and serialise
+the snapshot of all its partitions at once; it serves no request meanwhile.
 """
 
 import argparse
@@ -22,7 +22,7 @@ TOPIC = "t"
 
 
 def message_bytes() -> dict[str, int]:
-    """Return how many bytes of a message without key and value each field takes in the log, in their order."""
+    """Return the size of each field of a message without key and value in the log, in order."""
     return {
         "size and checksum": SIZE_AND_CHECKSUM.size,
         "arrived_ms": 8,
@@ -38,10 +38,10 @@ def message_bytes() -> dict[str, int]:
 
 
 def collisions(bits: int, reading: SequenceOfLease) -> dict[str, int]:
-    """Return what becomes of an old producer's next message when its id was leased again, by how many of all 2^bits drawn generations.
+    """Return the results of an old producer's next message after its id was leased again, with their number among all 2^bits generations.
 
-    The old producer has written two messages under the middle generation; the new one has written as many under the drawn one. What is refused
-    is left out.
+    The old producer has written two messages with the middle generation; the new one has written as many with the random one. Rejections
+    are omitted.
     """
     old = 2 ** (bits - 1)
     counts: dict[str, int] = {}
@@ -59,7 +59,7 @@ def collisions(bits: int, reading: SequenceOfLease) -> dict[str, int]:
 
 
 def server(partitions: int, producers: int) -> dict[tuple[str, int], tuple[LeasedPartition, int]]:
-    """Return the partitions of a server, each with that many producers that have written one message."""
+    """Return the partitions of a server, each with `producers` producers that have written one message."""
     found = {}
     for number in range(partitions):
         leased = LeasedPartition(Readings())
@@ -89,8 +89,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--partitions", type=int, nargs="+", default=[10, 100, 1000, 10000])
     parser.add_argument("--producers", type=int, default=10, help="in each partition")
-    parser.add_argument("--bits", type=int, default=16, help="of drawn generations, all of which are played")
-    parser.add_argument("--pause", action="store_true", help="measure CPU time, too, which is not the same twice")
+    parser.add_argument("--bits", type=int, default=16, help="of random generations, all of which are tested")
+    parser.add_argument("--pause", action="store_true", help="also measure CPU time, which is not deterministic")
     options = parser.parse_args()
     whole = len(build_stored(StoredMessage(found=FoundMessage(content=LeasedMessage()))))
     rows = []

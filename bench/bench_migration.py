@@ -1,12 +1,12 @@
-"""How long a whole migration from ZooKeeper to KRaft takes, phase by phase, and how long producers wait meanwhile, beside Apache Kafka's own.
+"""Measures a whole migration from ZooKeeper to KRaft: the time of each phase and producer stalls, compared with Apache Kafka.
 
     python -m bench.bench_migration [--partitions 1000] [--brokers 3] [--controllers 3]
 
 Brokers in ZooKeeper mode, three replicas of each partition; librdkafka, idempotent, acks=all, a record every 5 ms, to the partitions of one topic in
-turn. Controllers come up; brokers are restarted as migrating ones, one after the other, each when all replicas are in sync again; the last one of
-them lets the controllers take over; brokers are restarted as brokers of KRaft; controllers without the setting. A stall is the time from handing a
-record over until it is acknowledged; the longest one of each phase is told. In the end all records are read: none may be missing, doubled or out of
-order. What a broker does at its restart, a shutdown in good order included, is in the seconds.
+turn. Controllers are started; brokers are restarted for migration, one after the other, each when all replicas are in sync again; after the last one
+the controllers take over; brokers are restarted as KRaft brokers, then controllers without the migration setting. A stall is the time from producing
+a record to its acknowledgement; the longest one of each phase is printed. In the end all records are read: none may be missing, duplicated or
+reordered. The times include the restarts of brokers with their controlled shutdowns.
 """
 
 import argparse
@@ -29,7 +29,7 @@ PER_TOPIC = 10
 REPLICAS = 3
 EVERY_SECONDS = 0.005
 AT_ONCE = 10
-"""So many topics are asked for in one request."""
+"""The number of topics in one CreateTopics request."""
 GIVE_UP_SECONDS = 600.0
 LOOK_SECONDS = 0.2
 SETTINGS = {"min.insync.replicas": "2"}
@@ -38,12 +38,12 @@ AFTERWARDS = "after-all"
 
 
 class Writer:
-    """Writes without end on a thread of its own, and knows how long each record took."""
+    """Produces all the time in its own thread, and records the latency of each record."""
 
     def __init__(self, bootstrap: str) -> None:
         self.sent = [0] * PER_TOPIC
         self.stalls: list[tuple[float, float]] = []
-        """When a record was acknowledged, and how long that took."""
+        """When a record was acknowledged, and its latency."""
         self._stop = threading.Event()
         self._producer = confluent_kafka.Producer(
             {**QUIET, "bootstrap.servers": bootstrap, "enable.idempotence": True, "acks": "all", "linger.ms": 0, "message.timeout.ms": 300_000}
@@ -56,7 +56,7 @@ class Writer:
         return max((took for heard, took in list(self.stalls) if since <= heard <= until), default=0.0)
 
     def end(self) -> None:
-        """Let what is under way arrive."""
+        """Stop, and flush the records in flight."""
         self._stop.set()
         self._thread.join()
         left = self._producer.flush(60)
@@ -67,30 +67,30 @@ class Writer:
         while not self._stop.is_set():
             partition = number % PER_TOPIC
             value = f"{self.sent[partition]} {time.perf_counter():.9f}".encode()
-            self._producer.produce(WRITTEN, value, partition=partition, on_delivery=self._heard)
+            self._producer.produce(WRITTEN, value, partition=partition, on_delivery=self._on_delivery)
             self.sent[partition] += 1
             number += 1
             self._producer.poll(EVERY_SECONDS)
 
-    def _heard(self, trouble: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
+    def _on_delivery(self, trouble: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
         assert trouble is None, trouble
         value, now = message.value(), time.perf_counter()
-        assert value is not None, "a record has its time"
+        assert value is not None, "a record has its timestamp"
         self.stalls.append((now, now - float(value.split()[1])))
 
 
 @dataclass(slots=True)
 class Watch:
-    """When things happened in ZooKeeper, seen every 10 ms."""
+    """The times of migration steps in ZooKeeper, polled every 10 ms."""
 
     claimed_at: float = 0.0
-    copied_at: float = 0.0
+    copy_ended_at: float = 0.0
     dual_at: float = 0.0
     trouble: list[str] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
 
     def run(self, port: int) -> None:
-        """Look until both are written."""
+        """Poll until dual write starts."""
         from tests.apache_kafka.migrating import Znodes
 
         znodes, copied_until = Znodes(port), -1
@@ -100,28 +100,28 @@ class Watch:
                 if not self.claimed_at and controller is not None and json.loads(controller).get("kraftControllerEpoch", -1) >= 0:
                     self.claimed_at = time.perf_counter()
                 until = znodes.migrated_until() if self.claimed_at else -1
-                if until > 0 and not self.copied_at:
-                    self.copied_at, copied_until = time.perf_counter(), until
-                elif self.copied_at and until > copied_until + 1:
+                if until > 0 and not self.copy_ended_at:
+                    self.copy_ended_at, copied_until = time.perf_counter(), until
+                elif self.copy_ended_at and until > copied_until + 1:
                     self.dual_at = time.perf_counter()
             except OSError as trouble:
                 self.trouble.append(str(trouble))
 
     def end(self) -> None:
-        """Look no more."""
+        """Stop polling."""
         self._stop.set()
 
 
 @dataclass(slots=True)
 class Times:
-    """Phases of one migration: seconds, and the longest stall in each."""
+    """The duration and the longest stall of each phase of a migration."""
 
     writer: Writer
     rows: list[tuple[str, float, float]] = field(default_factory=list)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Take the time of one phase."""
+        """Measure one phase."""
         began = time.perf_counter()
         yield
         ended = time.perf_counter()
@@ -130,10 +130,10 @@ class Times:
 
 
 def migrate(nodes: MigratedCluster, partitions: int) -> Times:
-    """Migrate a cluster under load, and return what each phase took."""
+    """Migrate a cluster under load, and return the time of each phase."""
     from tests.apache_kafka.migrating import Znodes
 
-    until(lambda: is_led(nodes), "somebody is controller")
+    until(lambda: is_led(nodes), "there is a controller")
     admin = AdminClient({**QUIET, "bootstrap.servers": nodes.bootstrap})
     began = time.perf_counter()
     topics = [WRITTEN, *(f"topic-{number}" for number in range(1, partitions // PER_TOPIC))]
@@ -152,19 +152,19 @@ def migrate(nodes: MigratedCluster, partitions: int) -> Times:
     with times.phase("controllers up"):
         nodes.start_controllers(Znodes(nodes.zookeeper_port).cluster_id())
     for place, node in enumerate(nodes.brokers, 1):
-        with times.phase(f"broker {place} can be taken over"):
+        with times.phase(f"broker {place} is ready to migrate"):
             restart(node, nodes.let_migrate)
             if node is nodes.brokers[-1]:
-                until(lambda: watch.dual_at, "both are written")
+                until(lambda: watch.dual_at, "dual write has started")
             until(in_sync, "all replicas are in sync")
     watch.end()
-    tell_inside(writer, "claimed until copied", watch.claimed_at, watch.copied_at)
-    tell_inside(writer, "copied until both are written", watch.copied_at, watch.dual_at)
+    print_part(writer, "claim to end of copy", watch.claimed_at, watch.copy_ended_at)
+    print_part(writer, "end of copy to dual write", watch.copy_ended_at, watch.dual_at)
     for place, node in enumerate(nodes.brokers, 1):
-        with times.phase(f"broker {place} is one of KRaft"):
+        with times.phase(f"broker {place} is a KRaft broker"):
             restart(node, nodes.let_be_kraft)
             until(in_sync, "all replicas are in sync")
-    with times.phase("controllers end it"):
+    with times.phase("controllers finalize"):
         for node in nodes.controllers:
             restart(node, nodes.let_end)
         create(admin, [AFTERWARDS])
@@ -173,13 +173,13 @@ def migrate(nodes: MigratedCluster, partitions: int) -> Times:
     return times
 
 
-def tell_inside(writer: Writer, what: str, since: float, to: float) -> None:
-    """Print how long a part of a phase took."""
+def print_part(writer: Writer, what: str, since: float, to: float) -> None:
+    """Print the duration of a part of a phase."""
     print(f"      of which {what:33s} {to - since:7.2f} s   longest stall {writer.longest(since, to):6.2f} s", flush=True)
 
 
 def create(admin: AdminClient, topics: list[str]) -> None:
-    """Create topics, and ask again for those of which no answer came in time: they may be there by then."""
+    """Create topics, and retry after timeouts: the topics may exist by then."""
     give_up_at = time.monotonic() + GIVE_UP_SECONDS
     missing = topics
     while missing:
@@ -195,7 +195,7 @@ def create(admin: AdminClient, topics: list[str]) -> None:
 
 
 def restart(node: Node, change: Callable[[Node], None]) -> None:
-    """Stop a node, change it, and start it; it answers then."""
+    """Stop a node, change it, start it, and wait until it responds."""
     node.stop()
     change(node)
     node.launch()
@@ -203,7 +203,7 @@ def restart(node: Node, change: Callable[[Node], None]) -> None:
 
 
 def is_led(nodes: MigratedCluster) -> bool:
-    """Tell whether all brokers know each other and a controller: librdkafka looks for one only now and then."""
+    """Return whether all brokers have metadata of each other and of a controller: librdkafka refreshes only now and then."""
     try:
         told = AdminClient({**QUIET, "bootstrap.servers": nodes.bootstrap}).list_topics(timeout=10)
     except confluent_kafka.KafkaException:
@@ -212,7 +212,7 @@ def is_led(nodes: MigratedCluster) -> bool:
 
 
 def is_in_sync(admin: AdminClient, topics: int, brokers: int) -> bool:
-    """Tell whether all brokers are there and all replicas in sync."""
+    """Return whether all brokers are up and all replicas in sync."""
     try:
         told = admin.list_topics(timeout=10)
     except confluent_kafka.KafkaException:
@@ -223,7 +223,7 @@ def is_in_sync(admin: AdminClient, topics: int, brokers: int) -> bool:
 
 
 def until(holds: Callable[[], object], what: str) -> None:
-    """Wait until something holds."""
+    """Wait until a condition holds."""
     give_up_at = time.monotonic() + GIVE_UP_SECONDS
     while not holds():
         assert time.monotonic() < give_up_at, f"not within {GIVE_UP_SECONDS:g} s: {what}"
@@ -231,7 +231,7 @@ def until(holds: Callable[[], object], what: str) -> None:
 
 
 def require_all(bootstrap: str, sent: list[int]) -> None:
-    """Read everything back: each partition has its records, once, in order."""
+    """Read everything back: each partition must have its records once, in order."""
     consumer = confluent_kafka.Consumer({**QUIET, "bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False})
     consumer.assign([confluent_kafka.TopicPartition(WRITTEN, number, confluent_kafka.OFFSET_BEGINNING) for number in range(PER_TOPIC)])
     found: list[list[int]] = [[] for _ in sent]
@@ -241,9 +241,9 @@ def require_all(bootstrap: str, sent: list[int]) -> None:
             number, value = message.partition(), message.value()
             assert number is not None and value is not None, message.error()
             found[number].append(int(value.split()[0]))
-    assert not consumer.consume(1, 0.5), "nothing is there twice"
+    assert not consumer.consume(1, 0.5), "nothing is duplicated"
     consumer.close()
-    assert found == [list(range(count)) for count in sent], "nothing is lost, doubled or out of order"
+    assert found == [list(range(count)) for count in sent], "nothing is lost, duplicated or reordered"
 
 
 def main() -> int:

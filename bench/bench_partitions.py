@@ -1,11 +1,11 @@
-"""100,000 partitions in metadata: how long they take to create, and how long a controller and a broker take to start with them, and their memory.
+"""Measures creating 100,000 partitions, and the start time and memory of a controller and a broker with them.
 
     python -m bench.bench_partitions [--partitions 100000]
 
-One controller, and three brokers that are none: they register, say once that they are up, and are believed for an hour, so that all partitions
-have a leader and three replicas, and nobody has to keep their records. Created by CreateTopics with 1,000 partitions each. A start is measured from
-the process to the node's own word that it is ready: a controller leads and has replayed everything, a broker has caught up and is unfenced. The first
-rows are the same on empty metadata.
+One controller, and three fake brokers: they register, send one heartbeat, and have a session timeout of an hour, so that all partitions have a
+leader and three replicas without any broker that stores them. Created by CreateTopics with 1,000 partitions each. A start is measured from the
+start of the process to the node's report that it is ready: a controller is active and has replayed everything, a broker has caught up and is
+unfenced. The first rows are the same with empty metadata.
 """
 
 import argparse
@@ -39,12 +39,12 @@ CAUGHT_UP = 1 << 40
 HOUR_MS = 3_600_000
 SETTINGS = {"broker.session.timeout.ms": str(HOUR_MS)}
 SNAPSHOT_BYTES = 100
-"""Of log for each partition: less than it takes, so that one snapshot is due, and more than half of it, so that no second one is."""
+"""Log bytes per partition between snapshots: less than a partition takes, and more than half of it, so that exactly one snapshot is due."""
 READY = f'"kind":"{NodeReady.__name__}"'
 
 
 class MeasuredNode(OurNode):
-    """A node whose start is measured to the moment when it says that it is ready."""
+    """A node whose start is measured until it reports that it is ready."""
 
     def ready_seconds(self) -> float:
         """Start it, and return how long it took."""
@@ -59,7 +59,7 @@ class MeasuredNode(OurNode):
 
 
 def wait_until(holds: Callable[[], object], what: str) -> float:
-    """Wait for something to become true; return how many seconds that took."""
+    """Wait for a condition; return how many seconds that took."""
     began = time.perf_counter()
     while not holds():
         assert time.perf_counter() - began < 2 * GIVE_UP_SECONDS, f"not in time: {what}"
@@ -72,8 +72,8 @@ def spec_with(port: int, settings: dict[str, str]) -> ClusterSpec:
     return ClusterSpec(controllers=1, brokers=1, port=port, settings={**SETTINGS, **settings})
 
 
-def register_nobodies(peer: Peer, cluster_id: str) -> None:
-    """Let brokers in that are none."""
+def register_fake_brokers(peer: Peer, cluster_id: str) -> None:
+    """Register and unfence fake brokers."""
     for broker_id in NOBODIES:
         request = BrokerRegistrationRequest(
             broker_id=broker_id,
@@ -93,7 +93,7 @@ def register_nobodies(peer: Peer, cluster_id: str) -> None:
 
 
 def create(peer: Peer, partitions: int) -> float:
-    """Create so many partitions, and return how many seconds that took."""
+    """Create the partitions, and return how many seconds that took."""
     began = time.perf_counter()
     for number in range(0, partitions, PARTITIONS_PER_TOPIC):
         topic = CreatableTopic(name=f"topic-{number:07d}", num_partitions=BROKER_DEFAULT, replication_factor=BROKER_DEFAULT)
@@ -105,56 +105,56 @@ def create(peer: Peer, partitions: int) -> float:
     return time.perf_counter() - began
 
 
-def tell(what: str, seconds: float, node: OurNode | None = None) -> None:
+def print_row(what: str, seconds: float, node: OurNode | None = None) -> None:
     """Print a row."""
     memory = "" if node is None else f"  {resident_mebibytes(node.pid):7.1f} MiB"
     print(f"{what:58s} {seconds:7.2f} s{memory}", flush=True)
 
 
 def measure(root: Path, partitions: int) -> None:
-    """Go through the life of one controller and one broker."""
+    """Measure all starts of one controller and one broker."""
     port = free_port_range(1)
     spec = spec_with(port, {})
     controller, broker = MeasuredNode(spec, CONTROLLER, root), MeasuredNode(spec, BROKER, root)
     nodes = [controller, broker]
     try:
-        tell("controller, empty metadata", controller.ready_seconds(), controller)
-        tell("broker, empty metadata", broker.ready_seconds(), broker)
+        print_row("controller, empty metadata", controller.ready_seconds(), controller)
+        print_row("broker, empty metadata", broker.ready_seconds(), broker)
         stop_well(broker)
         with Peer.at(controller.controller, timeout_seconds=GIVE_UP_SECONDS) as peer:
-            register_nobodies(peer, spec.cluster_id)
-            tell(f"create {partitions:,} partitions, 3 replicas each", create(peer, partitions), controller)
+            register_fake_brokers(peer, spec.cluster_id)
+            print_row(f"create {partitions:,} partitions, 3 replicas each", create(peer, partitions), controller)
         controller.stop()
-        tell("controller, from the log", controller.ready_seconds(), controller)
+        print_row("controller, from the log", controller.ready_seconds(), controller)
         broker.forget()
-        tell("broker, from the controller's log", broker.ready_seconds(), broker)
+        print_row("broker, from the controller's log", broker.ready_seconds(), broker)
         stop_well(broker)
-        tell("the same broker again", broker.ready_seconds(), broker)
+        print_row("the same broker again", broker.ready_seconds(), broker)
         stop_well(broker)
         controller.stop()
         between = {"metadata.log.max.record.bytes.between.snapshots": str(SNAPSHOT_BYTES * partitions)}
         write_snapshot(controller, spec_with(port, between))
         controller.configure(spec)
-        tell("controller, from a snapshot (and the log checked)", controller.ready_seconds(), controller)
+        print_row("controller, from a snapshot (and the log checked)", controller.ready_seconds(), controller)
     finally:
         for node in nodes:
             node.remove()
 
 
 def stop_well(broker: MeasuredNode) -> None:
-    """Stop a broker by a controlled shutdown, so that its next life need not wait until its session is over."""
+    """Stop a broker by a controlled shutdown, so that its next incarnation need not wait for the end of its session."""
     time.sleep(1)
     broker.stop()
 
 
 def write_snapshot(controller: MeasuredNode, spec: ClusterSpec) -> None:
-    """Let a controller write a snapshot of everything, and stop it."""
+    """Let a controller write a snapshot of all metadata, and stop it."""
     controller.configure(spec)
     controller.ready_seconds()
     ready = time.perf_counter()
     found = controller.directory / "data" / "__cluster_metadata-0"
     wait_until(lambda: list(found.glob("*.checkpoint")), "a snapshot is written")
-    tell("snapshot, behind a start that found it due", time.perf_counter() - ready)
+    print_row("snapshot, after a start that found it due", time.perf_counter() - ready)
     controller.stop()
     size = max(file.stat().st_size for file in found.glob("*.checkpoint"))
     log = sum(file.stat().st_size for file in found.glob("*.log"))

@@ -1,4 +1,4 @@
-"""How fast librdkafka writes 1 KiB records, with and without idempotence, acks=all.
+"""Measures how fast librdkafka produces 1 KiB records, with and without idempotence, acks=all.
 
 python -m bench.bench_produce [--records 300000] [--rounds 3]
 """
@@ -20,7 +20,7 @@ MEGABYTE = 1_000_000
 
 
 def produce(bootstrap: str, topic: str, records: int, idempotent: bool) -> float:
-    """Return MB/s from the first record handed over to the last one acknowledged."""
+    """Return MB/s from the first produce call to the last acknowledgement."""
     producer = confluent_kafka.Producer(
         {
             "bootstrap.servers": bootstrap,

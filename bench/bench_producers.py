@@ -1,9 +1,9 @@
-"""What 100,000 producer ids in the state of a partition weigh: resident memory of our broker, and the heap of Apache Kafka 3.9.1 by its histogram.
+"""Measures the memory of 100,000 producers in a partition's producer state: our broker's resident memory, and Apache Kafka 3.9.1's heap histogram.
 
 python -m bench.bench_producers [--producers 100000] [--batches 1]
 
-Each id writes so many batches of one record to one partition, through the same raw connection, acks=1, many in flight; none of them asks for its id.
-Ours is the growth of the process that did it, everything included. Apache Kafka's is what the classes of its producer state hold (`jcmd
+Each id writes --batches batches of one record to one partition, through the same raw connection, acks=1, many in flight, without InitProducerId.
+Ours is the total growth of the broker process. Apache Kafka's is the size of the classes of its producer state (`jcmd
 GC.class_histogram` after a full collection), before and after; objects of the Java library that belong to it are counted where they grew.
 """
 
@@ -40,11 +40,11 @@ OF_JAVA = (
     *("java.util.HashMap$Node", "[Ljava.util.HashMap$Node;", "java.lang.Long", "java.util.ArrayDeque", "[Ljava.lang.Object;"),
     *("java.util.OptionalLong", "java.util.concurrent.ConcurrentHashMap$Node", "[Ljava.util.concurrent.ConcurrentHashMap$Node;"),
 )
-"""What the table, the numbers and the queues of the state are made of."""
+"""The Java classes of the map, the numbers and the queues of the state."""
 
 
 class Writer(asyncio.Protocol):
-    """Sends one batch for each id after the other, so many in flight; done when all are answered."""
+    """Sends one batch for each id in turn, many in flight; done when all have responses."""
 
     def __init__(self, frames: list[bytes]) -> None:
         self._frames = frames
@@ -58,7 +58,7 @@ class Writer(asyncio.Protocol):
         self._send(IN_FLIGHT)
 
     def data_received(self, data: bytes) -> None:
-        """Look at every answer, and send as many more."""
+        """Check every response, and send as many requests."""
         data = self._rest + data
         position = count = 0
         while len(data) - position >= SIZE.size:
@@ -66,7 +66,7 @@ class Writer(asyncio.Protocol):
             if end > len(data):
                 break
             _, answer = decode_response(0, VERSION, data[position + SIZE.size : end])
-            assert isinstance(answer, ProduceResponse), "Produce was asked"
+            assert isinstance(answer, ProduceResponse), "the response of Produce"
             error = answer.responses[0].partition_responses[0].error_code
             assert not error, f"error {error}"
             position, count = end, count + 1
@@ -88,13 +88,13 @@ def frame(producer_id: int, sequence: int) -> bytes:
     records = build_batch(
         [Record(timestamp=time.time_ns() // 1_000_000, value=b"v")], producer_id=producer_id, producer_epoch=0, base_sequence=sequence
     )
-    assert RecordBatch(records).producer_id == producer_id, "it says whose it is"
+    assert RecordBatch(records).producer_id == producer_id, "the batch has its producer id"
     data = TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=records)])
     return b"".join(request_chunks(0, VERSION, 1, "ids", ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[data])))
 
 
 async def write(bootstrap: str, producers: range, batches: int) -> None:
-    """Let every id write."""
+    """Write the batches of every id."""
     host, _, port = bootstrap.partition(":")
     for sequence in range(batches):
         frames = [frame(producer_id, sequence) for producer_id in producers]
@@ -116,7 +116,7 @@ def histogram(pid: int) -> dict[str, int]:
 
 
 def of_the_state(before: dict[str, int], after: dict[str, int]) -> int:
-    """Return by how many bytes the producer state has grown."""
+    """Return the growth of the producer state in bytes."""
     grown = 0
     for name, size in after.items():
         if name.rpartition(".")[2].partition("$")[0] in OF_THE_STATE or name in OF_JAVA:
@@ -142,11 +142,11 @@ def main() -> int:
             uvloop.run(write(running.bootstrap, ids, options.batches))
             grown = psutil.Process(pid).memory_info().rss - resident
             if name == KRAFTSIM:
-                told = f"resident memory grew by {grown / 1e6:.1f} MB, {grown / options.producers:.0f} bytes each"
+                result = f"resident memory grew by {grown / 1e6:.1f} MB, {grown / options.producers:.0f} bytes each"
             else:
                 state = of_the_state(before, histogram(pid))
-                told = f"producer state in the heap {state / 1e6:.1f} MB, {state / options.producers:.0f} bytes each"
-            print(f"{name:20s} {options.producers} ids, {options.batches} batches each: {told}", flush=True)
+                result = f"producer state in the heap {state / 1e6:.1f} MB, {state / options.producers:.0f} bytes each"
+            print(f"{name:20s} {options.producers} ids, {options.batches} batches each: {result}", flush=True)
     return 0
 
 

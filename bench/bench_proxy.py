@@ -1,6 +1,6 @@
-"""What the proxy in front of the nodes costs: requests one by one, requests pipelined, and 1 KiB records by librdkafka, with and without it.
+"""Measures the cost of the proxy in front of the nodes: sequential and pipelined requests, and 1 KiB records by librdkafka, with and without it.
 
-The same broker is measured at the port where it listens and at the port of the proxy, in turn; a third turn goes through a proxy that follows frames.
+The same broker is measured directly and through the proxy, in turn, and through a proxy that parses frames.
 python -m bench.bench_proxy [--seconds 2] [--records 100000] [--rounds 3]
 """
 
@@ -32,7 +32,7 @@ WHATS = ("requests/s, one in flight", f"requests/s, {IN_FLIGHT} in flight", "MB/
 
 
 async def requests(address: tuple[str, int], seconds: float, in_flight: int) -> float:
-    """Return how many ApiVersions a second one connection is answered."""
+    """Return the ApiVersions requests per second of one connection."""
     connection = PeerConnection(*address, client_id="bench")
     await connection.connect()
     answered = 0
@@ -91,7 +91,7 @@ def measure(follows_frames: bool, options: argparse.Namespace, rates: dict[tuple
 
 
 def direct_records(options: argparse.Namespace, rates: dict[tuple[str, str], list[float]]) -> None:
-    """Measure librdkafka against a broker without a proxy: a client follows what is advertised, so that it needs a cluster of its own."""
+    """Measure librdkafka with a broker without a proxy, in its own cluster, because clients use the advertised addresses."""
     root = Path(tempfile.mkdtemp(prefix="kraftsim-bench-"))
     cluster = ProcessCluster(ClusterSpec(brokers=1, port=free_port_range(1)), RunDirectory(root))
     asyncio.run(cluster.start())
@@ -103,7 +103,7 @@ def direct_records(options: argparse.Namespace, rates: dict[tuple[str, str], lis
 
 
 def write_records(bootstrap: str, way: str, cluster: ProcessCluster, options: argparse.Namespace, rates: dict[tuple[str, str], list[float]]) -> None:
-    """Write records, and say what the proxy worked for it."""
+    """Produce records, and print the CPU time of the proxy."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic("bench", PARTITIONS, 1)])["bench"].result(30)
     produce(bootstrap, "bench", options.records // 3, True)  # warm-up, not counted
@@ -117,7 +117,7 @@ def write_records(bootstrap: str, way: str, cluster: ProcessCluster, options: ar
 
 
 def cpu_seconds(cluster: ProcessCluster) -> float:
-    """Return what the proxy of a cluster has worked so far; 0 if there is none."""
+    """Return the CPU time of a cluster's proxy so far; 0 if there is none."""
     if cluster.proxy is None:
         return 0.0
     times = psutil.Process(cluster.proxy.pid).cpu_times()

@@ -1,9 +1,9 @@
-"""How long three controllers and three brokers take, with Kafka's default timers, until every broker knows all as unfenced; and their memory.
+"""Measures how long three controllers and three brokers take to start with default timers, until all brokers are unfenced; and their memory.
 
     python -m bench.bench_quorum_start [--rounds 5] [--apache-rounds 1]
 
-All six are started at once on empty directories, and each round draws other election time-outs: nobody stands for election before 1 s is over, as in
-Kafka. Memory is what is resident a moment later: with pages that processes share counted once, and counted for each of them.
+All six are started at once on empty directories, with other election timeouts in each round: as in Kafka, no election starts before 1 s. Memory is
+the resident memory shortly after: with pages shared by processes counted once, and counted for each process.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from kraftsim.cluster.spec import ClusterSpec
 BROKERS = 3
 SETTLE_SECONDS = 0.5
 Round = tuple[float, float, float]
-"""Seconds until everybody answers, MiB of all nodes with shared pages counted once, and counted for each."""
+"""Seconds until all nodes respond, MiB of all nodes with shared pages counted once, and counted for each."""
 
 
 async def start_ours() -> Round:
@@ -62,12 +62,12 @@ def start_theirs() -> Round:
 
 
 def memory_of(pids: Sequence[int]) -> tuple[float, float]:
-    """Return MiB of all of them, by both ways of counting."""
+    """Return the memory of all processes in MiB, counted in both ways."""
     return sum(own_mebibytes(pid) for pid in pids), sum(resident_mebibytes(pid) for pid in pids)
 
 
-def told(rounds: Sequence[Round]) -> str:
-    """Return the medians in words."""
+def summary(rounds: Sequence[Round]) -> str:
+    """Return a text with the medians."""
     seconds, own, resident = zip(*rounds, strict=True)
     return (
         f"{median(seconds):.2f} s (best {min(seconds):.2f}, worst {max(seconds):.2f} of {len(rounds)}), "
@@ -82,9 +82,9 @@ def main() -> int:
     parser.add_argument("--apache-rounds", type=int, default=1)
     options = parser.parse_args()
     if APACHE_KAFKA in subjects() and options.apache_rounds:
-        print(f"{APACHE_KAFKA:20s} {told([start_theirs() for _ in range(options.apache_rounds)])}", flush=True)
+        print(f"{APACHE_KAFKA:20s} {summary([start_theirs() for _ in range(options.apache_rounds)])}", flush=True)
     asyncio.run(start_ours())  # warm-up: compiled modules, page cache
-    print(f"{KRAFTSIM:20s} {told([asyncio.run(start_ours()) for _ in range(options.rounds)])}")
+    print(f"{KRAFTSIM:20s} {summary([asyncio.run(start_ours()) for _ in range(options.rounds)])}")
     return 0
 
 

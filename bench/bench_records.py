@@ -1,8 +1,8 @@
-"""What a broker pays for a record batch, and what reading and building records costs, beside kafka-python in the same process.
+"""Measures the broker's cost of a record batch, and of reading and building records, compared with kafka-python in the same process.
 
     python -m bench records
 
-CPU seconds, best of several rounds, in turns. A broker opens, checks and re-bases a batch; it reads records only where it must.
+CPU seconds, best of several rounds, in turns. A broker parses, checks and assigns offsets to a batch; it reads records only where necessary.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def _headers() -> None:
     jobs: dict[str, Callable[[], object]] = {
         "open the header": lambda: RecordBatch(batch),
         f"open and check the checksum ({len(large)} bytes)": lambda: RecordBatch(large).crc_is_valid(),
-        "open and give an offset": lambda: RecordBatch(batch).with_base_offset(7, 3),
+        "open and assign an offset": lambda: RecordBatch(batch).with_base_offset(7, 3),
     }
     for name, seconds in measured(jobs, 1).items():
         print(f"{name:48s} {seconds * 1e6:8.2f} us")

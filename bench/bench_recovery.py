@@ -1,8 +1,8 @@
-"""How long a broker needs to open the log of one partition: after a clean stop, and after kill -9.
+"""Measures how long a broker takes to load the log of one partition: after a clean shutdown, and after kill -9.
 
-The log holds as many producers as asked, each with an equal share of the batches; what a broker does before it can lead is done here, in one process:
-the log is recovered, and so is the state of its producers. The page cache is warm, as it is after kill -9 of a process; every checksum that must be
-looked at is. `recovery point` is how far the log was flushed: what lies before it need not be read.
+The log has --producers producers, each with an equal share of the batches. The log and its producer state are recovered in one process, as a broker
+does before it can lead. The page cache is warm, as it is after kill -9 of a process; all required checksums are verified. `recovery point` is the
+offset up to which the log was flushed: what is before it need not be read.
 
 make bench ARGS=recovery, or python -m bench.bench_recovery [--mebibytes 1024] [--producers 100000] [--batch-bytes 16384] [--rounds 3]
 """
@@ -31,7 +31,7 @@ from protocol.records import Record
 MEBIBYTE = 1 << 20
 SEGMENT_BYTES = 128 * MEBIBYTE
 HEADERS_LEFT = 120
-"""About what a batch of one record needs besides its value."""
+"""The approximate overhead of a batch with one record."""
 
 
 class Subject:
@@ -66,7 +66,7 @@ class Subject:
         self.state.apply(batch, offset)
 
     def leave(self, *, cleanly: bool) -> None:
-        """Stop in good order, or not."""
+        """Stop cleanly, or not."""
         if cleanly:
             self.snapshots.take(self.state, self.log.log_end_offset)
             self.log.seal()
@@ -83,7 +83,7 @@ def batches(count: int, producers: int, batch_bytes: int, now_ms: int) -> Iterat
 
 
 def main() -> int:
-    """Write the log, open it again and again, print medians."""
+    """Write the log, load it repeatedly, print medians."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mebibytes", type=int, default=1024)
     parser.add_argument("--producers", type=int, default=100_000)
@@ -99,7 +99,7 @@ def main() -> int:
 
 
 def measure(root: Path, mebibytes: int, producers: int, batch_bytes: int, rounds: int) -> None:
-    """Print a line for each way to come back."""
+    """Print a line for each kind of shutdown."""
     subject = Subject(root, 1, None)
     for batch in batches(mebibytes * MEBIBYTE // batch_bytes, producers, batch_bytes, subject.world.clock.wall_ms()):
         subject.append(batch)
@@ -108,7 +108,7 @@ def measure(root: Path, mebibytes: int, producers: int, batch_bytes: int, rounds
     print(f"{mebibytes} MiB, {end_offset} batches, {producers} producers, {len(subject.log.base_offsets)} segments")
     subject.leave(cleanly=True)
     number = 1
-    for name, recovery_point in (("clean stop", None), ("kill -9, flushed when rolled", last_base), ("kill -9, never flushed", 0)):
+    for name, recovery_point in (("clean stop", None), ("kill -9, flushed at rolls", last_base), ("kill -9, never flushed", 0)):
         took: list[float] = []
         for _ in range(rounds):
             if recovery_point is not None:
@@ -116,7 +116,7 @@ def measure(root: Path, mebibytes: int, producers: int, batch_bytes: int, rounds
             number += 1
             subject = Subject(root, number, recovery_point)
             took.append(subject.recovery_s)
-            assert (subject.log.log_end_offset, len(subject.state.entries)) == (end_offset, min(producers, end_offset)), "everything came back"
+            assert (subject.log.log_end_offset, len(subject.state.entries)) == (end_offset, min(producers, end_offset)), "everything is recovered"
             subject.leave(cleanly=False)
         print(f"{name}: {median(took):.3f} s (best {min(took):.3f}, worst {max(took):.3f})")
     print(f"most memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")

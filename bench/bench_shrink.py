@@ -1,7 +1,7 @@
-"""How small a failing run becomes, and what that costs: from 40 faults and more to what the failure needs, with several historical bugs.
+"""Measures how far failing runs with 40 and more faults are shrunk, and the cost, with several historical bugs.
 
-A schedule of so many faults is drawn for each seed: its own, and those of other seeds. What counts are runs that fail because of the bug: the same
-run without it does not show the violation. CPU seconds are those of all the runs that one process played to shrink one of them.
+A schedule of --faults faults is drawn for each seed: its own faults, and those of other seeds. Only runs that fail because of the bug are used: the
+same run without it has no violation. CPU seconds are those of all the runs that one process needed to shrink one of them.
 
 python -m bench.bench_shrink [--bugs KAFKA-10527 ...] [--seeds 3] [--faults 40] [--budget 120]
 """
@@ -40,7 +40,7 @@ class Case:
 
 
 def many_faults(name: str, seed: int, count: int) -> tuple[Fault, ...]:
-    """Draw the seed's own schedule, and those of others, until there are enough."""
+    """Draw the seed's own schedule, and those of other seeds, until there are enough faults."""
     drawn: list[Fault] = []
     number = 0
     while len(drawn) < count:
@@ -50,7 +50,7 @@ def many_faults(name: str, seed: int, count: int) -> tuple[Fault, ...]:
 
 
 def cases(bug: str, count: int, faults: int) -> Iterator[Case]:
-    """Yield runs that fail because of the bug; of several violations the one that faults are needed for, if there is one."""
+    """Yield runs that fail because of the bug; of several violations, preferably one that needs faults."""
     name, found = SCENARIOS[bug], 0
     calm = RunRequest(scenario=scenario(name), mode=Mode.SIM, seed=0, bugs=(bug,), faults=())
     anyway = [each for seed in range(SEEDS_WITHOUT_FAULTS) for each in probe(replace(calm, seed=seed)).found]
@@ -69,22 +69,22 @@ def cases(bug: str, count: int, faults: int) -> Iterator[Case]:
 
 
 def measured(case: Case, budget: float) -> tuple[Shrunken, float]:
-    """Shrink one run; return what is left and the CPU seconds of this process."""
+    """Shrink one run; return the result and the CPU seconds of this process."""
     began = time.process_time()
     shrunken = shrink(case.request, invariant=case.finding.invariant, budget_seconds=budget)
     return shrunken, time.process_time() - began
 
 
 def summary(what: str, left: list[int], costs: list[float]) -> str:
-    """Return median and worst in words."""
+    """Return a text with median and worst."""
     return f"{len(left)} {what}: median {median(left):g} faults left (most {max(left)}), median {median(costs):.1f} CPU s (most {max(costs):.1f})"
 
 
 def main() -> int:
-    """Shrink so many runs of each bug, and print what each became and the medians."""
+    """Shrink --seeds runs of each bug, and print the results and the medians."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bugs", nargs="*", default=list(SCENARIOS))
-    parser.add_argument("--seeds", type=int, default=3, help="of each bug")
+    parser.add_argument("--seeds", type=int, default=3, help="runs of each bug")
     parser.add_argument("--faults", type=int, default=40)
     parser.add_argument("--budget", type=float, default=120.0)
     options = parser.parse_args()
@@ -101,7 +101,7 @@ def main() -> int:
                 flush=True,
             )
     if not left:
-        print("no run was found that fails because of a bug")
+        print("no run fails because of a bug")
         return 1
     print(summary("runs", left, costs))
     need = [place for place, count in enumerate(left) if count]

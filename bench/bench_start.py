@@ -1,4 +1,4 @@
-"""How long a cluster of one controller and three brokers takes until every broker answers, and how much memory each node holds.
+"""Measures the start of one controller and three brokers until every broker responds, and the memory of each node.
 
 python -m bench.bench_start [--rounds 5]
 """

@@ -1,10 +1,10 @@
-"""A producer per task beside a producer per thread (KIP-447), by how many input partitions there are: tables, and a picture.
+"""Compares a producer per task with one per thread (KIP-447), by the number of input partitions: tables and a plot.
 
 python -m bench.bench_tasks [--partitions 10 100 1000] [--replicas 1] [--keep]
 
 Three threads copy a topic of three brokers exactly once in simulation, two records in each partition; times are virtual, of the simulated network
-and disks. What a producer weighs is measured at a real broker, too. `--keep` writes docs/producer-per-task.json and the picture beside it;
-`make docs` makes the page of them.
+and disks. The memory of a producer is also measured on a broker process. `--keep` writes docs/producer-per-task.json and the plot;
+`make docs` makes the page from them.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from docs.tasks_page import FILE, PICTURE, Found, tables
 
 
 def main() -> int:
-    """Count for each number of partitions, weigh, print the tables, and keep them if asked."""
+    """Measure for each number of partitions, print the tables, and write them with --keep."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--partitions", type=int, nargs="+", default=[10, 100, 1000])
     parser.add_argument("--replicas", type=int, default=1)

@@ -1,8 +1,8 @@
-"""What tiered storage costs: archiving and reading through against the local log, and beginning behind a segment with many producers.
+"""Measures tiered storage: upload and remote reads compared with the local log, and the start of a follower after a segment with many producers.
 
-The same log is read in the same run, so that both figures come from one machine and one page cache. The store is a directory; what it is told of is
-held in memory, for records of the metadata topic are few. A follower's beginning is measured without the connection to its leader: what is fetched
-from the store and made of it, under each remedy that lets it begin.
+The same log is read in the same run, so that both figures come from one machine and one page cache. The store is a directory; remote log metadata
+is in memory, because records of the metadata topic are few. The start of a follower is measured without the connection to its leader: fetching
+from the store and building producer state, with each remedy that lets it start.
 
 make bench ARGS=tiering, or python -m bench.bench_tiering [--mebibytes 512] [--producers 100000] [--rounds 3]
 """
@@ -38,7 +38,7 @@ OWNER = TopicIdPartition(b"t" * 16, 0, "t")
 
 
 def batches(mebibytes: int, producers: int) -> Iterator[RecordBatch]:
-    """Yield batches of all producers in turn, so many of them that the log is as long as asked."""
+    """Yield batches of all producers in turn, up to the requested size of the log."""
     size_bytes = max(mebibytes * MEBIBYTE // max(producers, mebibytes * 64), 200)
     value = b"v" * (size_bytes - 80)
     for number in range(mebibytes * MEBIBYTE // size_bytes):
@@ -58,7 +58,7 @@ def fill(world: RealWorld, mebibytes: int, producers: int) -> PartitionLog:
 
 
 def described(log: PartitionLog) -> list[RemoteSegment]:
-    """Return the closed segments of a log as remote ones."""
+    """Return the closed segments of a log as remote segments."""
     due = candidates(log.segments, copied_offset=-1, log_start_offset=0, last_stable_offset=log.log_end_offset)
     return [
         RemoteSegment(
@@ -104,7 +104,7 @@ def read_locally(log: PartitionLog, segments: list[RemoteSegment]) -> float:
 
 
 async def replay(store: RemoteStore, segments: list[RemoteSegment]) -> tuple[float, int]:
-    """Make producer state of the remote log, and return the seconds that took and how many producers are known."""
+    """Build producer state from the remote log; return the seconds that took and the number of producers."""
     state = ProducerStateManager(ProducerStatePolicy())
     began = time.perf_counter()
     for segment in segments:
@@ -119,7 +119,7 @@ async def replay(store: RemoteStore, segments: list[RemoteSegment]) -> tuple[flo
 
 
 async def load(store: RemoteStore, segment: RemoteSegment) -> tuple[float, int]:
-    """Make producer state of a remote snapshot, and return the seconds that took and how many producers are known."""
+    """Build producer state from a remote snapshot; return the seconds that took and the number of producers."""
     state = ProducerStateManager(ProducerStatePolicy())
     began = time.perf_counter()
     written = await store.file(segment, RemoteFile.PRODUCERS)

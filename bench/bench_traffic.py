@@ -1,9 +1,9 @@
-"""How fast librdkafka writes and reads: 1 KiB and 100 bytes, plain and idempotent, acks=all, one replica and three; beside Apache Kafka 3.9.1.
+"""Measures librdkafka throughput: 1 KiB and 100 bytes, plain and idempotent, acks=all, one replica and three, compared with Apache Kafka 3.9.1.
 
 python -m bench.bench_traffic [--seconds 2] [--rounds 2] [--replicas 1,3] [--only 'kraftsim' ...]
 
-With one replica the same client writes to a sink as well: that is what it reaches at all. MB are millions of bytes of values that were acknowledged,
-or read. CPU is what all brokers used for a MB, which says more than MB/s where the machine has other work.
+With one replica the same client also writes to a sink, which gives the limit of the client. MB are millions of bytes of acknowledged or consumed
+values. CPU is the CPU time of all brokers per MB, which is more accurate than MB/s on a machine with other load.
 """
 
 import argparse
@@ -29,7 +29,7 @@ QUIET_SECONDS = 10.0
 
 
 class Work(NamedTuple):
-    """What is done: 'produce', 'idempotent' or 'consume', records of so many bytes, so many replicas."""
+    """A workload: 'produce', 'idempotent' or 'consume', record size, and number of replicas."""
 
     what: str
     size_bytes: int
@@ -44,7 +44,7 @@ class Figure(NamedTuple):
 
 
 def produce(running: Cluster, topic: str, work: Work, seconds: float) -> Figure:
-    """Hand over records for so long, wait for all of them, and check that they are counted."""
+    """Produce records for that many seconds, wait for all of them, and check their number."""
     producer = confluent_kafka.Producer(
         {
             "bootstrap.servers": running.bootstrap,
@@ -78,7 +78,7 @@ def produce(running: Cluster, topic: str, work: Work, seconds: float) -> Figure:
 
 
 def consume(running: Cluster, topic: str, work: Work, seconds: float) -> Figure:
-    """Read what is there from the start, for so long or until the end."""
+    """Consume from the start, for that many seconds or until the end."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": running.bootstrap,
@@ -119,7 +119,7 @@ def stored(bootstrap: str, topic: str) -> int:
 
 
 def measure(name: str, replicas: int, seconds: float, rounds: int, figures: dict[tuple[str, Work], list[Figure]]) -> None:
-    """Put every work to one subject."""
+    """Run every workload on one subject."""
     with cluster(name, 1 if replicas == 1 else 3, {"min.insync.replicas": "2"} if replicas == 3 else {} if name != SINK else None) as running:
         for size in SIZES:
             topic = TOPIC if name == SINK else f"{TOPIC}-{size}"
@@ -130,14 +130,14 @@ def measure(name: str, replicas: int, seconds: float, rounds: int, figures: dict
             for work in (Work("produce", size, replicas), Work("idempotent", size, replicas)):
                 figures[name, work] += [produce(running, topic, work, seconds) for _ in range(rounds)]
             if name != SINK:
-                assert stored(running.bootstrap, topic) > 0, "what is acknowledged is there"
+                assert stored(running.bootstrap, topic) > 0, "acknowledged records are stored"
                 work = Work("consume", size, replicas)
                 consume(running, topic, work, WARM_UP_SECONDS)
                 figures[name, work] += [consume(running, topic, work, seconds) for _ in range(rounds)]
             for (subject, work), found in figures.items():
                 if subject == name and work.size_bytes == size and work.replicas == replicas:
-                    told = ", ".join(f"{each.rate:.0f} MB/s at {each.cpu_ms:.2f} ms" for each in found)
-                    print(f"  {name:20s} {work.what:10s} {size:5d} bytes, {replicas} replicas: {told}", flush=True)
+                    values = ", ".join(f"{each.rate:.0f} MB/s at {each.cpu_ms:.2f} ms" for each in found)
+                    print(f"  {name:20s} {work.what:10s} {size:5d} bytes, {replicas} replicas: {values}", flush=True)
 
 
 def main() -> int:
@@ -161,9 +161,9 @@ def main() -> int:
         ours, theirs, sink = (rates.get(name) for name in (KRAFTSIM, APACHE_KAFKA, SINK))
         ratio = f"{ours / theirs:.2f}" if ours and theirs else ""
         share = f"{sink:.0f} MB/s" + (f" ({100 * ours / sink:.0f} %)" if ours else "") if sink else ""
-        told = [f"{each:.0f} MB/s" if each else "" for each in (ours, theirs)]
+        values = [f"{each:.0f} MB/s" if each else "" for each in (ours, theirs)]
         cpu = [f"{spent[name]:.2f}" if name in spent else "" for name in (KRAFTSIM, APACHE_KAFKA)]
-        print(f"| {work.what}, {work.size_bytes} bytes | {work.replicas} | {told[0]} | {told[1]} | {ratio} | {share} | {cpu[0]} | {cpu[1]} |")
+        print(f"| {work.what}, {work.size_bytes} bytes | {work.replicas} | {values[0]} | {values[1]} | {ratio} | {share} | {cpu[0]} | {cpu[1]} |")
     return 0
 
 

@@ -1,9 +1,9 @@
-"""How many transactions a second librdkafka gets through, and how long a commit takes, one producer after itself and 16 side by side.
+"""Measures librdkafka transactions per second and commit latency, with one producer and with 16 in parallel.
 
     python -m bench.bench_transactions [--seconds 4] [--replicas 1 3] [--partitions 1 10] [--producers 1 16]
 
-A transaction is one record of 100 bytes for each partition, and a commit. What is measured as the commit is the call of commit_transaction: it sends
-what is still here, asks for the end and waits for the answer. Both kinds of cluster have the same settings and as many brokers as replicas.
+A transaction is one record of 100 bytes for each partition, and a commit. The commit latency is that of commit_transaction: it flushes
+the pending records, sends EndTxn and waits for the response. Both kinds of cluster have the same settings and as many brokers as replicas.
 """
 
 import argparse
@@ -24,7 +24,7 @@ GIVE_UP_SECONDS = 30.0
 
 
 def internal_topics(replicas: int) -> dict[str, str]:
-    """Return settings by which the coordinators' topics are kept as often as all others."""
+    """Return the replication settings of the coordinators' topics."""
     in_sync = str(max(1, replicas - 1))
     return {
         "offsets.topic.replication.factor": str(replicas),
@@ -47,15 +47,15 @@ class Committer(threading.Thread):
         self.is_over = threading.Event()
         self.counts = threading.Event()
         self.seconds: list[float] = []
-        """Of each commit since `counts` was set."""
+        """The latency of each commit since `counts` was set."""
         self.failure: Exception | None = None
 
     def prepare(self) -> None:
-        """Get an identity."""
+        """Initialize the producer id."""
         self._producer.init_transactions(GIVE_UP_SECONDS)
 
     def run(self) -> None:
-        """Commit until it is over."""
+        """Commit until stopped."""
         try:
             while not self.is_over.is_set():
                 self._producer.begin_transaction()
@@ -70,7 +70,7 @@ class Committer(threading.Thread):
 
 
 def load(running: Cluster, topic: str, partitions: int, producers: int, seconds: float) -> list[float]:
-    """Return the seconds of each commit of a stretch."""
+    """Return the latency of each commit in the measured time."""
     committers = [Committer(running.bootstrap, topic, partitions, f"{topic}-{number}") for number in range(producers)]
     for committer in committers:
         committer.prepare()

@@ -1,8 +1,8 @@
-"""Two ways to remember producers under one seeded workload: memory, answers, and the harm done, from 1 to 100,000 producers.
+"""Compares two kinds of producer state under one seeded workload: memory, responses, and errors, from 1 to 100,000 producers.
 
 python -m bench.bench_variants [--seed 1] [--producers 1,10,100,1000,10000,100000] [--plot docs/producer-state-variants.svg]
 
-The workload and what counts as harm are in `bench/variants/workload.py`. Counts follow from the seed alone, bytes from the interpreter, too.
+The workload and the errors that count are in `bench/variants/workload.py`. Counts follow from the seed alone, bytes from the interpreter, too.
 """
 
 import argparse
@@ -21,7 +21,7 @@ PRODUCERS = (1, 10, 100, 1_000, 10_000, 100_000)
 STORY_PRODUCERS = 1_000
 STORY_BATCHES = 50
 BATCHES = 250_000
-"""So many in all, where there are very many producers."""
+"""The total number of batches with very many producers."""
 SWEPT = ("answers are lost", "20 in flight, the broker starts again", "a producer goes astray")
 COLUMNS = (
     *("what happens", "producers", "kind", "new", "duplicate, offset told", "46", "45", "acknowledged without offset"),
@@ -31,13 +31,13 @@ DUPLICATE, OUT_OF_ORDER = "46 DUPLICATE_SEQUENCE_NUMBER", "45 OUT_OF_ORDER_SEQUE
 
 
 def batches_each(producers: int) -> int:
-    """Return how many batches each of so many producers writes: enough for a full memory, and not for ever."""
+    """Return the number of batches per producer: enough to fill the producer state, in bounded time."""
     return max(min(STORY_BATCHES, BATCHES // producers), 2)
 
 
 def bytes_each(kind: str, producers: int, batches: int) -> float:
-    """Return what the interpreter allocated for the state of each producer."""
-    remembered(KINDS[kind], 1, 1)  # what is made once is no producer's
+    """Return the bytes that the interpreter allocated for each producer."""
+    remembered(KINDS[kind], 1, 1)  # one-time allocations
     gc.collect()
     tracemalloc.start()
     try:
@@ -52,14 +52,16 @@ def bytes_each(kind: str, producers: int, batches: int) -> float:
 
 
 def row(story: str, producers: int, kind: str, found: Findings) -> str:
-    """Return one line of the table of harm."""
+    """Return one line of the table of errors."""
     answers = [found.answers[each] for each in (NEW, REPEATED, DUPLICATE, OUT_OF_ORDER)]
-    told = " | ".join(f"{count:,}" for count in (*answers, found.without_offset, found.doubled, found.lost, found.false_duplicates, found.misplaced))
-    return f"| {story} | {producers:,} | {kind} | {told} |"
+    counts = " | ".join(
+        f"{count:,}" for count in (*answers, found.without_offset, found.doubled, found.lost, found.false_duplicates, found.misplaced)
+    )
+    return f"| {story} | {producers:,} | {kind} | {counts} |"
 
 
 def main() -> int:
-    """Print the tables, and draw the picture."""
+    """Print the tables, and draw the plot."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--producers", default=",".join(map(str, PRODUCERS)))
@@ -92,7 +94,7 @@ def main() -> int:
             print(f"| {producers:,} | {batches} | {five:,.0f} | {latest:,.0f} | {five / latest:.2f} |", flush=True)
     if options.plot:
         options.plot.write_text(picture(memory, harm))
-        print(f"\n{options.plot} is drawn")
+        print(f"\nwrote {options.plot}")
     return 0
 
 

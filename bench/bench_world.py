@@ -1,9 +1,9 @@
-"""How fast the worlds are: simulated seconds per CPU second of an idle cluster, steps per CPU second, and the cost of an event.
+"""Measures the simulation: simulated seconds per CPU second of an idle cluster, steps per CPU second, and the cost of an event.
 
     python bench/bench_world.py [--seconds 1000] [--rounds 3]
 
-The idle cluster is the traffic of one controller and three brokers without any of their rules: long-polling fetches every 500 ms and heartbeats
-every 2 s, answered at once, 15 frames a simulated second; so the figure is what the world leaves for the nodes. Best of the rounds.
+The idle cluster is the traffic of one controller and three brokers without their logic: long-polling fetches every 500 ms and heartbeats every 2 s,
+with immediate responses, 15 frames per simulated second. The figure is therefore an upper bound for real nodes. Best of the rounds.
 """
 
 import argparse
@@ -30,11 +30,11 @@ FETCH_SECONDS, HEARTBEAT_SECONDS = 0.5, 2.0
 EVENTS = 200_000
 ROUND_TRIPS = 20_000
 UNTORN = NetworkSettings(torn_writes=0)
-"""The toy nodes of this bench do not put torn frames together."""
+"""The simple nodes of this benchmark do not reassemble frames."""
 
 
 class Responder(asyncio.Protocol):
-    """Answers a fetch after its long poll and anything else at once."""
+    """Responds to a fetch after its long poll and to anything else at once."""
 
     def __init__(self, world: SimulatedWorld, *, frame_events: bool) -> None:
         self.world, self.frame_events = world, frame_events
@@ -63,7 +63,7 @@ class Responder(asyncio.Protocol):
 
 
 class Requester(asyncio.Protocol):
-    """Keeps one fetch under way, and sends heartbeats."""
+    """Keeps one fetch in flight, and sends heartbeats."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -91,7 +91,7 @@ class Requester(asyncio.Protocol):
 
 
 class Pinger(asyncio.Protocol):
-    """Sends 64 bytes back and forth, as fast as it goes."""
+    """Sends 64 bytes back and forth, as fast as possible."""
 
     def __init__(self, round_trips: int, done: "asyncio.Future[None]") -> None:
         self.left, self.done = round_trips, done
@@ -123,7 +123,7 @@ def frame(kind: type[FrameSent] | type[FrameReceived], api_key: int, correlation
 
 
 def idle_cluster(seconds: float, *, frame_events: bool) -> tuple[float, int, int]:
-    """Return (CPU seconds, steps, answers)."""
+    """Return (CPU seconds, steps, responses)."""
     with Simulation(1, network=UNTORN) as sim:
         sim.add_host("controller-101")
         world = sim.world_of("controller-101")

@@ -1,9 +1,10 @@
-"""How many writes a second a quorum of three commits: AllocateProducerIds, answered once a majority has it on its disk.
+"""Measures committed writes per second of a quorum of three: AllocateProducerIds, with a response once a majority has flushed.
 
     python -m bench.bench_writes [--seconds 4] [--rounds 3]
 
-Apache Kafka looks at one request of a connection at a time and gathers writes for up to 25 ms, so it needs many connections to be quick: both kinds
-get few and many. Raw frames, so that the load costs little; only answers without an error are counted. What ours answers is flushed by a majority.
+Apache Kafka processes one request of a connection at a time and batches writes for up to 25 ms, so it needs many connections to be fast: both
+systems are measured with few and many. Raw frames, so that the load generator is cheap; only responses without an error are counted. Our responses
+are sent after a majority has flushed.
 """
 
 import argparse
@@ -44,7 +45,7 @@ class Writer(asyncio.Protocol):
         self.transport.write(self.frame * self.in_flight)
 
     def data_received(self, data: bytes) -> None:
-        """Count, and ask again."""
+        """Count the responses, and send as many requests."""
         data = self.rest + data
         count = len(data) // ANSWER_BYTES
         for index in range(count):
@@ -70,7 +71,7 @@ async def load(address: str, frame: bytes, shape: tuple[int, int], seconds: floa
     began = time.perf_counter()
     await asyncio.sleep(seconds)
     rate = (sum(writer.answered for writer in writers) - before) / (time.perf_counter() - began)
-    assert not any(writer.refused for writer in writers), "the controller that is asked stays the active one"
+    assert not any(writer.refused for writer in writers), "the controller remains active"
     for writer in writers:
         writer.transport.abort()
     await asyncio.sleep(0.1)

@@ -1,6 +1,6 @@
-"""What hunts for historical bugs came to, in a file beside the page that shows it: one line a bug, sorted by name.
+"""The results of the searches for historical bugs, in a file with one line per bug, sorted by name.
 
-The bench writes it with --write; reference/bugs.md is made of it.
+bench_bugs --write writes it; reference/bugs.md is generated from it.
 """
 
 from collections.abc import Iterable
@@ -14,18 +14,18 @@ REPETITIONS: Final = 20
 
 
 class Hunt(msgspec.Struct, frozen=True, kw_only=True):
-    """One repetition: seeds played until the bug was found, or all of the range, and what was violated then."""
+    """One repetition: the number of seeds until the bug was found, or of the whole range, and the violated invariants."""
 
     is_found: bool
     seeds: int
     cpu_seconds: float
     caught_by: tuple[str, ...] = ()
     is_by_story: bool = False
-    """Whether the faults of the seed that found it were the story's own schedule alone."""
+    """Whether the seed that found the bug had only faults of the scenario's own schedule."""
 
 
 class BugHunts(msgspec.Struct, frozen=True, kw_only=True):
-    """All repetitions for one bug in one story."""
+    """All repetitions for one bug in one scenario."""
 
     bug: str
     story: str
@@ -33,13 +33,13 @@ class BugHunts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(path: Path = FOUND) -> dict[str, BugHunts]:
-    """Return what is known, by the name of the bug."""
+    """Return the stored results by bug name."""
     if not path.exists():
         return {}
     return {each.bug: each for each in msgspec.json.decode(path.read_bytes(), type=list[BugHunts])}
 
 
 def write(known: Iterable[BugHunts], path: Path = FOUND) -> None:
-    """Write everything down."""
+    """Write all results."""
     lines = ",\n".join(msgspec.json.encode(each).decode() for each in sorted(known, key=lambda each: each.bug))
     path.write_text(f"[\n{lines}\n]\n")

@@ -1,4 +1,4 @@
-"""Clusters of one broker or three to measure, ours and Apache Kafka's 3.9.1, with equal settings, and what their processes used of the CPU."""
+"""Clusters of one or three brokers to measure, kraftsim and Apache Kafka 3.9.1, with equal settings, and the CPU time of their processes."""
 
 import asyncio
 import shutil
@@ -25,12 +25,12 @@ SETTINGS = {
     "replica.fetch.wait.max.ms": "500",
     "group.initial.rebalance.delay.ms": "0",
 }
-"""What both are told, beside their defaults."""
+"""The settings of both, besides their defaults."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster that runs. `brokers`: by id, the process of each; `kill` ends one of them at once, `restart` brings it back."""
+    """A running cluster. `brokers`: id -> process; `kill` kills one of them, `restart` starts it again."""
 
     bootstrap: str
     brokers: dict[int, int]
@@ -38,7 +38,7 @@ class Cluster:
     restart: Callable[[int], None] = field(default=lambda broker_id: None)
 
     def cpu_seconds(self) -> float:
-        """Return what the brokers' processes have used so far."""
+        """Return the CPU time of the brokers' processes so far."""
         used = 0.0
         for pid in self.brokers.values():
             times = psutil.Process(pid).cpu_times()
@@ -48,7 +48,7 @@ class Cluster:
 
 @contextmanager
 def cluster(name: str, brokers: int = 1, settings: dict[str, str] | None = None) -> Iterator[Cluster]:
-    """Run a cluster of one kind: one controller and so many brokers; Apache Kafka alone is both at once."""
+    """Run a cluster of one kind: one controller and the brokers; a single node of Apache Kafka is both."""
     told = {**SETTINGS, **(settings or {})}
     with {KRAFTSIM: _ours, APACHE_KAFKA: _theirs, SINK: _sink}[name](brokers, told) as running:
         yield running
@@ -103,7 +103,7 @@ def _theirs(brokers: int, settings: dict[str, str]) -> Iterator[Cluster]:
 
 @contextmanager
 def _sink(brokers: int, settings: dict[str, str]) -> Iterator[Cluster]:
-    assert brokers == 1, f"a sink copies nothing, and is told nothing: {settings}"
+    assert brokers == 1, f"a sink has one broker and no settings: {settings}"
     with subprocess.Popen([sys.executable, "-m", "bench.sink"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None, "it is piped"
         port = int(process.stdout.readline())

@@ -1,6 +1,7 @@
-"""The messages by which codecs are judged: twenty of the hot path and of start-up, as large as they are on a normal day.
+"""The messages of the codec benchmark: twenty of the hot path and of startup, with typical sizes.
 
-A mean over all messages would mostly be one over small administrative ones; these are what producers, coordinators and brokers say all the time.
+A mean over all messages would be dominated by small administrative ones; these are the messages that producers, coordinators and brokers send
+most.
 """
 
 from dataclasses import dataclass

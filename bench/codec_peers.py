@@ -1,7 +1,7 @@
-"""The codecs that ours is held against: kio, kafka-python, and construct interpreting the same declarations.
+"""The codecs that ours is compared with: kio, kafka-python, and construct interpreting the same declarations.
 
-What a peer builds must equal what we build before any of it is timed. The peers are asked as their own users ask them: kio by the reader and writer
-of an entity, kafka-python by `decode` and `encode` of a class.
+Before it is timed, the output of a peer must equal ours. The peers are called as their users do: kio by the reader and writer of an entity,
+kafka-python by `decode` and `encode` of a class.
 """
 
 import importlib
@@ -22,7 +22,7 @@ Jobs = tuple[Job, Job]
 
 
 def kio_jobs(cls: type, version: int, frame: bytes) -> Jobs | None:
-    """Return what kio does with the message, or None if it does not know it."""
+    """Return kio's parse and build calls for the message, or None if it does not support it."""
     kio_class = _kio_class(cls, version)
     if kio_class is None:
         return None
@@ -36,26 +36,26 @@ def kio_jobs(cls: type, version: int, frame: bytes) -> Jobs | None:
         write(buffer, entity)
         return buffer.getvalue()
 
-    assert build(entity) == frame, f"kio builds other bytes for {cls.__name__} v{version}"
+    assert build(entity) == frame, f"kio builds different bytes for {cls.__name__} v{version}"
     return (read, frame, 0), (build, entity)
 
 
 def kafka_python_jobs(cls: type, version: int, frame: bytes) -> Jobs | None:
-    """Return what kafka-python does with the message, or None if it does not know it."""
+    """Return kafka-python's parse and build calls for the message, or None if it does not support it."""
     peer = _kafka_python_classes().get(declaration_of(cls).name)
     if peer is None or not hasattr(peer, "min_version") or not peer.min_version <= version <= peer.max_version:
         return None
     message = peer.decode(frame, version=version)
     message._header = None
-    assert bytes(message.encode(version=version)) == frame, f"kafka-python builds other bytes for {cls.__name__} v{version}"
+    assert bytes(message.encode(version=version)) == frame, f"kafka-python builds different bytes for {cls.__name__} v{version}"
     return (partial(peer.decode, version=version), frame), (partial(type(message).encode, version=version), message)
 
 
 def construct_jobs(cls: type, version: int, frame: bytes) -> Jobs:
-    """Return what construct does when it interprets our declaration."""
+    """Return construct's parse and build calls with our declaration."""
     interpreted = construct_of(cls, version)
     message = interpreted.parse(frame)
-    assert interpreted.build(message) == frame, f"construct builds other bytes for {cls.__name__} v{version}"
+    assert interpreted.build(message) == frame, f"construct builds different bytes for {cls.__name__} v{version}"
     return (interpreted.parse, frame), (interpreted.build, message)
 
 

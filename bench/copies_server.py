@@ -1,4 +1,4 @@
-"""A cluster of one broker in one process, as it is, or with every byte copied as often as before frames were served where they lie.
+"""A cluster of one broker in one process, as it is, or with every frame copied as before zero-copy frames.
 
 python -m bench.copies_server [--copying]     prints the address of the broker, ends with its standard input
 """
@@ -17,8 +17,8 @@ from kraftsim.world.real.runner import manage_freed_memory
 NEVER = 1 << 62
 
 
-def cut_out_every_frame(dispatcher: Dispatcher[object], connection: ServerConnection, buffer: inbox.Buffer, position: int, end: int) -> int:
-    """Serve no frame in place: each goes the way of the unusual ones, which are cut out of what was read."""
+def copy_every_frame(dispatcher: Dispatcher[object], connection: ServerConnection, buffer: inbox.Buffer, position: int, end: int) -> int:
+    """Process no frame in place: copy each out of the read buffer, like unusual frames."""
     return position
 
 
@@ -28,8 +28,8 @@ def main() -> int:
     parser.add_argument("--copying", action="store_true")
     settings = {}
     if parser.parse_args().copying:
-        Dispatcher.serve_run = cut_out_every_frame  # type: ignore[method-assign,assignment]
-        settings["kraftsim.large.frame.bytes"] = str(2**31 - 1)  # frames are joined from their pieces
+        Dispatcher.serve_run = copy_every_frame  # type: ignore[method-assign,assignment]
+        settings["kraftsim.large.frame.bytes"] = str(2**31 - 1)  # frames are joined from their parts
         log_reading.SLICE_BYTES_MIN = NEVER  # what is fetched is read, and written by the transport
     manage_freed_memory()
     with EmbeddedCluster(ClusterSpec(brokers=1, port=free_port_range(1), settings=settings)) as cluster:

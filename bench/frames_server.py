@@ -1,4 +1,4 @@
-"""A node of one API with a constant answer: listeners, connections, dispatcher and codec as every node has them, and nothing behind.
+"""A node with one API and a constant response: the listeners, connections, dispatcher and codec of every node, without any logic.
 
 python -m bench.frames_server [--core 0]     prints its port, ends with its standard input
 """
@@ -32,7 +32,7 @@ ANSWER = InitProducerIdResponse(producer_id=1_000, producer_epoch=0)
 
 
 def constant(node: None, call: Call) -> Answer:
-    """Answer every request alike."""
+    """Return the same response for every request."""
     return ANSWER
 
 

@@ -1,6 +1,6 @@
-"""Requests with many entries: each array of each API in turn, and by hand those that reach deeper.
+"""Requests with many entries: one for each array of each API.
 
-An array that a new API declares is in the list without anybody writing it down.
+The list is generated from the message declarations, so it includes the arrays of new APIs.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +16,7 @@ from protocol.resolve import ArrayLayout, PresentField, StructureLayout, default
 from protocol.schema import Message
 
 TOPIC: Final = "large"
-"""A topic with PARTITIONS partitions; every name that is asked for once is this one."""
+"""A topic with PARTITIONS partitions; used for every single name in a request."""
 PARTITIONS: Final = 100
 UUID_BYTES: Final = 16
 NOW: Final = 1_700_000_000_000
@@ -53,12 +53,12 @@ USUAL: Final[Mapping[str, object]] = {
     "transaction_timeout_ms": 60_000,
     "validate_only": True,
 }
-"""Values of fields with which a request is not refused at once; all others have their default, or are 0 or TOPIC."""
+"""Field values with which a request is not rejected at once; all other fields have their default, 0 or TOPIC."""
 
 
 @dataclass(frozen=True, slots=True)
 class LargeRequest:
-    """A request that can have any number of entries. `array` says where they are."""
+    """A request with any number of entries in the field `array`."""
 
     api_key: ApiKey
     version: int
@@ -94,7 +94,7 @@ def _arrays(layout: StructureLayout) -> Iterator[tuple[str, ...]]:
 
 
 def _message(layout: StructureLayout, path: tuple[str, ...], count: int, index: int) -> Message:
-    """Return a structure whose array at `path` has so many entries; `index` tells it from its neighbours."""
+    """Return a structure whose array at `path` has `count` entries; `index` makes its keys unique."""
     values = {field.name: _value(field, path, count, index) for field in layout.fields}
     values |= {field.name: _value(field, path, count, index) for field in layout.tags if path and field.name == path[0]}
     made: Message = layout.cls(**values)
@@ -125,7 +125,7 @@ def _value(field: PresentField, path: tuple[str, ...], count: int, index: int) -
 
 
 def _is_key(name: str) -> bool:
-    """Tell whether a number is what entries are told apart by."""
+    """Return whether a number is a key of the entries."""
     return name.endswith(("index", "partition", "partition_id", "broker_id")) or name == "records"
 
 

@@ -1,6 +1,6 @@
-"""Clusters that are to go from ZooKeeper to KRaft, ours and Apache Kafka's 3.9.1: nodes with property files that change from one start to the next.
+"""Clusters to migrate from ZooKeeper to KRaft, kraftsim and Apache Kafka 3.9.1: nodes with property files that change between starts.
 
-Both kinds get the same properties, but for the way in which a cluster's id is told to a new controller. ZooKeeper is ours or Apache ZooKeeper.
+Both kinds get the same properties, except for how a new controller gets the cluster id. ZooKeeper is ours or Apache ZooKeeper.
 """
 
 import shutil
@@ -53,16 +53,16 @@ class Node:
             self._process = subprocess.Popen(self._command(file), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
     def wait(self) -> None:
-        """Return when it answers."""
+        """Return when it responds."""
         give_up_at = time.monotonic() + START_SECONDS
         while not answers(self.port):
             words = (self.directory / "node.log").read_text(errors="replace")[-2000:]
-            assert self._process is not None and self._process.poll() is None, f"it ended:\n{words}"
-            assert time.monotonic() < give_up_at, f"it does not answer:\n{words}"
+            assert self._process is not None and self._process.poll() is None, f"the process ended:\n{words}"
+            assert time.monotonic() < give_up_at, f"it does not respond:\n{words}"
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """End it in good order, or at once if that takes long."""
+        """Stop it with SIGTERM, or kill it if that takes long."""
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
             try:
@@ -74,7 +74,7 @@ class Node:
 
 
 class MigratedCluster:
-    """Brokers and controllers by number; the controllers are there, and are not started yet."""
+    """Brokers and controllers by number; the controllers are configured and not started yet."""
 
     def __init__(self, directory: Path, zookeeper_port: int, *, is_ours: bool, brokers: int, controllers: int, settings: Mapping[str, str]) -> None:
         self.zookeeper_port = zookeeper_port
@@ -84,12 +84,12 @@ class MigratedCluster:
         self._controller_ports = [first + 100 + number for number in range(controllers)]
         self.brokers = [self._broker(number, first + number - 1, brokers, settings) for number in range(1, brokers + 1)]
         self.controllers: list[Node] = []
-        self._told: dict[str, str] = {}
-        """What nodes of ours are told of the cluster's id, which those of Apache Kafka find in their directories."""
+        self._cluster_id: dict[str, str] = {}
+        """The cluster id setting of kraftsim nodes; Apache Kafka's nodes read it from their directories."""
 
     @property
     def bootstrap(self) -> str:
-        """Where clients find the brokers."""
+        """The bootstrap addresses."""
         return ",".join(f"127.0.0.1:{node.port}" for node in self.brokers)
 
     @property
@@ -98,8 +98,8 @@ class MigratedCluster:
         return ",".join(f"{FIRST_CONTROLLER + place}@127.0.0.1:{port}" for place, port in enumerate(self._controller_ports))
 
     def start_controllers(self, cluster_id: str) -> None:
-        """Start controllers that are to take over, and return when all answer."""
-        self._told = {"kraftsim.cluster.id": cluster_id} if self._is_ours else {}
+        """Start the controllers with migration enabled, and return when all respond."""
+        self._cluster_id = {"kraftsim.cluster.id": cluster_id} if self._is_ours else {}
         for place, port in enumerate(self._controller_ports):
             properties = {
                 "process.roles": "controller",
@@ -109,7 +109,7 @@ class MigratedCluster:
                 **LISTENERS,
                 "zookeeper.connect": f"127.0.0.1:{self.zookeeper_port}",
                 **MIGRATES,
-                **self._told,
+                **self._cluster_id,
             }
             node = Node(self._directory / f"controller-{place + 1}", port, properties, self._command(CONTROLLER_JVM))
             if not self._is_ours:
@@ -121,20 +121,20 @@ class MigratedCluster:
             node.wait()
 
     def let_migrate(self, node: Node) -> None:
-        """Give a broker what lets it be taken over."""
+        """Configure a broker for migration."""
         node.properties |= {**LISTENERS, **MIGRATES, "controller.quorum.voters": self.voters}
 
     def let_be_kraft(self, node: Node) -> None:
-        """Give a broker what makes it one of KRaft."""
+        """Configure a broker as a KRaft broker."""
         kept = {key: value for key, value in node.properties.items() if not key.startswith(("zookeeper.", "broker.id"))}
-        node.properties = {**kept, **self._told, "process.roles": "broker", "node.id": node.properties["broker.id"]}
+        node.properties = {**kept, **self._cluster_id, "process.roles": "broker", "node.id": node.properties["broker.id"]}
 
     def let_end(self, node: Node) -> None:
-        """Take from a controller what it needs to migrate."""
+        """Remove the migration settings of a controller."""
         node.properties = {key: value for key, value in node.properties.items() if not key.startswith("zookeeper.")}
 
     def stop(self) -> None:
-        """End all nodes."""
+        """Stop all nodes."""
         for node in (*self.brokers, *self.controllers):
             node.stop()
 
@@ -183,7 +183,7 @@ def _our_zookeeper(directory: Path) -> Iterator[int]:
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
         give_up_at = time.monotonic() + START_SECONDS
         while not _is_zookeeper(port):
-            assert process.poll() is None and time.monotonic() < give_up_at, "our ZooKeeper does not come up"
+            assert process.poll() is None and time.monotonic() < give_up_at, "kraftsim's ZooKeeper does not start"
             time.sleep(0.05)
         try:
             yield port
@@ -218,7 +218,7 @@ def _format(node: Node, cluster_id: str) -> None:
 
 
 def answers(port: int) -> bool:
-    """Tell whether somebody answers ApiVersions there."""
+    """Return whether a node responds to ApiVersions there."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
             connection.sendall(QUESTION)

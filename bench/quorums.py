@@ -1,6 +1,6 @@
-"""Quorums of three controllers to measure, ours and Apache Kafka's: processes with Kafka's default timers, killed and brought back one at a time.
+"""Quorums of three controllers to measure, kraftsim's and Apache Kafka's: processes with default timers, killed and restarted one at a time.
 
-No broker is there: `QuorumClient` registers one that is none, and then asks for producer ids as a broker does, of whoever is the active controller.
+There is no broker: `QuorumClient` registers a fake one, and requests producer ids from the active controller as a broker does.
 """
 
 import subprocess
@@ -30,14 +30,14 @@ VOTERS = 3
 BROKER_ID = 900
 REGISTRATION_VERSION = 3
 HIGHEST_LEVEL = 25
-"""Of metadata.version: more than any cluster here has."""
+"""A metadata.version above that of any cluster here."""
 QUORUM_VERSION = 1
-ASK_AGAIN_SECONDS = 0.002
+RETRY_SECONDS = 0.002
 GIVE_UP_SECONDS = 60.0
 MEBIBYTE = 1 << 20
 METADATA_LOG = DescribeQuorumTopic(topic_name="__cluster_metadata", partitions=[DescribeQuorumPartition(partition_index=0)])
 GONE = (OSError, PeerClosed, PeerSilent)
-"""What asking a controller that is down or going down ends in."""
+"""The exceptions of a request to a controller that is down or going down."""
 
 
 class ControllerProcess(Protocol):
@@ -45,24 +45,24 @@ class ControllerProcess(Protocol):
 
     @property
     def controller(self) -> str:
-        """Where it is asked, HOST:PORT."""
+        """Its address, HOST:PORT."""
 
     @property
     def pid(self) -> int:
         """Its process."""
 
     def start(self) -> None:
-        """Start it and return when it answers."""
+        """Start it and return when it responds."""
 
     def stop(self, *, cleanly: bool = True) -> None:
         """End it by SIGTERM or SIGKILL, and reap it."""
 
     def remove(self) -> None:
-        """End it at once and forget its data."""
+        """Kill it and delete its data."""
 
 
 class OurNode:
-    """One node of a spec as a process of its own."""
+    """One node of a spec as its own process."""
 
     def __init__(self, spec: ClusterSpec, name: str, directory: Path) -> None:
         node = spec.node(name)
@@ -75,12 +75,12 @@ class OurNode:
         self.configure(spec)
 
     def configure(self, spec: ClusterSpec) -> None:
-        """Let the next start read what a spec says now."""
+        """Use a new spec from the next start on."""
         places = {"log.dirs": str(self.directory / "data"), "kraftsim.events.dir": str(self.directory / "events")}
         self._properties.write_text(properties_text({**spec.node(self._name).properties, **places}))
 
     def forget(self) -> None:
-        """Let the next start find an empty disk."""
+        """Delete its data, so that the next start has an empty disk."""
         rmtree(self.directory / "data")
 
     @property
@@ -90,7 +90,7 @@ class OurNode:
         return self._process.pid
 
     def start(self) -> None:
-        """Start it and return when it answers."""
+        """Start it and return when it responds."""
         with open(self.directory / "node.log", "ab") as log:
             command = [sys.executable, "-m", "kraftsim", "node", str(self._properties)]
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -108,20 +108,20 @@ class OurNode:
             self._process = None
 
     def remove(self) -> None:
-        """End it at once and forget its data."""
+        """Kill it and delete its data."""
         self.stop(cleanly=False)
         rmtree(self.directory)
 
 
 class Quorum:
-    """Three controllers that run."""
+    """Three running controllers."""
 
     def __init__(self, controllers: Sequence[ControllerProcess]) -> None:
         self.controllers = controllers
 
     @property
     def addresses(self) -> list[str]:
-        """Where each of them is asked."""
+        """The address of each controller."""
         return [each.controller for each in self.controllers]
 
     def memory_mebibytes(self) -> float:
@@ -131,7 +131,7 @@ class Quorum:
 
 @contextmanager
 def quorum(name: str) -> Iterator[Quorum]:
-    """Run a quorum of one kind, and forget it at the end."""
+    """Run a quorum of one kind, and delete its data at the end."""
     root = Path(tempfile.mkdtemp(prefix="kraftsim-bench-"))
     controllers = _ours(root) if name == KRAFTSIM else their_nodes(brokers=0)
     try:
@@ -144,7 +144,7 @@ def quorum(name: str) -> Iterator[Quorum]:
 
 
 def start_all(nodes: Sequence[ControllerProcess]) -> None:
-    """Start all at the same time and return when all answer."""
+    """Start all at the same time and return when all respond."""
     with ThreadPoolExecutor(len(nodes)) as pool:
         for started in [pool.submit(each.start) for each in nodes]:
             started.result()
@@ -174,7 +174,7 @@ def _ours(root: Path) -> "list[ControllerProcess]":
 
 
 class QuorumClient:
-    """Asks whichever controller is active, and goes on asking all of them while none is."""
+    """Sends requests to the active controller, and to all controllers while none is active."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
         self._addresses = list(addresses)
@@ -182,12 +182,12 @@ class QuorumClient:
         self.broker_epoch = -1
 
     def close(self) -> None:
-        """Give the connections up."""
+        """Close the connections."""
         for peer in self._peers.values():
             peer.close()
 
     def register(self, cluster_id: str = ClusterSpec().cluster_id) -> None:
-        """Register a broker that is none; it stays fenced."""
+        """Register a fake broker; it stays fenced."""
         request = BrokerRegistrationRequest(
             broker_id=BROKER_ID,
             cluster_id=cluster_id,
@@ -205,12 +205,12 @@ class QuorumClient:
         self._ask_until_answered(ask)
 
     def allocate(self) -> int:
-        """Return which controller, by its number in the list, gave a block of producer ids."""
+        """Allocate a block of producer ids; return the index of the controller that returned it."""
         request = AllocateProducerIdsRequest(broker_id=BROKER_ID, broker_epoch=self.broker_epoch)
         return self._ask_until_answered(lambda peer: peer.ask(request, 0, AllocateProducerIdsResponse).error_code)
 
     def wait_until_level(self, leader: int) -> None:
-        """Return when every voter has what was committed when this was called, so that any one of them may be lost."""
+        """Return when every voter has what was committed at the call, so that any one of them may fail."""
         target: int | None = None
         give_up_at = time.monotonic() + GIVE_UP_SECONDS
         while True:
@@ -236,7 +236,7 @@ class QuorumClient:
                     self._forget(address)
                 if last is ErrorCode.NONE:
                     return number
-            time.sleep(ASK_AGAIN_SECONDS)
+            time.sleep(RETRY_SECONDS)
         raise AssertionError(f"no controller answered within {GIVE_UP_SECONDS:g} s; the last one: {last}")
 
     def _peer(self, address: str) -> Peer:
@@ -251,13 +251,13 @@ class QuorumClient:
 
 
 class Asking(Protocol):
-    """One question to one controller; returns the error code."""
+    """Sends one request to one controller; returns the error code."""
 
     def __call__(self, peer: Peer, /) -> int: ...
 
 
 def answers(address: str) -> bool:
-    """Tell whether a node answers ApiVersions."""
+    """Return whether a node responds to ApiVersions."""
     try:
         with Peer.at(address, timeout_seconds=5) as peer:
             peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
@@ -267,12 +267,12 @@ def answers(address: str) -> bool:
 
 
 def own_mebibytes(pid: int) -> float:
-    """Return the memory of a process with pages that processes share divided among them: over all of them it adds up to what is in use (PSS)."""
+    """Return the proportional set size (PSS) of a process: shared pages are divided among the processes that share them."""
     return float(psutil.Process(pid).memory_full_info().pss) / MEBIBYTE
 
 
 def fresh_seed() -> int:
-    """Return a seed that no other run has: election time-outs are drawn by it, and one pair of them must not decide about all rounds."""
+    """Return a new seed: it determines the election timeouts, and one pair of them must not determine all rounds."""
     return time.time_ns() // 1000 % (1 << 31)
 
 

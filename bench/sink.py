@@ -1,8 +1,8 @@
-"""A broker that takes every batch and keeps nothing: what a client reaches against it is as much as the client can do on this machine.
+"""A broker that acknowledges every batch and stores nothing: its throughput is the limit of the client on this machine.
 
 python -m bench.sink     prints its port, ends with SIGTERM
 
-It tells one topic of four partitions, hands out producer ids, and says of each batch that it is there; of records it looks at the header alone.
+It has one topic of four partitions, returns producer ids, and acknowledges each batch; it reads batch headers only.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from protocol.requests import decode_request, read_request_head, response_chunks
 from protocol.schema import Message
 
 PRODUCE, FETCH, METADATA, API_VERSIONS, INIT_PRODUCER_ID = 0, 1, 3, 18, 22
-"""Fetch is named, and never asked for: a producer takes it for a sign that record batches are known."""
+"""Fetch is advertised but not used: producers derive support for record batches from its versions."""
 VERSIONS = {PRODUCE: (0, 10), FETCH: (0, 12), METADATA: (0, 12), API_VERSIONS: (0, 3), INIT_PRODUCER_ID: (0, 4)}
 TOPIC = "bench"
 PARTITIONS = 4
@@ -38,11 +38,11 @@ class Sink(asyncio.Protocol):
         self._wanted = SIZE_BYTES
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Answer here."""
+        """Keep the transport for responses."""
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        """Answer every frame that is whole now."""
+        """Respond to every complete frame."""
         self._pieces.append(data)
         self._held += len(data)
         if self._held < self._wanted:

@@ -1,4 +1,4 @@
-"""What is measured: a kraftsim cluster of processes, or an Apache Kafka 3.9 node from Maven, each as an address to talk to."""
+"""The measured systems: a kraftsim cluster of processes, or an Apache Kafka 3.9 node from Maven, each by its bootstrap address."""
 
 import asyncio
 import shutil
@@ -31,7 +31,7 @@ def kraftsim_cluster(brokers: int = 1) -> Iterator[ProcessCluster]:
 
 @contextmanager
 def subject(name: str) -> Iterator[str]:
-    """Run one subject and give its bootstrap address."""
+    """Run one subject and yield its bootstrap address."""
     if name == KRAFTSIM:
         with kraftsim_cluster() as cluster:
             yield cluster.bootstrap
@@ -43,7 +43,7 @@ def subject(name: str) -> Iterator[str]:
 
 
 def subjects() -> list[str]:
-    """Return what can be measured here; says so when Apache Kafka cannot."""
+    """Return the subjects available here; prints a message if Apache Kafka is not."""
     if shutil.which("java") and shutil.which("mvn"):
         return [APACHE_KAFKA, KRAFTSIM]
     print("Apache Kafka is left out: there is no Java with Maven on this machine")

@@ -1,1 +1,1 @@
-"""What five design documents claim: each claim a row, what plays it, and the verdict that follows from what was measured (`make claims`)."""
+"""What five design documents claim: one row per claim, the checks for it, and the verdict derived from the measured figures (`make claims`)."""

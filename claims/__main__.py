@@ -1,9 +1,9 @@
-"""`make claims`: plays what the rows name, and writes docs/claims.json, which `make docs` shows.
+"""`make claims`: runs the checks of the rows, and writes docs/claims.json, from which `make docs` makes a page.
 
 python -m claims [--only ID ...] [--quick] [--stale]
 
-Tests are asked in one process, then each play is measured. A check that several rows name is played once. `--quick` leaves out what
-a clock measures; what is left out keeps its figures. Exits 1 if a check failed or a row has no figure that its sentence names.
+Tests run in one process, then each other check is measured. A check of several rows runs once. `--quick` omits checks that measure
+wall-clock or CPU time; omitted checks keep their figures. Exits 1 if a check failed or a figure in the sentence of a row is missing.
 """
 
 import argparse
@@ -25,17 +25,17 @@ HOUSE = Path(__file__).parents[1]
 
 
 def main() -> int:
-    """Measure, and write."""
+    """Run the checks, and write the record."""
     parser = argparse.ArgumentParser(prog="python -m claims", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", metavar="ID", default=[], help="rows, for example 730-08")
-    parser.add_argument("--quick", action="store_true", help="leave out what a clock measures")
-    parser.add_argument("--missing", action="store_true", help="measure only what has no figures yet")
-    parser.add_argument("--stale", action="store_true", help="measure only what names a commit that is not in this history, and what has no figures")
-    parser.add_argument("--write-only", action="store_true", help="measure nothing; write rows again")
+    parser.add_argument("--quick", action="store_true", help="omit checks that measure time")
+    parser.add_argument("--missing", action="store_true", help="run only checks without figures")
+    parser.add_argument("--stale", action="store_true", help="run only checks without figures, or measured at a commit outside this history")
+    parser.add_argument("--write-only", action="store_true", help="run nothing; write the rows again")
     options = parser.parse_args()
     unknown = sorted(set(options.only) - {row.id for row in ROWS})
     if unknown:
-        print(f"no row is called {unknown[0]}; rows are called like {ROWS[0].id}", file=sys.stderr)
+        print(f"unknown row {unknown[0]}; an example of a row id is {ROWS[0].id}", file=sys.stderr)
         return 3
     wanted = dict.fromkeys(check for row in ROWS if not options.only or row.id in options.only for check in row.checks)
     record = read_record()
@@ -58,7 +58,7 @@ def main() -> int:
 
 
 def _measure(wanted: Sequence[str]) -> dict[str, Measured]:
-    """Play each check, and return what it came to."""
+    """Run each check, and return its result."""
     measured: dict[str, Measured] = {}
     tests = [name for name in wanted if name not in PLAYS]
     date = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
@@ -68,7 +68,7 @@ def _measure(wanted: Sequence[str]) -> dict[str, Measured]:
         measured[name] = Measured(passed=passed, figures=as_stored(figures), again=again, date=date, commit=commit)
 
     if tests:
-        print(f"{len(tests)} tests and files of tests", flush=True)
+        print(f"{len(tests)} tests and test files", flush=True)
         for name, found in measure_tests(tests, HOUSE).items():
             keep(name, passed=found.passed, figures=found.figures, again=INTEROP if found.is_interop else TEST)
     plays = [PLAYS[name] for name in wanted if name in PLAYS]
@@ -85,7 +85,7 @@ def _measure(wanted: Sequence[str]) -> dict[str, Measured]:
 
 
 def _write_rows(record: Record) -> Iterable[str]:
-    """Make the rows of the record anew; return a line for each that is not shown."""
+    """Compute the rows of the record; return a line for each that is not shown."""
     record["rows"] = [told(row, record["checks"]) for row in ROWS]
     return [f"{each['id']}: {each['measured']}" for each in record["rows"] if each["verdict"] == FAILED]
 

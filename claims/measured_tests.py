@@ -1,4 +1,4 @@
-"""Runs the tests that rows name, in one process, and returns whether they passed and the figures that they recorded."""
+"""Runs the tests of rows in one process, and returns whether they passed and the figures that they recorded."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ LANES = ("not interop", "interop")
 
 @dataclass(slots=True)
 class FoundTest:
-    """What a test, or a file of tests, came to. It passed if all cases did and at least one was played."""
+    """The result of a test or test file. It passed if at least one case ran and all cases passed."""
 
     passed: bool = False
     figures: dict[str, object] = field(default_factory=dict)

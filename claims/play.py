@@ -1,4 +1,4 @@
-"""What plays a claim and is no test: a command that a reader can give, and a function that plays the same and returns figures."""
+"""Checks of claims that are not tests: a command for the reader, and a function that runs the same and returns figures."""
 
 import json
 import shlex
@@ -14,12 +14,12 @@ from kraftsim.explore.run import play
 
 TEST, INTEROP, CLAIMS = "make test", "make interop", "make claims"
 AGAIN: Final = (TEST, INTEROP, CLAIMS)
-"""Which verb plays it again. `make claims` only: what is measured by a clock, or in bytes of the interpreter."""
+"""The make targets that run a check again. `make claims` only: measurements of time, or of interpreter memory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Play:
-    """`name` begins with the command; words after `#` say which part of what it prints."""
+    """`name` starts with the command; words after `#` name a part of its output."""
 
     name: str
     measure: Callable[[], dict[str, object]]
@@ -30,7 +30,7 @@ PLAYS: dict[str, Play] = {}
 
 
 def plays(name: str, again: str = TEST) -> Callable[[Callable[[], dict[str, object]]], Callable[[], dict[str, object]]]:
-    """Register a function as a play."""
+    """Register a function as a check."""
 
     def register(measure: Callable[[], dict[str, object]]) -> Callable[[], dict[str, object]]:
         assert name not in PLAYS, name
@@ -41,28 +41,28 @@ def plays(name: str, again: str = TEST) -> Callable[[Callable[[], dict[str, obje
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A story that was played: its result, and the facts of its event log in the order of time."""
+class ScenarioRun:
+    """A scenario run: its result, and the events of its event log in order of time."""
 
     result: RunResult
     events: tuple[dict[str, object], ...]
 
     def of(self, *kinds: str, **fields: object) -> list[dict[str, object]]:
-        """Return the facts of some kinds whose fields are as given."""
+        """Return the events of the given kinds with the given fields."""
         return [each for each in self.events if each["kind"] in kinds and all(each.get(name) == value for name, value in fields.items())]
 
     def count(self, *kinds: str, **fields: object) -> int:
-        """Return how many there are."""
+        """Return the number of such events."""
         return len(self.of(*kinds, **fields))
 
     def violations_of(self, invariant: str) -> int:
-        """Return how often an invariant was violated."""
+        """Return the number of violations of an invariant."""
         return sum(each.startswith(invariant) for each in self.result.violations)
 
 
 @cache
-def story(command: str, *, violated: bool = False) -> Told:
-    """Play what `kraftsim scenario ...` would, in virtual time. Raises AssertionError if it does not end as it should."""
+def story(command: str, *, violated: bool = False) -> ScenarioRun:
+    """Run what `kraftsim scenario ...` would, in virtual time. Raises AssertionError if it does not end as expected."""
     name, given = _parsed(command)
     with tempfile.TemporaryDirectory() as scratch:
         result = play(
@@ -70,13 +70,13 @@ def story(command: str, *, violated: bool = False) -> Told:
             seed=int(given.get("--seed", ["0"])[0]),
             release=given.get("--release", [""])[0],
             settings=dict(_pairs(given.get("--set", []))),
-            work={knob: int(value) for knob, value in _pairs(given.get("--work", []))},
+            work={parameter: int(value) for parameter, value in _pairs(given.get("--work", []))},
             bugs=tuple(given.get("--bug", [])),
             out=Path(scratch) / "run",
         )
         events = [json.loads(line) for file in sorted(Path(scratch).rglob("events/*.jsonl")) for line in file.open()]
     assert (violated or result.trouble is None) and bool(result.violations) is violated, "\n".join(result.lines())
-    return Told(result, tuple(sorted(events, key=lambda each: (each["t_ns"], each["node"], each["n"]))))
+    return ScenarioRun(result, tuple(sorted(events, key=lambda each: (each["t_ns"], each["node"], each["n"]))))
 
 
 def _parsed(command: str) -> tuple[str, dict[str, list[str]]]:

@@ -1,4 +1,4 @@
-"""What plays the claims about producer state: KIP-758's workload, memory, tiered stories, and the comparison of designs."""
+"""The checks of claims about producer state: KIP-758's workload, memory, scenarios with tiered storage, and the comparison of designs."""
 
 import re
 import subprocess
@@ -48,13 +48,13 @@ def _workload(name: str) -> dict[str, object]:
     (chosen,) = (each for each in STORIES if each.name == name)
     found: dict[str, object] = {"batches": PRODUCERS * BATCHES}
     for kind, key in zip(KINDS, ("five", "latest"), strict=True):
-        told, _ = play(KINDS[kind], chosen, PRODUCERS, BATCHES, SEED)
+        run, _ = play(KINDS[kind], chosen, PRODUCERS, BATCHES, SEED)
         found |= {
-            f"doubled_{key}": told.doubled,
-            f"lost_{key}": told.lost,
-            f"without_offset_{key}": told.without_offset,
-            f"said_46_{key}": told.answers[DUPLICATE],
-            f"said_45_{key}": told.answers[OUT_OF_ORDER],
+            f"doubled_{key}": run.doubled,
+            f"lost_{key}": run.lost,
+            f"without_offset_{key}": run.without_offset,
+            f"said_46_{key}": run.answers[DUPLICATE],
+            f"said_45_{key}": run.answers[OUT_OF_ORDER],
         }
     return found
 
@@ -98,25 +98,25 @@ def two_renewals() -> dict[str, object]:
 
 @plays("kraftsim scenario producer_state_variants --seed 1")
 def two_kinds() -> dict[str, object]:
-    told = story("kraftsim scenario producer_state_variants --seed 1")
-    return {"acknowledged": told.count("RecordAcknowledged"), "said_46": told.count("ProduceRefused", error_code=46)}
+    run = story("kraftsim scenario producer_state_variants --seed 1")
+    return {"acknowledged": run.count("RecordAcknowledged"), "said_46": run.count("ProduceRefused", error_code=46)}
 
 
 @plays("kraftsim scenario empty_snapshot_and_a_new_id --seed 1")
 def new_id() -> dict[str, object]:
-    told = story("kraftsim scenario empty_snapshot_and_a_new_id --seed 1")
+    run = story("kraftsim scenario empty_snapshot_and_a_new_id --seed 1")
     return {
-        "old_rule_says": told.of("ProduceRefused")[-1]["error_code"],
-        "empties_of_the_story": told.count("EmptySnapshotWritten"),
-        "copied_in_the_story": told.count("RemoteCopyFinished"),
-        "known_after_rebuild": told.of("RebuiltFromRemote")[0]["producer_count"],
+        "old_rule_says": run.of("ProduceRefused")[-1]["error_code"],
+        "empties_of_the_story": run.count("EmptySnapshotWritten"),
+        "copied_in_the_story": run.count("RemoteCopyFinished"),
+        "known_after_rebuild": run.of("RebuiltFromRemote")[0]["producer_count"],
     }
 
 
 @plays("kraftsim scenario empty_snapshot_and_silence --seed 1")
 def silence() -> dict[str, object]:
-    told = story("kraftsim scenario empty_snapshot_and_silence --seed 1")
-    return {"new_rule_refuses": told.count("ProduceRefused", node="broker-2", error_code=59)}
+    run = story("kraftsim scenario empty_snapshot_and_silence --seed 1")
+    return {"new_rule_refuses": run.count("ProduceRefused", node="broker-2", error_code=59)}
 
 
 UPGRADED = "kraftsim scenario tiered_after_an_upgrade --seed 1"
@@ -125,30 +125,30 @@ WITH_EMPTIES = f"{UPGRADED} --set kraftsim.tiering.remedy=empty-at-archive"
 
 @plays(UPGRADED)
 def tiered_after_an_upgrade() -> dict[str, object]:
-    told = story(UPGRADED)
-    failures = told.of("RemoteCopyFailed")
+    run = story(UPGRADED)
+    failures = run.of("RemoteCopyFailed")
     assert {each["first_offset"] for each in failures} == {0}, "no segment but the oldest is tried"
-    started = [each["release"] for each in told.of("NodeStarted", node="broker-1")]
+    started = [each["release"] for each in run.of("NodeStarted", node="broker-1")]
     return {
         "written_by": started[0],
         "tiered_by": started[-1],
         "failures_after_upgrade": len(failures),
         "reason_after_upgrade": failures[0]["reason"],
-        "copied_after_upgrade": told.count("RemoteCopyFinished"),
+        "copied_after_upgrade": run.count("RemoteCopyFinished"),
     }
 
 
 @plays(WITH_EMPTIES)
 def tiered_with_empty_snapshots() -> dict[str, object]:
-    told = story(WITH_EMPTIES)
-    copied = told.of("RemoteCopyFinished")
-    return {"closed_segments": SEGMENTS, "empties_after_upgrade": told.count("EmptySnapshotWritten"), "copied_with_empties": len(copied)}
+    run = story(WITH_EMPTIES)
+    copied = run.of("RemoteCopyFinished")
+    return {"closed_segments": SEGMENTS, "empties_after_upgrade": run.count("EmptySnapshotWritten"), "copied_with_empties": len(copied)}
 
 
 @plays("kraftsim scenario missing_snapshot_replayed --seed 1")
 def replayed() -> dict[str, object]:
-    told = story("kraftsim scenario missing_snapshot_replayed --seed 1")
-    return {"read_back_bytes": told.of("RebuiltFromRemote")[0]["replayed_bytes"], "answered_as_duplicate": told.count("DuplicateAnswered")}
+    run = story("kraftsim scenario missing_snapshot_replayed --seed 1")
+    return {"read_back_bytes": run.of("RebuiltFromRemote")[0]["replayed_bytes"], "answered_as_duplicate": run.count("DuplicateAnswered")}
 
 
 @plays('make bench ARGS="tiering --mebibytes 256"', CLAIMS)

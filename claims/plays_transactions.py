@@ -1,15 +1,15 @@
-"""What plays KIP-447's claims: stories of exactly-once applications, and the bench of fencing for what no test plays."""
+"""The checks of KIP-447's claims: scenarios with exactly-once apps, and the benchmark of fencing for claims without a test."""
 
 from bench.bench_fencing import PAUSES_MS, TIMEOUTS_MS
 from bench.fencing.plays import aborted_needlessly, takeover
 from bench.tasks.counting import count
-from claims.play import INTEROP, Told, plays, story
+from claims.play import INTEROP, ScenarioRun, plays, story
 
 FENCING = "make bench ARGS=fencing"
 
 
-def _ended(told: Told) -> dict[str, int]:
-    outcomes = [each["outcome"] for each in told.of("TransactionEnded")]
+def _ended(run: ScenarioRun) -> dict[str, int]:
+    outcomes = [each["outcome"] for each in run.of("TransactionEnded")]
     return {
         "transactions": len(outcomes),
         "committed": outcomes.count("committed"),
@@ -18,87 +18,87 @@ def _ended(told: Told) -> dict[str, int]:
     }
 
 
-def _copied(told: Told) -> dict[str, int]:
-    """Return how many lines the input has, and how many of them a reader of committed records finds once, twice or never in the copy."""
-    (expected,) = told.of("CopyExpected")
-    lines = {each["record_key"] for each in told.of("RecordAcknowledged", topic=expected["input_topic"])}
-    read = told.of("RecordRead", topic=expected["output_topic"], is_read_committed=True)
+def _output_counts(run: ScenarioRun) -> dict[str, int]:
+    """Return the number of input lines, and how many of them a read_committed consumer finds once, more than once or never in the output."""
+    (expected,) = run.of("CopyExpected")
+    lines = {each["record_key"] for each in run.of("RecordAcknowledged", topic=expected["input_topic"])}
+    read = run.of("RecordRead", topic=expected["output_topic"], is_read_committed=True)
     places = {(each["partition"], each["offset"]): each["record_key"] for each in read}
-    copies = list(places.values())
+    counts = list(places.values())
     return {
         "lines": len(lines),
-        "once": sum(copies.count(line) == 1 for line in lines),
-        "more_than_once": sum(copies.count(line) > 1 for line in lines),
+        "once": sum(counts.count(line) == 1 for line in lines),
+        "more_than_once": sum(counts.count(line) > 1 for line in lines),
     }
 
 
 @plays("kraftsim scenario zombie_fenced_by_epoch --seed 1")
 def by_epoch() -> dict[str, object]:
-    told = story("kraftsim scenario zombie_fenced_by_epoch --seed 1")
-    return {"took_the_id": told.count("TransactionalIdTaken"), "fenced": told.count("ProducerFenced"), **_ended(told)}
+    run = story("kraftsim scenario zombie_fenced_by_epoch --seed 1")
+    return {"took_the_id": run.count("TransactionalIdTaken"), "fenced": run.count("ProducerFenced"), **_ended(run)}
 
 
 @plays("kraftsim scenario coordinator_failover_in_every_state --seed 1")
 def every_state() -> dict[str, object]:
-    told = story("kraftsim scenario coordinator_failover_in_every_state --seed 1")
+    run = story("kraftsim scenario coordinator_failover_in_every_state --seed 1")
     by_id: dict[object, set[object]] = {}
-    for each in told.of("TransactionStateChanged"):
+    for each in run.of("TransactionStateChanged"):
         by_id.setdefault(each["transactional_id"], set()).add(each["partition"])
     return {
         "ids": len(by_id),
         "partitions_an_id": max(map(len, by_id.values())),
-        "loaded": told.count("TransactionsLoaded"),
-        "changes": told.count("TransactionStateChanged"),
-        "markers": told.count("MarkerAppended"),
-        "violations": len(told.result.violations),
-        **_ended(told),
+        "loaded": run.count("TransactionsLoaded"),
+        "changes": run.count("TransactionStateChanged"),
+        "markers": run.count("MarkerAppended"),
+        "violations": len(run.result.violations),
+        **_ended(run),
     }
 
 
 @plays("kraftsim scenario old_and_new_clients_commit_offsets --seed 1")
 def old_and_new() -> dict[str, object]:
-    told = story("kraftsim scenario old_and_new_clients_commit_offsets --seed 1")
-    return {**_ended(told), **_copied(told)}
+    run = story("kraftsim scenario old_and_new_clients_commit_offsets --seed 1")
+    return {**_ended(run), **_output_counts(run)}
 
 
 @plays("kraftsim scenario transaction_times_out --seed 1")
 def times_out() -> dict[str, object]:
-    told = story("kraftsim scenario transaction_times_out --seed 1")
+    run = story("kraftsim scenario transaction_times_out --seed 1")
     return {
-        "begun": told.count("TransactionBegun"),
-        "forced": told.count("TransactionAbortForced", reason="timeout"),
-        "fenced": told.count("ProducerFenced"),
+        "begun": run.count("TransactionBegun"),
+        "forced": run.count("TransactionAbortForced", reason="timeout"),
+        "fenced": run.count("ProducerFenced"),
     }
 
 
 @plays("kraftsim scenario kip_447_upgrade --seed 2")
 def two_bounces_on_kraft() -> dict[str, object]:
-    told = story("kraftsim scenario kip_447_upgrade --seed 2")
-    return {"kraft_transactions": _ended(told)["transactions"], "kraft_twice": _copied(told)["more_than_once"]}
+    run = story("kraftsim scenario kip_447_upgrade --seed 2")
+    return {"kraft_transactions": _ended(run)["transactions"], "kraft_twice": _output_counts(run)["more_than_once"]}
 
 
 @plays("kraftsim scenario kip_447_upgrade_on_zookeeper --seed 2", INTEROP)
 def two_bounces() -> dict[str, object]:
-    told = story("kraftsim scenario kip_447_upgrade_on_zookeeper --seed 2")
-    releases = [str(each["release"]) for each in told.of("NodeStarted", role="broker")]
-    return {"upgrade_transactions": _ended(told)["transactions"], "from_release": releases[0], "to_release": releases[-1], **_copied(told)}
+    run = story("kraftsim scenario kip_447_upgrade_on_zookeeper --seed 2")
+    releases = [str(each["release"]) for each in run.of("NodeStarted", role="broker")]
+    return {"upgrade_transactions": _ended(run)["transactions"], "from_release": releases[0], "to_release": releases[-1], **_output_counts(run)}
 
 
 @plays("kraftsim scenario kip_447_upgrade_on_zookeeper --seed 2 --work bounces=1", INTEROP)
 def one_bounce() -> dict[str, object]:
-    told = story("kraftsim scenario kip_447_upgrade_on_zookeeper --seed 2 --work bounces=1", violated=True)
-    return {"lines_twice_by_one_bounce": _copied(told)["more_than_once"]}
+    run = story("kraftsim scenario kip_447_upgrade_on_zookeeper --seed 2 --work bounces=1", violated=True)
+    return {"lines_twice_by_one_bounce": _output_counts(run)["more_than_once"]}
 
 
 @plays("kraftsim scenario zombie_fenced_by_generation --seed 1")
 def by_generation() -> dict[str, object]:
-    return {"twice": _copied(story("kraftsim scenario zombie_fenced_by_generation --seed 1"))["more_than_once"]}
+    return {"twice": _output_counts(story("kraftsim scenario zombie_fenced_by_generation --seed 1"))["more_than_once"]}
 
 
 @plays("kraftsim scenario exactly_once_under_faults --seed 1")
 def under_faults() -> dict[str, object]:
-    told = story("kraftsim scenario exactly_once_under_faults --seed 1")
-    return {"faults": told.count("FaultBit"), "twice": _copied(told)["more_than_once"]}
+    run = story("kraftsim scenario exactly_once_under_faults --seed 1")
+    return {"faults": run.count("FaultBit"), "twice": _output_counts(run)["more_than_once"]}
 
 
 @plays(f"{FENCING} # a timeout of 60 s")

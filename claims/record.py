@@ -1,6 +1,6 @@
-"""`docs/claims.json`: what was measured last, and when; tests hold their figures against it.
+"""`docs/claims.json`: the last measured figures, with their date; tests compare their figures with it.
 
-Source of the rows is `claims/`; this file is written by `make claims` alone.
+The rows are defined in `claims/`; only `make claims` writes this file.
 """
 
 import json
@@ -12,8 +12,8 @@ FILE: Final = Path(__file__).parents[1] / "docs" / "claims.json"
 
 
 class Measured(TypedDict):
-    """What a check came to. `again`: which verb plays it again and fails on drift. `commit`: the youngest commit of the main line that the
-    measured code has; with a `+` it had changes beyond that, which came with the figure.
+    """The result of a check. `again`: the make target that runs it again and fails on drift. `commit`: the youngest main-line commit in the
+    history of the measured code; with a `+` it had further changes, which were committed with the figure.
     """
 
     passed: bool
@@ -23,7 +23,7 @@ class Measured(TypedDict):
     commit: str
 
 
-class Told(TypedDict):
+class RowResult(TypedDict):
     """A row with its verdict."""
 
     id: str
@@ -42,11 +42,11 @@ class Record(TypedDict):
     """The file."""
 
     checks: dict[str, Measured]
-    rows: list[Told]
+    rows: list[RowResult]
 
 
 def read_record() -> Record:
-    """Return what was measured last; nothing where there is no file."""
+    """Return the stored record; empty if there is no file."""
     if not FILE.exists():
         return {"checks": {}, "rows": []}
     found: Record = json.loads(FILE.read_text())
@@ -61,19 +61,19 @@ def write_record(record: Record) -> None:
 
 
 def as_stored(figures: Mapping[str, object]) -> dict[str, object]:
-    """Return figures as they come back out of a file."""
+    """Return figures as they are read back from the file."""
     found: dict[str, object] = json.loads(json.dumps(figures))
     return found
 
 
 def unfounded(check: str, found: Iterable[str], stored: Mapping[str, object], rows: Sequence[str]) -> list[str]:
-    """Return a line for each figure of the file that nothing measured when all of a check was played."""
+    """Return a line for each figure in the file that a complete run of its check did not measure."""
     order = f'make claims ARGS="--only {" ".join(rows)}"'
     return [f"{check}: nothing measures {name}, docs/claims.json says {stored[name]!r}; run: {order}" for name in sorted({*stored} - {*found})]
 
 
 def drift(check: str, found: Mapping[str, object], stored: Mapping[str, object], rows: Sequence[str]) -> list[str]:
-    """Return a line for each figure that is another one than the file says, with what to run."""
+    """Return a line for each figure that differs from the file, with the command to update it."""
     order = f'make claims ARGS="--only {" ".join(rows)}"'
     return [
         f"{check}: {name} is {value!r}, docs/claims.json says {stored.get(name, 'nothing of it')!r}; if that is meant, run: {order}"

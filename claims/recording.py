@@ -1,7 +1,7 @@
-"""The figures that tests record: kept for `make claims`, and in every other run held against docs/claims.json.
+"""The figures that tests record: stored for `make claims`, and compared with docs/claims.json in every other run.
 
-A test asks for the fixture `figures` and calls it with names and values: `figures(batches_read=4)`. Figures of all cases of a
-parametrized test go together, so that each name stands for one value.
+A test uses the fixture `figures` and calls it with names and values: `figures(batches_read=4)`. The figures of all cases of a
+parametrized test are merged, so each name has one value.
 """
 
 import json
@@ -17,7 +17,7 @@ OPTION = "--write-figures"
 
 
 class Recorder:
-    """Keeps outcomes and figures of a run of tests; `file` is None where figures are only compared."""
+    """Collects outcomes and figures of a test run; `file` is None if figures are only compared."""
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
@@ -28,18 +28,18 @@ class Recorder:
         self._stored = read_record()
 
     def record(self, node_id: str, **figures: object) -> None:
-        """Keep figures of a test, or compare them. Raises AssertionError for a figure that is another one than before."""
+        """Store the figures of a test, or compare them. Raises AssertionError for a figure that differs from an earlier one."""
         check = node_id.partition("[")[0]
-        told = self._found.setdefault(check, {})
+        recorded = self._found.setdefault(check, {})
         figures = {re.sub(r"\W", "_", name): value for name, value in figures.items()}
         for name, value in as_stored(figures).items():
-            assert told.setdefault(name, value) == value, f"{check}: {name} was {told[name]!r} in another case and is {value!r}"
+            assert recorded.setdefault(name, value) == value, f"{check}: {name} was {recorded[name]!r} in another case and is {value!r}"
         if self._file is None:
             known = self._stored["checks"].get(check, {"figures": {}})["figures"]
             assert not (differing := drift(check, figures, known, self._rows_of(check))), "\n".join(differing)
 
     def unmeasured(self) -> list[str]:
-        """Return a line for each figure of docs/claims.json that no case recorded, of tests whose cases all passed in this run."""
+        """Return a line for each figure in docs/claims.json that no case recorded, for tests with all cases passed in this run."""
         lines = []
         for check, measured in self._stored["checks"].items():
             own = [test for test in self._collected if test == check or test.startswith(f"{check}::")]
@@ -52,17 +52,17 @@ class Recorder:
         return [row["id"] for row in self._stored["rows"] if check in row["checks"]]
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
-        """Count the cases of a test, those too that are left out afterwards."""
+        """Count the cases of a test, including deselected ones."""
         self._collected[item.nodeid.partition("[")[0]] += 1
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count how a test ended."""
+        """Count the outcome of a test."""
         if report.when == "call" or report.outcome != "passed":
             self._outcomes.setdefault(report.nodeid.partition("[")[0], Counter())[report.outcome] += 1
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Write what was found, if that was asked for; else the run fails for figures that nothing measures."""
+        """Write the figures if requested; otherwise fail the run for figures that no test measures."""
         if self._file is None:
             config = session.config
             is_of_all_cases = not config.getoption("more_seeds") and not any("[" in asked for asked in config.args)

@@ -1,6 +1,6 @@
-"""A claim of a design document as data: what plays it, the sentence with its figures, and the conditions from which its verdict follows.
+"""A claim of a design document as data: its checks, a sentence with figures, and the conditions from which its verdict is derived.
 
-No row states a verdict and no sentence states a figure: both are made of the figures that the row's checks return.
+Rows contain no verdicts and sentences no figures: both are computed from the figures that the row's checks return.
 """
 
 from collections.abc import Mapping
@@ -18,15 +18,15 @@ HOLDS, LIMITS, REFUTED, DIFFERS, ARGUED, FAILED = (
 )
 VERDICTS: Final = (HOLDS, LIMITS, REFUTED, DIFFERS, ARGUED, FAILED)
 NAMES: Final = {"__builtins__": {"abs": abs, "all": all, "any": any, "len": len, "max": max, "min": min, "set": set, "sum": sum}}
-"""What a condition may call."""
+"""The functions that a condition may call."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """One claim. `checks` name plays of `claims.plays`, or tests by their node id (a file: all of its tests).
+    """One claim. `checks` names registered checks, or tests by their node id (a file: all of its tests).
 
     `says` is a sentence with figures in braces, as str.format has them. The conditions are Python expressions over the same
-    figures; an empty one does not count. In this order: the claim is refuted where `holds` is false; it differs from what
+    figures; an empty one is ignored. In this order: the claim is refuted where `holds` is false; it differs from what
     shipped where `differs` is true; it has limits where `limits` is true; else it holds. `argued` says why no program can
     decide the claim, and is then the verdict's reason.
     """
@@ -45,11 +45,11 @@ class Row:
 
     @property
     def document(self) -> str:
-        """Which document the row is of."""
+        """The document of the row."""
         return self.id.partition("-")[0]
 
     def verdict(self, figures: Figures, *, passed: bool) -> str:
-        """Return the verdict that follows from figures and from whether every check passed."""
+        """Return the verdict for the figures; `passed`: whether every check passed."""
         if not passed:
             return FAILED
         if self.argued:
@@ -72,12 +72,12 @@ class Row:
 
 
 def is_so(condition: str, figures: Figures) -> bool:
-    """Tell whether a condition holds of figures. Raises NameError for a figure that no check returned."""
+    """Return whether a condition holds for the figures. Raises NameError for a figure that no check returned."""
     return bool(eval(condition, {**NAMES, **figures}))
 
 
 def joined(figures_of_checks: Mapping[str, Figures]) -> dict[str, object]:
-    """Return the figures of all checks of a row. Raises ValueError where two checks call different figures by one name."""
+    """Return the figures of all checks of a row. Raises ValueError if two checks return different figures with one name."""
     found: dict[str, object] = {}
     for check, figures in figures_of_checks.items():
         for name, value in figures.items():

@@ -1,4 +1,4 @@
-"""All rows in the order of the documents, and the registry of what plays them."""
+"""All rows in the order of the documents, and the registry of checks."""
 
 import tomllib
 from pathlib import Path
@@ -15,10 +15,10 @@ DOCUMENTS: Final = {
     "447": "KIP-447: exactly once by the generation of a consumer group",
 }
 COUNTS: Final = {"730": 34, "TS": 32, "758": 31, "LP": 32, "447": 40}
-"""How many claims each document makes."""
+"""The number of claims of each document."""
 FILES: Final = ("kip_730", "empty_snapshots", "kip_758", "lease_pid", "kip_447")
 PLAYERS: Final = (plays_ids, plays_state, plays_transactions)
-"""Modules that register plays when they are imported."""
+"""Modules that register checks when they are imported."""
 
 
 def _row(fields: dict[str, object]) -> Row:

@@ -1,1 +1,1 @@
-"""The main job, shown: `make demo`."""
+"""The demo of the main use case: `make demo`."""

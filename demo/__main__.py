@@ -1,4 +1,4 @@
-"""`make demo`: real producers write a real text while a broker and the controller are killed; Spark tells what happened.
+"""`make demo`: librdkafka producers write a text while a broker and the controller are killed; Spark checks the result.
 
 Source: the scenario `every_line_exactly_once`, in process mode.
 """
@@ -18,7 +18,7 @@ SCENARIO = "every_line_exactly_once"
 
 
 def main() -> int:
-    """Play, analyse, report, and say in a few lines what came of it. Returns the exit code of the analysis."""
+    """Run the scenario, analyse it, write the report, and print a summary. Returns the exit code of the analysis."""
     options = _options()
     console = Console(markup=False)
     shutil.rmtree(options.out, ignore_errors=True)
@@ -26,8 +26,8 @@ def main() -> int:
     console.print(Panel.fit(_introduction(), title="kraftsim demo"))
     columns = (SpinnerColumn(finished_text=Text("ok", "green")), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
-        result = _step(progress, "1/4 producers write, a broker and the controller are killed", lambda: _play(options.out))
-        _step(progress, "2/4 the event logs become one Parquet file", lambda: _ingest(options.out))
+        result = _step(progress, "1/4 producers write, a broker and the controller are killed", lambda: _run(options.out))
+        _step(progress, "2/4 the event logs are converted to a Parquet file", lambda: _ingest(options.out))
         analysis = _step(progress, "3/4 Spark checks the invariants", lambda: _analyze(options.out))
         report = _step(progress, "4/4 the report is written", lambda: _report(options.out))
     for line in analysis.lines():
@@ -38,8 +38,8 @@ def main() -> int:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="make demo", description="The main job of kraftsim on real input.")
-    parser.add_argument("--out", type=Path, default=Path("runs/demo"), help="where the run is kept (what is there is removed)")
+    parser = argparse.ArgumentParser(prog="make demo", description="The main use case of kraftsim, with real clients.")
+    parser.add_argument("--out", type=Path, default=Path("runs/demo"), help="directory of the run (existing content is deleted)")
     return parser.parse_args()
 
 
@@ -52,8 +52,8 @@ def _introduction() -> str:
         f"1 controller and 3 brokers run as processes and speak Kafka's protocol.\n"
         f"{WRITERS} idempotent producers (librdkafka) write {len(text(Mode.PROCESSES))} lines of Python's\n"
         f"help texts to a topic of {PARTITIONS} partitions. SIGKILL hits {kills.split(' and ')[0]}\n"
-        f"and {kills.split(' and ')[1]}; both come back {DOWN_MS / 1000:g} s later.\n"
-        f"Is every line there exactly once?"
+        f"and {kills.split(' and ')[1]}; both are restarted {DOWN_MS / 1000:g} s later.\n"
+        f"Is every line in the log exactly once?"
     )
 
 
@@ -64,7 +64,7 @@ def _step(progress: Progress, title: str, work):  # type: ignore[no-untyped-def]
     return done
 
 
-def _play(out: Path):  # type: ignore[no-untyped-def]
+def _run(out: Path):  # type: ignore[no-untyped-def]
     from kraftsim.explore.run import play
 
     return play(SCENARIO, mode="processes", seed=1, out=out)
@@ -92,9 +92,9 @@ def _summary(result, analysis, report: Path, seconds: float) -> str:  # type: ig
     kills = sum(fired for _, fired, _ in result.faults.values())
     answer = "every line is there exactly once" if result.outcome == "ok" else f"the run ended as '{result.outcome}': {result.trouble or 'see above'}"
     return (
-        f"\n{kills} processes were killed and came back; {answer}.\n"
+        f"\n{kills} processes were killed and restarted; {answer}.\n"
         f"Spark's verdict over {result.event_count} events: {analysis.verdict}.\n"
-        f"Look at it: open {report} in a browser.\n"
+        f"To see the report, open {report} in a browser.\n"
         f"({seconds:.0f} s in all)"
     )
 

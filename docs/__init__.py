@@ -1,1 +1,1 @@
-"""The pages of the project, and what writes the generated ones."""
+"""The pages of the documentation, and the generators of some of them."""

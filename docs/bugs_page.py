@@ -1,4 +1,4 @@
-"""The page about historical bugs, from docs/bugs.json: how many seeds it takes to find each of them, as a picture and as a table."""
+"""The page about historical bugs, from docs/bugs.json: the number of seeds to find each of them, as a plot and a table."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,35 +15,35 @@ LABEL_WIDTH, PLOT_WIDTH, ROW, TOP, BOTTOM = 250, 620, 24, 44, 36
 MOST_SEEDS: Final = 1000
 INK, FAINT, DOT, MEDIAN = "#333333", "#dddddd", "#1c6bb5", "#b5541c"
 HEAD: Final = (
-    "| bug | story | found | seeds: median | worst | CPU s: median | worst | by the story's own schedule | caught by (how often) |\n"
+    "| bug | scenario | found | seeds: median | worst | CPU s: median | worst | by the scenario's own schedule | caught by (count) |\n"
     "|---|---|---|---|---|---|---|---|---|"
 )
-INTRODUCTION = f"""# Historical bugs, and how soon they are found
+INTRODUCTION = f"""# Historical bugs, and the effort to find them
 
-Each bug of the past is a part that takes the place of the right one: `--bug NAME` puts it into the nodes of any run,
-`kraftsim sweep STORY --bug NAME` looks for it, and without the switch the same seeds are clean. How soon a campaign finds it is the measure of a
-campaign:
+Each historical bug is a component that replaces the correct one: `--bug NAME` injects it into the nodes of any run,
+`kraftsim sweep SCENARIO --bug NAME` searches for it, and without the option the same seeds pass. The effort to find the bugs measures the quality of
+a campaign:
 
 ```text
 make bench ARGS="bugs --write" && make docs
 ```
 
-Each of {REPETITIONS} repetitions plays seeds of a range of its own, one after the other, until an invariant is violated that the bug is said to be
-caught by, at most 2,000 seeds. A bug that shows in every run, before it does any harm, is looked for until it does.
+Each of {REPETITIONS} repetitions runs the seeds of its own range until an invariant that should catch the bug is violated, at most 2,000
+seeds. A bug that violates an invariant in every run before it has an effect is searched for until it has one.
 
 ![seeds until each bug is found]({PICTURE})
 
-A dot is a repetition, the larger the more of them fell together; the bar is the median.
+A dot is a repetition; larger dots are several repetitions. The bar is the median.
 """
 READING = """
-*By the story's own schedule*: in how many of the finds the seed played nothing but the faults that the story is biased towards. Two of five seeds
-do, where the swarm plays at all: where it is the share of the finds, too, the swarm finds the bug as well as the story does, which knows where it
-hides. CPU seconds are those of all seeds of a repetition, judging included.
+*By the scenario's own schedule*: the number of finds in which the seed had only faults of the scenario's own schedule. That applies to two of five
+seeds, if the random fault generator runs at all: if the share of the finds is the same, the random faults find the bug as well as the scenario's
+own. CPU seconds are those of all seeds of a repetition, checks included.
 
 KAFKA-12619 takes three elections in a row with two leaders that could not replicate what they wrote, which is why it takes the most seeds. KAFKA-6683
-shows in every run, in the first producer snapshot; here it is counted when a record that was acknowledged is lost for it. KAFKA-17754 is hunted on a
-cluster with transaction.version 2, which cures it for every client that knows it: of the same story and seed a 3.9 cluster is violated without any
-switch, and a 4.1 cluster, where as many ends come late, is clean.
+violates an invariant in every run, at the first producer snapshot; here it counts as found when an acknowledged record is lost. KAFKA-17754 is
+searched on a cluster with transaction.version 2, which fixes it for every client that supports it: with the same scenario and seed a 3.9 cluster has
+a violation without any option, and a 4.1 cluster, with as many late EndTxn requests, has none.
 """
 
 
@@ -54,13 +54,13 @@ def bugs_page() -> str:
     lines = [INTRODUCTION, HEAD, *(row(each) for each in hunted), READING, *_whats()]
     missing = [each.name for each in bugs() if each.name not in known]
     if missing:
-        lines.append(f"\nNot hunted yet: {', '.join(missing)}.")
+        lines.append(f"\nNot searched yet: {', '.join(missing)}.")
     return "\n".join(lines) + "\n"
 
 
 def _whats() -> list[str]:
     about = dict(listing("bugs"))
-    lines = ["## What they are\n", "| bug | what | put right in |", "|---|---|---|"]
+    lines = ["## Descriptions\n", "| bug | what | fixed in |", "|---|---|---|"]
     return [*lines, *(f"| `{each.name}` | {about[each.name]} | {', '.join(each.fixed_in)} |" for each in bugs())]
 
 
@@ -86,7 +86,7 @@ def bugs_plot() -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12" fill="{INK}">',
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-        f'<text x="{LABEL_WIDTH}" y="20" font-weight="bold">seeds until it is found</text>',
+        f'<text x="{LABEL_WIDTH}" y="20" font-weight="bold">seeds until found</text>',
     ]
     for seeds in (1, 2, 5, 10, 20, 50, 100, 200, 500, MOST_SEEDS):
         x = _x(seeds)

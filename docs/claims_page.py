@@ -1,34 +1,34 @@
-"""The page of claims, from docs/claims.json: what five design documents say, what plays it, and what came of it.
+"""The page of claims, from docs/claims.json: what five design documents claim, the checks, and their results.
 
-Rows are in `claims/`; `make claims` plays them, and writes verdicts and figures. tests/house/test_claims.py holds that all of that exists and that no
-row is missing.
+Rows are in `claims/`; `make claims` runs their checks, and writes verdicts and figures. tests/house/test_claims.py checks that all of them exist and
+that no row is missing.
 """
 
 from collections import Counter
 from typing import Final
 
-from claims.record import Record, Told, read_record
+from claims.record import Record, RowResult, read_record
 from claims.row import VERDICTS
 from claims.rows import DOCUMENTS
 
 INTRODUCTION: Final = """# Claims
 
-What five design documents claim, each thing by itself and in our own words, and what came of it when it was played: {rows} rows. A star: it exists as
-a part that can be swapped in, not only as a measurement. `make claims` plays the checks of a row and writes their figures into `docs/claims.json`; a
-program derives the verdict from them by the row's conditions in `claims/`. A verdict is about the document:
+The claims of five design documents, each in our own words, and the results of checking them: {rows} rows. A star: implemented as a
+swappable component, not only measured. `make claims` runs the checks of a row and writes their figures to `docs/claims.json`; the verdict is
+computed from them by the row's conditions in `claims/`. A verdict is about the document:
 
-| verdict | it follows from |
+| verdict | condition |
 |---|---|
 | does not hold | the condition of the claim is false for the figures |
-| differs from what shipped | the claim holds where it is built as the document says, and the figures of Apache Kafka's way are others |
-| holds with limits | the claim holds, and so does the condition of its limits, which the figures name |
+| differs from what shipped | the claim holds for an implementation of the document, and Apache Kafka's implementation has other figures |
+| holds with limits | the claim holds, and so does the condition of its limits, which the figures show |
 | holds | all checks passed, and the condition of the claim is true |
-| argued | no program decides it; the reason stands beside it |
-| not shown | a check failed or has not been played |
+| argued | no program can decide it; the reason is given |
+| not shown | a check failed or has not run |
 
-A check is a test, a story (`kraftsim scenario NAME`; add `--out DIRECTORY`), a bench, or a verb; words after `#` say which part of it. `make test`
-and `make interop` play most of them again and fail where a figure is another one. [Comparing producers](../producer-variants.md) has the designs
-side by side. The last table names the commit that was measured; with a `+` the code had changes beyond it, which were committed with the figure.
+A check is a test, a scenario (`kraftsim scenario NAME`; add `--out DIRECTORY`), a benchmark, or a command; words after `#` name a part of it.
+`make test` and `make interop` run most of them again and fail if a figure differs. [Comparing producers](../producer-variants.md) compares
+the designs. The last table has the measured commit; with a `+` the code had further changes, which were committed with the figure.
 
 | document | {verdicts} |
 |---|{dashes}
@@ -44,18 +44,18 @@ def claims_page() -> str:
     table = [f"| {title} | {' | '.join(str(counted[name][verdict]) for verdict in VERDICTS)} |" for name, title in DOCUMENTS.items()]
     lines = [INTRODUCTION.format(rows=len(rows), verdicts=" | ".join(VERDICTS), dashes="---|" * len(VERDICTS), counts="\n".join(table))]
     for name, title in DOCUMENTS.items():
-        lines += [f"## {title}\n", "| id | it says | shipped Kafka differs? | verdict | measured | checks |", "|---|---|---|---|---|---|"]
+        lines += [f"## {title}\n", "| id | claim | shipped Kafka differs? | verdict | measured | checks |", "|---|---|---|---|---|---|"]
         lines += [_line(row) for row in rows if document_of(row) == name]
         lines.append("")
     return "\n".join([*lines, *_measurements(record)])
 
 
-def document_of(row: Told) -> str:
-    """Return which document a row is of."""
+def document_of(row: RowResult) -> str:
+    """Return the document of a row."""
     return row["id"].partition("-")[0]
 
 
-def _line(row: Told) -> str:
+def _line(row: RowResult) -> str:
     star = "*" if row["starred"] else ""
     measured = f"{row['measured']}. Argued: {row['argued']}" if row["argued"] else row["measured"]
     cells = (row["id"] + star, row["claim"], row["shipped"], row["verdict"], measured)
@@ -64,14 +64,14 @@ def _line(row: Told) -> str:
 
 
 def _measurements(record: Record) -> list[str]:
-    """Return a table of what was played, when, and what plays it again."""
-    lines = ["## What was played\n", "| check | figures | played again by | date | commit |", "|---|---|---|---|---|"]
+    """Return a table of the checks, their dates, and the make targets that run them again."""
+    lines = ["## Checks\n", "| check | figures | run again by | date | commit |", "|---|---|---|---|---|"]
     for name, each in record["checks"].items():
         lines.append(f"| {_shown(name)} | {len(each['figures'])} | `{each['again']}` | {each['date']} | {each['commit']} |")
     return [*lines, ""]
 
 
 def _shown(check: str) -> str:
-    """Return a check as it is shown: of a test the sentence."""
+    """Return a check for display: of a test its name and file."""
     file, _, test = check.partition("::")
     return f"`{check}`" if not test else f"`{test}` ({file.rpartition('/')[2]})"

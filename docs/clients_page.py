@@ -1,4 +1,4 @@
-"""The page of clients, from docs/client-matrix.json: what each release of a client did on each release of a broker, ours and Apache Kafka's."""
+"""The page of clients, from docs/client-matrix.json: the result of each client release with each broker release, kraftsim and Apache Kafka."""
 
 import json
 from collections.abc import Mapping
@@ -12,54 +12,54 @@ Cells = dict[str, dict[str, dict[str, str]]]
 """Client -> broker -> work -> outcome."""
 INTRODUCTION = """# Clients
 
-Clients of Apache Kafka of many releases, from PyPI and Maven, each put to the same works on kraftsim as every release line below and on Apache Kafka
-itself. `make clients` asks again and writes this page; `ARGS='--lines 4.4 --clients "java 2.0.1"'` asks a part. An interop test asks some of it.
+Kafka clients of many releases, from PyPI and Maven, each run with the same workloads on kraftsim as every release line below and on Apache Kafka
+itself. `make clients` runs them again and writes this page; `ARGS='--lines 4.4 --clients "java 2.0.1"'` runs a part. An interop test runs some.
 
-| work | what is done |
+| workload | description |
 |---|---|
 {works}
 
-What a client says of its work is not believed: the newest librdkafka reads what is there afterwards.
+The results are verified independently of the client: the newest librdkafka reads the topics afterwards.
 
-**all** means all five works, or all those that the library has: {lacking}.
-What is not named works. A word in brackets is the error with which a work ended. Where a cell has two rows, the first is kraftsim's and the second
-Apache Kafka's; where it has one, both did the same.
+**all** means that all five workloads pass, or all that the library supports: {lacking}.
+Workloads that are not named pass. A word in brackets is the error of a workload. In a cell with two rows, the first is kraftsim's and the second
+Apache Kafka's; with one row, both are the same.
 """
 WORDS = {
-    "idempotent": "30 records by an idempotent producer, each is there once",
+    "idempotent": "30 records by an idempotent producer, each is in the log once",
     "transactions": "three transactions, of which the second is aborted",
-    "read committed": "a reader of committed data reads what two committed transactions and an aborted one left",
+    "read committed": "a read_committed consumer reads the records of two committed transactions, and none of an aborted one",
     "group": "a member of a group reads and commits offsets; the next member has nothing left",
     "copy": "records and the group's offsets go into a transaction; the first attempt is aborted",
 }
-NOTES = """
-## What is refused, and why
+REMARKS = """
+## Errors, and their reasons
 
-- **Java since 2.5 on brokers before 2.5** names the member when it sends offsets to a transaction (KIP-447), which those brokers do not know:
-  UnsupportedVersionException. Up to 3.9 an application can name its group only, and gets on with them; since 4.0 it cannot.
-- **librdkafka before 1.9 on brokers since 4.0** (KIP-896) goes on writing, and reads nothing: it never learns the offset to begin at.
-- **Java 1.1 and 2.0 on brokers since 4.0** do all works, though KIP-896 promises it for clients since 2.1 only.
-- **librdkafka while a broker in ZooKeeper mode comes up** may fail a record with _UNKNOWN_TOPIC: for a moment such a broker, ours as Apache Kafka
-  3.9.1, says that there are no brokers and no such topic. An application tries it again.
+- **Java since 2.5 on brokers before 2.5** sends group metadata with the offsets of a transaction (KIP-447), which those brokers do not support:
+  UnsupportedVersionException. Up to 3.9 an application can send only the group id, which works with them; since 4.0 it cannot.
+- **librdkafka before 1.9 on brokers since 4.0** (KIP-896) produces, but consumes nothing: it never gets a start offset.
+- **Java 1.1 and 2.0 on brokers since 4.0** pass all workloads, though KIP-896 guarantees it for clients since 2.1 only.
+- **librdkafka while a broker in ZooKeeper mode starts** may fail a record with _UNKNOWN_TOPIC: for a moment such a broker, kraftsim's as well as
+  Apache Kafka 3.9.1's, returns metadata without brokers and topics. An application retries.
 
-## How they are brought
+## Sources of the clients
 
 - **java** is kafka-clients of Maven. One program is compiled against 2.0.1 and runs on the jars of each release, which are pinned by their hash.
-- **librdkafka** is the shared library inside the wheel of confluent-kafka, called by ctypes: so releases run here whose wheels are for older Pythons.
+- **librdkafka** is the shared library in the wheel of confluent-kafka, called by ctypes, so releases with wheels for older Python versions run, too.
   Before 1.2 it has no isolation levels, before 1.4 no transactions.
-- **kafka-python** has idempotence and transactions from 2.1 on. **aiokafka** 0.7 and before have no wheel for Python 3.11 and would
-  have to be compiled, so they are left out.
-- What was brought lies in `build/clients` and is not fetched again. The pins are in `tests/clients/versions`.
+- **kafka-python** has idempotence and transactions from 2.1 on. **aiokafka** 0.7 and earlier have no wheel for Python 3.11 and would
+  have to be compiled, so they are omitted.
+- Downloads are cached in `build/clients`. The pins are in `tests/clients/versions`.
 """
 
 
 def kept() -> Cells:
-    """Return what was found so far."""
+    """Return the stored results."""
     return json.loads(FILE.read_text()) if FILE.exists() else {}
 
 
 def keep(cells: Cells) -> None:
-    """Keep what was found: one line for each client and broker."""
+    """Store the results: one line for each client and broker."""
     parts = []
     for client, brokers in sorted(cells.items(), key=lambda item: _place_of_client(item[0])):
         rows = ",\n".join(f"  {json.dumps(broker)}: {json.dumps(outcomes)}" for broker, outcomes in sorted(brokers.items(), key=_place))
@@ -80,11 +80,11 @@ def clients_page() -> str:
     beside = {line_of(broker): broker for broker in brokers if broker.startswith(THEIRS)}
     works = "\n".join(f"| {name} | {words} |" for name, words in WORDS.items())
     text = [INTRODUCTION.format(works=works, lacking=_lacking(cells))]
-    heads = [f"{line}, beside {beside[line].removeprefix(THEIRS + ' ')}" if line in beside else line for line in lines]
+    heads = [f"{line}, compared with {beside[line].removeprefix(THEIRS + ' ')}" if line in beside else line for line in lines]
     text += [f"| client | {' | '.join(heads)} |", "|---" * (len(lines) + 1) + "|"]
     for client, row in cells.items():
         text.append(f"| {client} | {' | '.join(_cell(row, line, beside.get(line)) for line in lines)} |")
-    return "\n".join(text) + "\n" + NOTES
+    return "\n".join(text) + "\n" + REMARKS
 
 
 def _place(item: tuple[str, object]) -> tuple[list[int], str]:
@@ -104,7 +104,7 @@ def _cell(row: Mapping[str, Mapping[str, str]], line: str, beside: str | None) -
 
 def _said(outcomes: Mapping[str, str] | None) -> str:
     if outcomes is None:
-        return "not asked"
+        return "not run"
     asked = {work: outcome for work, outcome in outcomes.items() if outcome != NOT_THERE}
     wrong: dict[str, list[str]] = {}
     for work, outcome in asked.items():

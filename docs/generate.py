@@ -1,4 +1,4 @@
-"""The reference pages, which follow from code and data, and the source of the documentation site.
+"""Generates the reference pages from code and data, and the source of the documentation site.
 
 `make docs` builds the site. `python -m docs.generate` writes only its source, to build/site-src; git
 ignores both. tests/house/test_docs.py renders every page and checks links and tables.
@@ -43,16 +43,16 @@ LISTS = (("scenarios", "Scenarios"), ("invariants", "Invariants"), ("faults", "F
 
 
 def coverage() -> str:
-    """Which APIs exist, what of them is declared, and what brokers and controllers serve."""
+    """Return the page of APIs: the declared versions, and those that brokers and controllers support."""
     served = {
         "broker": {handler.key for handler in broker_handlers()},
         "controller": {handler.key for handler in Catalogue("kraftsim.node.controller.handlers", "HANDLER", Handler).all()},
     }
     lines = [
         "# Coverage\n",
-        "Which APIs of Apache Kafka exist in kraftsim. *Declared*: versions that `protocol` reads and writes. *Broker*, *controller*: who",
-        "serves it. *Versions since*: the versions that Apache Kafka offers, each with the first release that offers them; a dash: none.\n",
-        "A node advertises its release's range of the APIs that it serves; any other request closes the connection, as in Kafka.\n",
+        "Which APIs of Apache Kafka exist in kraftsim. *Declared*: versions that `protocol` reads and writes. *Broker*, *controller*: which",
+        "node supports it. *Versions since*: the versions of Apache Kafka, each with the first release that supports them; a dash: none.\n",
+        "A node advertises its release's versions of the APIs that it supports; any other request closes the connection, as in Kafka.\n",
         "| key | API | declared | broker | controller | versions since |",
         "|---|---|---|---|---|---|",
     ]
@@ -69,10 +69,10 @@ def coverage() -> str:
 
 
 def events() -> str:
-    """Every event with its fields: the columns of the event log."""
+    """Return the page of events with their fields: the columns of the event log."""
     lines = [
         "# Events\n",
-        "The facts that nodes, clients and the harness write down, one JSON line each, in `RUN/events/NODE.INCARNATION.jsonl`.",
+        "The events that nodes, clients and the harness emit, one JSON line each, in `RUN/events/NODE.INCARNATION.jsonl`.",
         f"Each line begins with {', '.join(f'`{name}`' for name in ENVELOPE_FIELDS)}; then come the fields of its kind.\n",
     ]
     for module in MODULES:
@@ -88,25 +88,25 @@ def events() -> str:
 
 SEED_NOTE = """`kraftsim.seed` (`kraftsim up --seed`): with 0 a node draws ids and nonces from the operating system's entropy. With
 another number it draws them from generators that the number seeds, so that a run can be repeated: a client can then
-predict the ids of fetch sessions, group members, topics and access rules, and the nonces of SCRAM. Give a seed only where
-no client is hostile. Rights do not depend on such an id: with an authorizer each Fetch of a session is checked."""
+predict the ids of fetch sessions, group members, topics and access rules, and the nonces of SCRAM. Set a seed only if
+all clients are trusted. Authorization does not depend on such ids: with an authorizer each Fetch of a session is checked."""
 
 
 def settings() -> str:
-    """Every property that a node understands."""
+    """Return the page of all properties of a node."""
     return settings_page(SEED_NOTE)
 
 
 def requirements() -> str:
-    """Every sentence that `kraftsim conformance` checks, with its number."""
+    """Return the page of all requirements that `kraftsim conformance` checks."""
     count = len(all_requirements(release=""))
     lines = [
         "# Requirements\n",
-        f"The sentences that [`kraftsim conformance`](../conformance.md) puts to a running node: {count} hold for the newest release.",
-        "Apache Kafka meets every one of them. Numbers stay; one that is given up is not used again. No release beside a sentence: all since 3.3.\n",
+        f"The requirements that [`kraftsim conformance`](../conformance.md) checks on a running node: {count} apply to the newest release.",
+        "Apache Kafka meets all of them. Numbers are permanent; a removed one is not reused. Without a release: all since 3.3.\n",
     ]
     for section in sections():
-        lines += [f"## {section.label} {section.title}\n", "| number | the node keeps this | source | release |", "|---|---|---|---|"]
+        lines += [f"## {section.label} {section.title}\n", "| number | requirement | source | release |", "|---|---|---|---|"]
         for each in section.entries:
             words = (_escaped(each.sentence), _escaped(each.source), each.releases())
             lines.append(f"| {each.label} | {' | '.join(words)} |".replace("|  |", "| |"))
@@ -115,8 +115,8 @@ def requirements() -> str:
 
 
 def catalogue() -> str:
-    """Scenarios, invariants, faults, bugs and releases."""
-    lines = ["# Catalogue\n", "What there is, one file each; `kraftsim list KIND` prints the same.\n"]
+    """Return the page of scenarios, invariants, faults, bugs and releases."""
+    lines = ["# Catalogue\n", "All scenarios, invariants, faults, bugs and releases; `kraftsim list KIND` prints the same.\n"]
     for kind, title in LISTS:
         if kind == "faults":
             lines += [f"## {title}\n", *_faults()]
@@ -148,14 +148,14 @@ def _scenarios() -> list[str]:
 def _faults() -> list[str]:
     """Return the kinds of faults as a table for each family."""
     lines = [
-        "What a kind strikes is named by the target of a fault: a host, a group of hosts (`controller-*`, `a,b`), `leader`; of links, `a>b` is one",
-        "direction, `a<>b` both, `a` all of them. It strikes at a time, at the nth operation on a disk, the nth frame or event, or when a node comes",
-        "into a state. A parameter stands with its usual value and, in brackets, with what a search draws it from.\n",
+        "The target of a fault is a host, a group of hosts (`controller-*`, `a,b`), or `leader`; of links, `a>b` is one",
+        "direction, `a<>b` both, `a` all of them. A fault is injected at a time, at the nth disk operation, frame or event, or when a node enters",
+        "a state. Parameters are shown with their default and, in brackets, with the values that a search draws from.\n",
     ]
     for family, kinds in families().items():
         lines += [
             f"### {family.value.capitalize()} ({len(kinds)})\n",
-            "| name | what | strikes | on | in | parameters |",
+            "| name | what | target | trigger | modes | parameters |",
             "|---|---|---|---|---|---|",
         ]
         for kind in kinds:
@@ -172,7 +172,7 @@ def _faults() -> list[str]:
     return [
         *lines,
         "### States\n",
-        "What a trigger can wait for a node to come into; several at once, too.\n",
+        "The states of a node that a trigger can wait for; several can be combined.\n",
         "| name | the node |",
         "|---|---|",
         *states,
@@ -181,10 +181,10 @@ def _faults() -> list[str]:
 
 
 def command_line() -> str:
-    """The help of every verb."""
+    """Return the page with the help of every command."""
     import click
 
-    lines = ["# Command line\n", "What `kraftsim VERB --help` says.\n"]
+    lines = ["# Command line\n", "The output of `kraftsim VERB --help`.\n"]
     group = click.Context(kraftsim, info_name="kraftsim", help_option_names=["-h", "--help"])
     for verb in VERBS:
         command = getattr(importlib.import_module(f"kraftsim.cli.{verb}"), verb)
@@ -226,7 +226,7 @@ def main() -> None:
     """Write the source of the site."""
     from docs.site import assemble
 
-    print(f"{assemble(SOURCE)} files are written to {SOURCE.relative_to(Path.cwd())}")
+    print(f"{assemble(SOURCE)} files written to {SOURCE.relative_to(Path.cwd())}")
 
 
 def _since(key: ApiKey) -> str:

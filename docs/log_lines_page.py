@@ -1,14 +1,14 @@
-"""The page of log lines, from the table that writes them."""
+"""The page of log lines, generated from the table of messages."""
 
 from kraftsim.node.operator_log import LINES_MAX, MESSAGES, NAMED_MAX, SLOW_FLUSH_SECONDS, SUMMARY_SECONDS, WINDOW_SECONDS
 
 
 def log_lines_page() -> str:
-    """Every line that a node writes for operators, with the event behind it."""
+    """Return the page of all log lines of a node, with the event of each."""
     lines = [
         "# Log lines\n",
         "A node process writes log lines for operators to standard error; `kraftsim up` keeps them in `DATA/logs/NODE.log`.",
-        "They are derived from the [events](events.md), so a line never says anything that the event log does not have.\n",
+        "They are derived from the [events](events.md), so a line contains nothing that is not in the event log.\n",
         "```text",
         "$ kraftsim up --log-format json --log-level warning      # auto, logfmt, console or json; debug, info, warning or error",
         "$ KRAFTSIM_LOG_FORMAT=console kraftsim node broker.properties",
@@ -23,5 +23,5 @@ def log_lines_page() -> str:
     ]
     for kind, message in MESSAGES.items():
         lines.append(f"| {message.level} | `{message.text}` | {kind} | {'summary' if message.is_summary else ''} |".replace("|  |", "| |"))
-    lines.append("\n`starting`, `listening`, `serving`, `stopping` and `stopped` mark the life of the process.")
+    lines.append("\n`starting`, `listening`, `serving`, `stopping` and `stopped` mark the lifecycle of the process.")
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""The page of mutants, from docs/mutants.json: what was changed, who noticed, and what that cost."""
+"""The page of mutants, from docs/mutants.json: the changes, what detected them, and the cost."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -7,30 +7,30 @@ from statistics import median
 from mutants.catalogue import mutants
 from mutants.hunt import Finding
 from mutants.mutant import BY_HAND, Mutant
-from mutants.reach import stories_of
+from mutants.reach import scenarios_of
 from mutants.results import read
 
 HOW = {
     "invariant": "an invariant",
-    "assertion": "an assertion of a node's own",
-    "story": "the story: somebody was never served",
+    "assertion": "an assertion in a node",
+    "story": "the scenario: a client was never served",
     "endless": "a run that does not end",
-    "unreadable": "disks that cannot be read when the run is over",
-    "vacuous": "a run in which nothing is left to examine",
+    "unreadable": "disks that cannot be read after the run",
+    "vacuous": "a run with nothing to examine",
 }
 INTRODUCTION = """# Mutants
 
-A wrong rule is put into one function, and two stages try to notice. First *the tests of its core*: scripts, tables and small pieces in memory. Then
-*the campaign*: scenarios in virtual time, seed after seed, until an invariant, an assertion of a node itself or the story says that it is wrong.
-What survives shows where we are blind. `make mutants` does it all again; `python -m mutants NAME` hunts one, `--stage both` plays stories even of
-what a test has noticed, and the [catalogue](catalogue.md) says what the scenarios and invariants are.
+A mutant changes one function, and two stages try to detect it. First *the tests of its core*: scripts, tables and unit tests in memory. Then
+*the campaign*: scenarios in virtual time, seed after seed, until an invariant, an assertion in a node or the scenario fails.
+Surviving mutants show what the tests miss. `make mutants` runs everything again; `python -m mutants NAME` runs one, `--stage both` runs scenarios
+even for mutants that a test has detected, and the [catalogue](catalogue.md) lists the scenarios and invariants.
 
-A mutant is data: a function, the text that is exchanged in it, and what ought to break. It lives in a process of its own, where the function gets
-other code; no file is changed, and the judges who read the disks at the end have rules of their own. *By hand*: somebody thought of it. The others
-are made by rule of the functions that decide most: a bound moved by one, a check turned around, a step left out, two steps swapped, `and` for `or`,
-the greater for the smaller. Nobody chose among those. Every test and every seed that found something was run without the mutant, too, and was clean.
+A mutant is data: a function, the text that is replaced in it, and the expected failure. It runs in its own process, where the function gets
+other code; no file is changed, and the final check of the disks uses its own copy of the rules. *By hand*: written by a person. The others
+are generated from selected functions by rules: an off-by-one bound, a negated check, an omitted step, two swapped steps, `and` for `or`,
+maximum for minimum, without any selection. Every test and seed that detected a mutant also ran without the mutant, and passed.
 
-*Runs* counts all runs of all its stories until one showed it; seconds are processor time. Where several invariants broke, the first is named.
+*Runs* is the number of runs of all its scenarios until one detected it; seconds are CPU time. Of several violated invariants, the first is named.
 """
 
 Pair = tuple[Mutant, Finding]
@@ -50,7 +50,7 @@ def mutants_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-HEAD = "| mutant | where | what was changed | what ought to break | the campaign | runs | CPU s | the tests |\n|---|---|---|---|---|---|---|---|"
+HEAD = "| mutant | where | change | expected failure | the campaign | runs | CPU s | the tests |\n|---|---|---|---|---|---|---|---|"
 
 
 def _totals(every: Sequence[Mutant], pairs: Sequence[Pair]) -> Iterator[str]:
@@ -59,25 +59,25 @@ def _totals(every: Sequence[Mutant], pairs: Sequence[Pair]) -> Iterator[str]:
     by_hand = sum(mutant.made == BY_HAND for mutant in every)
     yield f"- {len(every)} mutants: {by_hand} by hand, {len(every) - by_hand} by rule."
     yield (
-        f"- {len(found)} found, {equivalent} survive because nothing can tell them from the right rules,"
-        f" {len(pairs) - len(found) - equivalent} survive without a reason, {len(every) - len(pairs)} are not hunted yet."
+        f"- {len(found)} detected, {equivalent} survive because they are equivalent to the original code,"
+        f" {len(pairs) - len(found) - equivalent} survive without a reason, {len(every) - len(pairs)} have not run yet."
     )
     played = [finding for _, finding in found if finding.how]
     only_tests = [(mutant, finding) for mutant, finding in found if not finding.how]
     survived = [pair for pair in only_tests if pair[1].runs and not pair[0].equivalent]
     reasons = sum(bool(mutant.equivalent) for mutant, _ in only_tests)
     yield (
-        f"- {len(played)} found by the campaign; {len(only_tests)} by tests only: {reasons} of these cannot show in a story, {len(survived)} survived"
-        f" stories, and of {len(only_tests) - reasons - len(survived)} no story was played."
+        f"- {len(played)} detected by the campaign; {len(only_tests)} by tests only: {reasons} of these cannot fail in a scenario,"
+        f" {len(survived)} survived the scenarios, and for {len(only_tests) - reasons - len(survived)} no scenario ran."
     )
     asked = [finding for _, finding in pairs if finding.test_cpu_seconds is not None]
     if asked:
         noticed = [finding.test_cpu_seconds or 0.0 for finding in asked if finding.test]
-        yield f"- Tests notice {len(noticed)} of {len(asked)}, in {median(noticed):.1f} CPU seconds (median)."
+        yield f"- Tests detect {len(noticed)} of {len(asked)}, in {median(noticed):.1f} CPU seconds (median)."
     if played:
         runs, seconds = [finding.runs for finding in played], [finding.cpu_seconds for finding in played]
         of_runs, of_seconds = (f"median {median(figures):.1f}, most {max(figures):.0f}" for figures in (runs, seconds))
-        yield f"- The campaign, until it finds: runs: {of_runs}; CPU seconds: {of_seconds}."
+        yield f"- The campaign, until detection: runs: {of_runs}; CPU seconds: {of_seconds}."
     for how, count in Counter(finding.how for finding in played).most_common():
         yield f"- {count} by {HOW[how]}."
 
@@ -90,13 +90,13 @@ def _row(mutant: Mutant, finding: Finding) -> str:
 
 def _by_the_campaign(mutant: Mutant, finding: Finding) -> str:
     if not finding.how:
-        return f"cannot: {mutant.equivalent}" if mutant.equivalent else "survives" if finding.runs else "not played"
+        return f"cannot: {mutant.equivalent}" if mutant.equivalent else "survives" if finding.runs else "not run"
     by = finding.by[0] if finding.how == "invariant" else HOW[finding.how]
     return f"{by} ({finding.scenario}, seed {finding.seed}{f', release {mutant.release}' if mutant.release else ''})"
 
 
 def _by_tests(finding: Finding) -> str:
-    """Name the test, or the script that it plays."""
+    """Return the name of the test, or of the script that it runs."""
     if not finding.test:
         return "" if finding.test_cpu_seconds is None else "-"
     file, _, test = finding.test.partition("::")
@@ -105,8 +105,8 @@ def _by_tests(finding: Finding) -> str:
 
 def _equivalent(pairs: Sequence[Pair]) -> Iterator[str]:
     if pairs:
-        yield "\n## Nothing can tell them from the right rules\n"
-        yield "| mutant | where | what was changed | why | runs survived | CPU s |\n|---|---|---|---|---|---|"
+        yield "\n## Equivalent mutants\n"
+        yield "| mutant | where | change | why | runs survived | CPU s |\n|---|---|---|---|---|---|"
     for mutant, finding in pairs:
         yield _line(*_names(mutant), mutant.equivalent, str(finding.runs), f"{finding.cpu_seconds:.0f}")
 
@@ -114,10 +114,10 @@ def _equivalent(pairs: Sequence[Pair]) -> Iterator[str]:
 def _survivors(pairs: Sequence[Pair]) -> Iterator[str]:
     if pairs:
         yield "\n## Survivors\n"
-        yield "Nobody has found these so far, and nobody has shown that they cannot be found.\n"
-        yield "| mutant | where | what was changed | what ought to break | stories | runs survived | CPU s |\n|---|---|---|---|---|---|---|"
+        yield "These have not been detected so far, and are not known to be equivalent.\n"
+        yield "| mutant | where | change | expected failure | scenarios | runs survived | CPU s |\n|---|---|---|---|---|---|---|"
     for mutant, finding in pairs:
-        yield _line(*_names(mutant), mutant.breaks, ", ".join(stories_of(mutant)), str(finding.runs), f"{finding.cpu_seconds:.0f}")
+        yield _line(*_names(mutant), mutant.breaks, ", ".join(scenarios_of(mutant)), str(finding.runs), f"{finding.cpu_seconds:.0f}")
 
 
 def _names(mutant: Mutant) -> tuple[str, str, str]:

@@ -1,4 +1,4 @@
-"""Meaning of each setting of kraftsim's own, for the settings page. Types and defaults are those of `NodeConfig`."""
+"""Descriptions of kraftsim's own settings, for the settings page. Types and defaults are those of `NodeConfig`."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -19,13 +19,13 @@ MEANINGS: Final[Mapping[str, str]] = {
     "kraftsim.producer.id.control": "How the controller allocates blocks: `as-released`, `resizable`, `repeating`, `last-id`.",
     "kraftsim.producer.ids": "When a broker requests its next block: `as-released`, `ending`, `on-demand`, `eager`.",
     "kraftsim.producer.snapshots": "Which producer snapshots are kept: `as-released`, `every-segment`, `newest-two`, `replay-younger`.",
-    "kraftsim.producer.state": "What a leader keeps of a producer: `five-batches`, `latest-batch`, `latest-batch-46`, `latest-batch-announced`.",
+    "kraftsim.producer.state": "Producer state of a leader: `five-batches`, `latest-batch`, `latest-batch-46`, `latest-batch-announced`.",
     "kraftsim.registration.wait.ms": "How long a broker in ZooKeeper mode waits for the session of its former incarnation to end.",
     "kraftsim.release": "Release of Apache Kafka that the node emulates; `kraftsim list releases`.",
     "kraftsim.run": "Name of the run in the event log.",
     "kraftsim.run.started.ns": "Start of the run on the monotonic clock, in nanoseconds: the origin of `t_ns` in the event log.",
     "kraftsim.seed": "Seed of ids and nonces; 0: the operating system's entropy. See below.",
-    "kraftsim.tiering.remedy": "What is done where a segment to copy has no producer snapshot; empty: as released.",
+    "kraftsim.tiering.remedy": "What a leader does if a segment to copy has no producer snapshot; empty: as released.",
     "kraftsim.unknown.producer": "How a leader treats an unknown producer: `as-released`, `accepted`, `unknown-producer-id`, `out-of-order`.",
     "kraftsim.window.carrier": "How a broker announces its window (KIP-758): `produce`, `api-versions`, `init-producer-id`.",
 }

@@ -1,6 +1,6 @@
-"""The page of releases: what each persona offers to clients and to clusters, and in which behaviour it differs from the one before.
+"""The page of releases: the APIs and features of each release profile, and its differences from the previous one.
 
-Generated, so that it cannot say anything else than the personas do.   Source: kraftsim/releases.
+Generated from the release profiles.   Source: kraftsim/releases.
 """
 
 import ast
@@ -23,32 +23,32 @@ def personas_page() -> str:
     """Return the page."""
     lines = [
         "# Releases\n",
-        f"`--release LINE` lets nodes re-enact a release line of Apache Kafka, each as its last patch; {DEFAULT_RELEASE} goes without saying.",
-        "A property file says `kraftsim.release`, so nodes of one cluster may differ. Which versions of which request each offers is in",
+        f"`--release LINE` lets nodes emulate a release line of Apache Kafka, each as its last patch release; the default is {DEFAULT_RELEASE}.",
+        "The property `kraftsim.release` sets it per node, so nodes of one cluster may differ. The API versions of each release are in",
         "[coverage](coverage.md).\n",
         "## Modes and levels\n",
         "| line | patch | modes | newest inter.broker.protocol.version | APIs: ZooKeeper, broker, controller | metadata.version |",
         "|---|---|---|---|---|---|",
         *(_row(release) for release in releases()),
-        "\nA release without KRaft is for brokers with `zookeeper.connect`, one without ZooKeeper for nodes with `process.roles`; anything else is",
-        "refused at the start. KRaft of 2.8 to 3.2 was a preview without metadata.version, and is not offered. In ZooKeeper mode a broker speaks to",
-        "others at its inter.broker.protocol.version, the newest of its release unless it is set; what hangs on it says below *since level*.\n",
+        "\nA release without KRaft requires `zookeeper.connect`, one without ZooKeeper `process.roles`; anything else is",
+        "rejected at startup. KRaft of 2.8 to 3.2 was a preview without metadata.version, and is not supported. In ZooKeeper mode a broker uses",
+        "its inter.broker.protocol.version for other brokers, by default the newest of its release; what depends on it has *since level* below.\n",
         "## Features\n",
-        "| line | of a new cluster | that can be had |",
+        "| line | of a new cluster | supported |",
         "|---|---|---|",
         *(_features(release) for release in releases() if len(release.supported_features) > 1),
-        "\nA new cluster begins with these levels; `kafka-features` changes them while it runs. kraft.version is 1 where voters are dynamic.\n",
+        "\nA new cluster starts with these levels; `kafka-features` changes them while it runs. kraft.version is 1 where voters are dynamic.\n",
         "## What changed with each\n",
     ]
-    told = _told()
+    docstrings = _docstrings()
     known: tuple[Trait, ...] = ()
     for release in releases():
         gained = [trait for trait in release.traits if trait not in known]
         known = release.traits
-        rows = [f"- **{trait.name}** ({_why(trait)}): {told[trait.name]}" for trait in gained] or ["Nothing but what it offers."]
+        rows = [f"- **{trait.name}** ({_why(trait)}): {docstrings[trait.name]}" for trait in gained] or ["Only API versions and features."]
         lines += [f"### {release.name}\n", *rows, ""]
     lines += ["## APIs in ZooKeeper mode\n", *_offers([known for known in releases() if known.has_zookeeper_mode], ("zookeeper_apis",))]
-    lines += ["", "## APIs in KRaft mode\n", "Of brokers; of controllers *in italics*, where brokers have none.\n"]
+    lines += ["", "## APIs in KRaft mode\n", "Of brokers; of controllers *in italics*, if brokers do not support the API.\n"]
     lines += [*_offers([known for known in releases() if known.has_kraft], ("broker_apis", "controller_apis")), ""]
     return "\n".join(lines)
 
@@ -75,9 +75,9 @@ def _why(trait: Trait) -> str:
 
 
 def _offers(known: Sequence[Release], listeners: Sequence[str]) -> Iterator[str]:
-    """Yield a table of API versions, each range with the first release that offers it.
+    """Yield a table of API versions, each range with the first release that supports it.
 
-    An API that the first of the listeners does not have is shown as the others have it, in italics.
+    An API that the first of the listeners does not support is shown with the versions of the others, in italics.
     """
     yield "| key | API | versions since |"
     yield "|---|---|---|"
@@ -99,8 +99,8 @@ def _range(first: int, last: int, *, is_first: bool) -> str:
     return text if is_first else f"*{text}*"
 
 
-def _told() -> dict[str, str]:
-    """Return what stands below the definition of each trait, by the trait's name."""
+def _docstrings() -> dict[str, str]:
+    """Return the docstring of each trait, by its name."""
     body = ast.parse(inspect.getsource(traits)).body
     found = {}
     for definition, words in pairwise(body):

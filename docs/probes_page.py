@@ -1,4 +1,4 @@
-"""The page of probes, from docs/probes.json: what was asked, what each node answered, and why answers differ."""
+"""The page of probes, from docs/probes.json: the requests, the responses of each node, and why responses differ."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,22 +12,22 @@ DOCS = Path(__file__).parent
 FILE = DOCS / "probes.json"
 INTRODUCTION = """# Probes
 
-Short talks of raw requests about transactions, put in one run to Apache Kafka from Maven and to kraftsim: {subjects}.
-`make probes` asks again and writes this page; `python -m tests.apache_kafka.probes --only WORDS` shows some of it, `--at HOST:PORT` asks whatever
-runs there. An interop test asks all of them and fails where two nodes differ and the probe does not say why.
+Short sequences of raw requests about transactions, sent in one run to Apache Kafka from Maven and to kraftsim: {subjects}.
+`make probes` runs them again and writes this page; `python -m tests.apache_kafka.probes --only WORDS` runs some of them, `--at HOST:PORT` sends them
+to any node. An interop test runs all of them and fails if two nodes differ and the probe gives no reason.
 
-{count} probes. Each row is one request: API, version, and what is unusual about it; `a`, `b` are producers, A, B their ids in the order in which they
-were heard of. A column for Apache Kafka {newest} is there where it does not answer as {oldest} does, one for kraftsim where it does not answer as the
-release that it plays; why stands beneath. After a version that a node does not offer, it is not asked any further. Records are shown as
+{count} probes. Each row is one request: API, version, and what is unusual about it; `a`, `b` are producers, A, B their ids in order of
+appearance. There is a column for Apache Kafka {newest} if its responses differ from {oldest}, and one for kraftsim if its responses differ from the
+release that it emulates; the reason is below. After a version that a node does not support, it gets no further requests. Records are shown as
 id[first-last], a commit marker as id!offset, an abort marker as id~offset.
 """
 
 
 def keep(found: Answers) -> None:
-    """Keep the answers from which the page is made."""
+    """Store the responses from which the page is made."""
     parts = []
-    for name, told in found.items():
-        rows = ",\n".join(f"  {json.dumps(title)}: {json.dumps(answers)}" for title, answers in told.items())
+    for name, responses in found.items():
+        rows = ",\n".join(f"  {json.dumps(title)}: {json.dumps(answers)}" for title, answers in responses.items())
         parts.append(f" {json.dumps(name)}: {{\n{rows}\n }}")
     FILE.write_text("{\n" + ",\n".join(parts) + "\n}\n")
 
@@ -41,18 +41,18 @@ def probes_page() -> str:
     for chapter in CHAPTERS:
         lines.append(f"\n## {chapter.title}\n")
         for number, asked in enumerate(chapter.probes, 1):
-            told = {name: answers.get(name_of(chapter, asked), []) for name, answers in found.items()}
-            lines += [f"\n### {number}. {asked.title[0].upper()}{asked.title[1:]}\n", *_table(asked, told)]
+            responses = {name: answers.get(name_of(chapter, asked), []) for name, answers in found.items()}
+            lines += [f"\n### {number}. {asked.title[0].upper()}{asked.title[1:]}\n", *_table(asked, responses)]
     return "\n".join(lines) + "\n"
 
 
-def _table(asked: Probe, told: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    base, *others = told
-    columns = [base, *(name for name in others if not _is_as_its_model(name, told))]
-    yield f"| asked | {' | '.join(columns)} |"
+def _table(asked: Probe, responses: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    base, *others = responses
+    columns = [base, *(name for name in others if not _is_as_its_model(name, responses))]
+    yield f"| request | {' | '.join(columns)} |"
     yield "|---" * (len(columns) + 1) + "|"
     for number, step in enumerate(asked.steps):
-        cells = [_cell(told[name], number) for name in columns]
+        cells = [_cell(responses[name], number) for name in columns]
         yield f"| {step.words()} | {' | '.join(_dittoed(cells))} |"
     yield ""
     if asked.since_4:
@@ -61,12 +61,12 @@ def _table(asked: Probe, told: Mapping[str, Sequence[str]]) -> Iterator[str]:
         yield f"*{OURS}*: {asked.ours}\n"
 
 
-def _is_as_its_model(name: str, told: Mapping[str, Sequence[str]]) -> bool:
-    """Tell whether a column says nothing new: kraftsim's where it answers as Apache Kafka of its release, a newer release's where it is as before."""
+def _is_as_its_model(name: str, responses: Mapping[str, Sequence[str]]) -> bool:
+    """Return whether a column is redundant: kraftsim's if it equals Apache Kafka of its release, a newer release's if it equals the older one."""
     if not name.startswith(OURS):
-        return list(told[name]) == list(next(iter(told.values())))
-    model = next(other for other in told if not other.startswith(OURS) and line_of(other) == line_of(name))
-    return are_alike(told[name], told[model])
+        return list(responses[name]) == list(next(iter(responses.values())))
+    model = next(other for other in responses if not other.startswith(OURS) and line_of(other) == line_of(name))
+    return are_alike(responses[name], responses[model])
 
 
 def _cell(answers: Sequence[str], number: int) -> str:

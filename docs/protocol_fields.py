@@ -1,4 +1,4 @@
-"""Tables of what a message is made of: its fields over all versions, and what each version changed."""
+"""Tables of the fields of a message over all versions, and of the changes of each version."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -19,7 +19,7 @@ class Row(NamedTuple):
 
 
 def field_table(cls: type) -> list[str]:
-    """Return a table of all fields of a message, those of structures below the field that holds them."""
+    """Return a table of all fields of a message, those of structures below their field."""
     declaration = declaration_of(cls)
     rows = list(rows_of(declaration, declaration.versions))
     if not rows:
@@ -39,7 +39,7 @@ def rows_of(declaration: Declaration, versions: VersionRange, path: str = "") ->
 
 
 def changes(cls: type) -> dict[int, list[str]]:
-    """Return what each version brought and took, for the versions that changed anything after the first."""
+    """Return the fields that each version after the first added and removed, for versions with changes."""
     declaration = declaration_of(cls)
     found: dict[int, list[str]] = {}
     first, last = declaration.versions.first, declaration.versions.last
@@ -65,12 +65,12 @@ def changes(cls: type) -> dict[int, list[str]]:
 
 
 def type_words(field: Field) -> str:
-    """Return the type as Kafka writes it, structures by their names."""
+    """Return the type in Kafka's notation, structures by their names."""
     return field.kafka_type.replace("[]", "array of ", 1) if field.kafka_type.startswith("[]") else field.kafka_type
 
 
 def _inside(path: str, new: list[Row]) -> bool:
-    """Tell whether a field came with the structure around it."""
+    """Return whether a field was added with its parent structure."""
     return any(path.startswith(f"{row.path}.") for row in new)
 
 
@@ -87,7 +87,7 @@ def _line(row: Row, declaration: Declaration) -> str:
 
 
 def _words(versions: VersionRange, declaration: Declaration) -> str:
-    """Return a range as short as its message lets it be: `all`, `3+`, `0-2`, `4`."""
+    """Return the shortest notation of a range: `all`, `3+`, `0-2`, `4`."""
     whole = declaration.versions
     if versions.first <= whole.first and versions.last >= whole.last:
         return "all"
@@ -97,7 +97,7 @@ def _words(versions: VersionRange, declaration: Declaration) -> str:
 
 
 def _default(field: Field) -> str:
-    """Return the default where it says something: zero, the empty text and the empty list are what one expects."""
+    """Return the default unless it is zero, the empty string or the empty list."""
     match field.default:
         case Fresh() | False | "" | b"":
             return ""

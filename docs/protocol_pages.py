@@ -1,7 +1,7 @@
-"""The pages of docs/protocol/: one for every API, and for what Kafka writes into logs and files.
+"""The pages of docs/protocol/: one for every API, and for Kafka's log and file formats.
 
-What is said of a message is its declaration and its docstrings; which release of Kafka knows which version stands in the facts that were taken from
-the jars (tests/wire/definitions.json).
+The descriptions are the declarations and docstrings of the messages; the versions of each Kafka release were extracted from its jars
+(tests/wire/definitions.json).
 """
 
 import importlib
@@ -64,15 +64,15 @@ def page_of(key: ApiKey) -> str:
 
 
 def api_page(key: ApiKey) -> str:
-    """Everything about one API."""
+    """Return the page of one API."""
     request, response = request_class(key), response_class(key)
     module = importlib.import_module(request.__module__)
-    summary, rest, source = _told(module.__doc__)
+    summary, rest, source = _paragraphs(module.__doc__)
     summary = _without_name(summary)
     declaration = declaration_of(request)
     lines = [f"# {_name(key)} ({int(key)})\n", f"{summary}\n", *([f"{rest}\n"] if rest else []), f"*{source}*\n" if source else ""]
     lines += [
-        f"- Answered by {_listeners(key)}.",
+        f"- Supported by {_listeners(key)}.",
         f"- Versions {declaration.versions}"
         + (f", flexible from {max(declaration.flexible.first, declaration.versions.first)} on" if declaration.flexible else ", none of them flexible")
         + (", the last one unstable." if declaration.latest_unstable else "."),
@@ -87,21 +87,21 @@ def api_page(key: ApiKey) -> str:
 
 
 def index() -> str:
-    """All APIs, and where records and files are told of."""
+    """Return the index of all APIs, with links to the pages of records and files."""
     lines = [
         "# The protocol\n",
-        "Every message of Apache Kafka, with its versions from the oldest that 2.1 spoke to the newest of 4.x. Numbers are big-endian; strings,",
-        "bytes and arrays stand behind their length; in flexible versions lengths are varints of one more, and structures end with tagged fields",
+        "Every message of Apache Kafka, with its versions from the oldest of 2.1 to the newest of 4.x. Numbers are big-endian; strings,",
+        "bytes and arrays follow their length; in flexible versions lengths are varints of length + 1, and structures end with tagged fields",
         "(KIP-482).",
-        "What nodes of kraftsim answer says [coverage](../coverage.md).\n",
+        "The APIs that kraftsim nodes support are in [coverage](../coverage.md).\n",
         "Besides the APIs: [records of the metadata log](metadata-records.md), [records of the coordinators](coordinator-records.md),",
         "[record batches and control records](batches.md), [files of a log directory](files.md).\n",
-        "| key | API | versions | flexible | answered by | what it is for |",
+        "| key | API | versions | flexible | supported by | purpose |",
         "|---|---|---|---|---|---|",
     ]
     for key in declared_api_keys():
         declaration = declaration_of(request_class(key))
-        summary = _without_name(_told(importlib.import_module(request_class(key).__module__).__doc__)[0])
+        summary = _without_name(_paragraphs(importlib.import_module(request_class(key).__module__).__doc__)[0])
         flexible = f"{max(declaration.flexible.first, declaration.versions.first)}+" if declaration.flexible else ""
         page = page_of(key).rpartition("/")[2]
         lines.append(f"| {int(key)} | [{_name(key)}]({page}) | {declaration.versions} | {flexible} | {_listeners(key, short=True)} | {summary} |")
@@ -110,11 +110,11 @@ def index() -> str:
 
 
 def metadata_records() -> str:
-    """Every record of the metadata log."""
+    """Return the page of all records of the metadata log."""
     lines = [
         "# Records of the metadata log\n",
         "The value of a record of `__cluster_metadata`: a frame version (1), the number of the record and its version, each an unsigned varint,",
-        "then its fields; the key is null (KIP-631). Records of `__remote_log_metadata` have the same frame, and numbers of their own.",
+        "then its fields; the key is null (KIP-631). Records of `__remote_log_metadata` have the same frame, and their own numbers.",
         "[All APIs](index.md).\n",
     ]
     for title, classes in (("Metadata", declared_records()), ("Remote log metadata", declared_remote_log_records())):
@@ -125,10 +125,10 @@ def metadata_records() -> str:
 
 
 def coordinator_records() -> str:
-    """Every record of the coordinators' topics, and what members of a classic group tell each other."""
+    """Return the page of all records of the coordinators' topics, and of the data exchanged by members of classic groups."""
     lines = [
         "# Records of the coordinators\n",
-        "A key begins with the type of the record, a value with its version, two bytes each; a null value forgets the key. [All APIs](index.md).\n",
+        "A key begins with the type of the record, a value with its version, two bytes each; a null value is a tombstone. [All APIs](index.md).\n",
     ]
     for topic in CoordinatorTopic:
         lines.append(f"## {topic.value}\n")
@@ -142,39 +142,39 @@ def coordinator_records() -> str:
                 *_body(classes.value),
             ]
     lines.append("## Members of a classic group\n")
-    lines += ["Bytes in JoinGroup, SyncGroup and GroupMetadata, behind a version of two bytes.\n"]
+    lines += ["Bytes in JoinGroup, SyncGroup and GroupMetadata, after a version of two bytes.\n"]
     for cls in (ConsumerProtocolSubscription, ConsumerProtocolAssignment):
         lines += [f"### {declaration_of(cls).name}\n", *_body(cls)]
     return "\n".join(lines)
 
 
 def batches() -> str:
-    """Record batches and control records."""
+    """Return the page of record batches and control records."""
     lines = [
         "# Record batches\n",
-        "What a producer builds, a broker stores and a consumer reads, unchanged but for the first sixteen bytes (KIP-98). [All APIs](index.md).\n",
+        "Built by producers, stored by brokers and read by consumers, unchanged except for the first sixteen bytes (KIP-98). [All APIs](index.md).\n",
         "| field | type | what |",
         "|---|---|---|",
         *(f"| `{name}` | {kind} | {what} |" for name, kind, what in BATCH_FIELDS),
         "\nA record: length, attributes (none yet), timestamp and offset as differences from those of the batch, key, value, headers; all lengths",
         "and differences are zigzag varints, -1 is null. Batches before 0.11 were message sets, of formats 0 and 1: `protocol/message_sets.py`.\n",
         "## Control records\n",
-        "In a batch with the control bit: marks of brokers and voters. The key is a version (0) and the type, two bytes each.\n",
+        "Records in a batch with the control bit, written by brokers and voters. The key is a version (0) and the type, two bytes each.\n",
     ]
     for kind in ControlType:
         lines += [f"### {kind.name} ({kind.value})\n", *_body(control_records.MESSAGES[kind])]
-    lines += ["## In an Envelope\n", "The principal of a forwarded request, behind a version of two bytes.\n", *_body(DefaultPrincipalData)]
+    lines += ["## In an Envelope\n", "The principal of a forwarded request, after a version of two bytes.\n", *_body(DefaultPrincipalData)]
     return "\n".join(lines)
 
 
 def files() -> str:
-    """The files of a log directory."""
+    """Return the page of the files of a log directory."""
     lines = ["# Files of a log directory\n", "`kraftsim dump` prints them. [All APIs](index.md).\n"]
     folder = Path(importlib.import_module("protocol.disk").__file__ or "").parent
     for file in sorted(folder.glob("*.py")):
         if file.stem in ("__init__", "malformed_file", "java_integers"):
             continue
-        summary, rest, source = _told(importlib.import_module(f"protocol.disk.{file.stem}").__doc__)
+        summary, rest, source = _paragraphs(importlib.import_module(f"protocol.disk.{file.stem}").__doc__)
         lines += [
             f"## {file.stem.replace('_', ' ').capitalize()}\n",
             f"{summary}\n",
@@ -189,7 +189,7 @@ def files() -> str:
 
 
 def pages() -> Mapping[str, Callable[[], str]]:
-    """Return every page with what writes it."""
+    """Return every page with its generator."""
     return {
         f"{FOLDER}/index.md": index,
         **{page_of(key): partial(api_page, key) for key in declared_api_keys()},
@@ -209,17 +209,17 @@ def _plain_message(cls: type) -> list[str]:
 
 
 def _body(cls: type) -> list[str]:
-    """Return what a message is, its fields, and what its versions changed."""
-    told = "\n\n".join(part for part in _told(cls.__doc__)[:2] if part)
+    """Return the description of a message, its fields, and the changes of its versions."""
+    description = "\n\n".join(part for part in _paragraphs(cls.__doc__)[:2] if part)
     versions = declaration_of(cls).versions
     of = "Version" if versions.first == versions.last else "Versions"
-    lines = [f"{told}\n" if told else "", f"{of} {versions}.\n", *field_table(cls)]
+    lines = [f"{description}\n" if description else "", f"{of} {versions}.\n", *field_table(cls)]
     lines += [f"- Version {version}: {', '.join(said)}." for version, said in changes(cls).items()]
     return [*lines, ""]
 
 
 def _releases(name: str) -> list[str]:
-    """Return which releases of Kafka know which versions."""
+    """Return the versions that each release of Kafka supports."""
     shapes = _facts().get(name, ())
     if not shapes:
         return []
@@ -240,13 +240,13 @@ def _errors(file: str, errors: Sequence[ErrorCode]) -> list[str]:
     if not errors:
         return ["## Errors\n", "None of its own.\n"]
     remarks = _remarks(file)
-    lines = ["## Errors\n", "| code | error | may be tried again | when |", "|---|---|---|---|"]
+    lines = ["## Errors\n", "| code | error | retriable | when |", "|---|---|---|---|"]
     lines += [f"| {int(error)} | {error.name} | {_retriable(error)} | {remarks.get(error.name, '')} |" for error in errors]
     return [*lines, ""]
 
 
 def _error_table() -> Iterable[str]:
-    yield "| code | error | may be tried again |"
+    yield "| code | error | retriable |"
     yield "|---|---|---|"
     for error in sorted(ErrorCode):
         yield f"| {int(error)} | {error.name} | {_retriable(error)} |"
@@ -273,7 +273,7 @@ def _remarks(file: str) -> dict[str, str]:
 
 
 def _headers(key: ApiKey, declaration: Declaration) -> str:
-    """Return which version of the headers goes with which version of the messages."""
+    """Return the header version of each message version."""
     versions = range(declaration.versions.first, declaration.versions.last + 1)
     said = []
     for what, version_of in (
@@ -289,7 +289,7 @@ def _headers(key: ApiKey, declaration: Declaration) -> str:
     return "; ".join(said)
 
 
-def _told(docstring: str | None) -> tuple[str, str, str]:
+def _paragraphs(docstring: str | None) -> tuple[str, str, str]:
     """Return the first paragraph of a docstring, the others, and the sources, each as one line."""
     text, _, source = (docstring or "").partition("Source:")
     first, *others = [" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n")]
@@ -297,15 +297,15 @@ def _told(docstring: str | None) -> tuple[str, str, str]:
 
 
 def _without_name(summary: str) -> str:
-    """Return the first sentence of a module without the `InitProducerId (22): ` before it, beginning with a capital."""
+    """Return the first sentence of a module without its prefix `InitProducerId (22): `, capitalised."""
     name, colon, rest = summary.partition("): ")
-    told = rest if colon and name.rpartition("(")[2].isdecimal() else summary
-    return told[:1].upper() + told[1:]
+    description = rest if colon and name.rpartition("(")[2].isdecimal() else summary
+    return description[:1].upper() + description[1:]
 
 
 def _listeners(key: ApiKey, *, short: bool = False) -> str:
     names = [name for name in LISTENERS if name in key.listeners]
-    return ", ".join(names if short else (LISTENERS[name] for name in names)) or "nobody"
+    return ", ".join(names if short else (LISTENERS[name] for name in names)) or "no node"
 
 
 def _name(key: ApiKey) -> str:

@@ -1,4 +1,4 @@
-"""The page of settings: what each is, which releases know it, and whether kraftsim acts by it."""
+"""The page of settings: the meaning of each, the releases with it, and whether it has an effect in kraftsim."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
@@ -14,7 +14,7 @@ from kraftsim.node.settings_in_effect import keys_in_effect
 OWN = "Settings of kraftsim"
 OTHER = "Other"
 DEFAULT_MAX = 60
-"""Characters of a default or of valid values that fit into a table."""
+"""The maximum length of a default or of valid values in the table."""
 GROUPS = (
     (OWN, ("kraftsim.", "max.in.flight.sequence")),
     (
@@ -83,7 +83,7 @@ GROUPS = (
     ),
     (OTHER, ("",)),
 )
-"""Titles, and how the names in each group begin; the first that fits counts."""
+"""Titles, and the name prefixes of each group; the first match counts."""
 HEAD = """# Settings
 
 Properties of a node, in a file for `kraftsim node FILE` or as `--set KEY=VALUE`. Names and defaults are Kafka's; settings that begin
@@ -106,14 +106,14 @@ listener.name.clients.ssl.keystore.type=PEM
 listener.name.clients.ssl.keystore.location=/etc/kraftsim/broker.pem
 ```
 
-The listener `CLIENTS` takes logins by SCRAM over TLS; brokers and controllers go on without. The file has the key and the
+The listener `CLIENTS` requires SCRAM authentication over TLS; brokers and controllers do not use it. The file has the key and the
 certificates. [Clusters with SASL and TLS](../clusters.md#clusters-with-sasl-and-tls) has whole clusters, clients and credentials.
 """
 TABLE = "| property | type | default | change | valid values | since | effect | meaning |\n|---|---|---|---|---|---|---|---|"
 
 
 NAMES_OF_TYPES = {"bool": "boolean", "float": "double", "int": "long", "int | None": "long"}
-"""Annotation of a field of `NodeConfig` -> the type as Kafka names it; a tuple is a list, anything else a string."""
+"""Annotation of a field of `NodeConfig` -> Kafka's name of the type; a tuple is a list, anything else a string."""
 
 
 def _type_of(annotation: object) -> str:
@@ -126,7 +126,7 @@ TYPES = {str(each.metadata[NAME_KEY]): _type_of(each.type) for each in fields(No
 
 
 def settings_page(seed_note: str) -> str:
-    """Return the page; `seed_note` says what kraftsim.seed means for security."""
+    """Return the page; `seed_note` explains the security of kraftsim.seed."""
     rows = {line: rows_until(BROKER_ROWS, BROKER_GONE, line) for line in LINES}
     own = {str(each.metadata[NAME_KEY]): each.metadata[DEFAULT_KEY] for each in fields(NodeConfig) if NAME_KEY in each.metadata}
     names = sorted({*own, *DYNAMIC_ONLY, *(name for each in rows.values() for name in each)})
@@ -179,13 +179,13 @@ def _changes(name: str, known: Sequence[str], rows: dict[str, Rows]) -> Iterator
 
 
 def _releases(known: Sequence[str]) -> str:
-    """Return the first release that knows a setting, and the last one unless it is the newest."""
+    """Return the first release with a setting, and the last one unless it is the newest."""
     if not known:
         return LINES[0]
     return known[0] if known[-1] == LINES[-1] else f"{known[0]} to {known[-1]}"
 
 
 def _code(text: str) -> str:
-    """Return a text in code, shortened: the definitions of some are longer than the page is wide."""
+    """Return a text as code, shortened to fit into the table."""
     plain = " ".join(text.split()).replace("|", "\\|")
     return f"`{plain if len(plain) <= DEFAULT_MAX else plain[:DEFAULT_MAX] + '...'}`" if plain else ""

@@ -1,4 +1,4 @@
-"""Assembles the source of the documentation site: hand-written pages, generated reference, README.
+"""Assembles the source of the documentation site: handwritten pages, generated reference, README.
 
 Links between files of the repository become links between pages of the site, so that
 `mkdocs build --strict` checks each of them, anchors included.
@@ -16,7 +16,7 @@ from docs.generate import GENERATED, REFERENCE, text_of
 ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = ROOT / "docs"
 COPIED: Final = (".md", ".svg", ".png", ".css", ".js")
-"""Suffixes of the files in docs/ that belong to the site; the rest is code and data."""
+"""Suffixes of the files in docs/ that are part of the site; the rest is code and data."""
 ROOT_PAGES: Final[Mapping[str, str]] = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
@@ -32,7 +32,7 @@ LINK: Final = re.compile(r"(\]\()([^)\s#:]+)(#[^)\s]*)?(\))")
 
 
 def assemble(target: Path) -> int:
-    """Write the source of the site below `target`, which is emptied; return how many files it has."""
+    """Write the source of the site to `target`, which is emptied; return the number of files."""
     shutil.rmtree(target, ignore_errors=True)
     for file in sorted(DOCS.rglob("*")):
         if file.suffix in COPIED:
@@ -47,7 +47,7 @@ def assemble(target: Path) -> int:
 
 
 def _put(target: Path, name: str) -> None:
-    """Copy one file of the repository; in a page its links are rewritten."""
+    """Copy one file of the repository; rewrite the links of a page."""
     place = target / _in_site(name)
     place.parent.mkdir(parents=True, exist_ok=True)
     if name.endswith(".md"):

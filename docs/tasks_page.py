@@ -1,4 +1,4 @@
-"""The page about producers per task and per thread, from docs/producer-per-task.json: what `make bench ARGS="tasks --keep"` counted and weighed."""
+"""The page about producers per task and per thread, from docs/producer-per-task.json, the results of `make bench ARGS="tasks --keep"`."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,43 +11,43 @@ Cell = int | float | str
 
 
 class Found(TypedDict):
-    """What the bench keeps: a row for each variant and number of input partitions, and bytes of one producer by where."""
+    """The stored results: a row for each variant and number of input partitions, and the bytes of one producer in each place."""
 
     rows: Sequence[Mapping[str, Cell]]
     bytes: Mapping[str, int]
 
 
-INTRODUCTION = f"""# A producer for each task, or one for each thread
+INTRODUCTION = f"""# A producer per task, or per thread
 
-An application of three threads copies a topic exactly once: it consumes, produces, and commits both in one transaction. Before KIP-447 nobody but
-the transactional id fenced it, so each input partition had an id and a producer of its own (Kafka Streams' `exactly_once`). Since KIP-447 the
-group fences whoever lost a partition, and a thread needs one producer for all it was given (`exactly_once_v2`). Both are played in one run of
-`producer_per_task_against_per_thread`, on three brokers, each partition of the topics on one of them; each copy is judged, and is right. One
-command counts, weighs, and draws:
+An application of three threads copies a topic exactly once: it consumes, produces, and commits both in one transaction. Before KIP-447 it was fenced
+by its transactional id only, so each input partition had its own id and producer (Kafka Streams' `exactly_once`). Since KIP-447 the group coordinator
+fences members that lost a partition, and a thread needs one producer for all its partitions (`exactly_once_v2`). Both variants run in one run of
+`producer_per_task_against_per_thread`, on three brokers, each partition of the topics on one of them; both outputs are checked, and are correct. One
+command measures and plots:
 
 ```text
 make bench ARGS="tasks --keep" && make docs
 ```
 
-![what is opened, and what it costs](../{PICTURE.name})
+![opened connections, and costs](../{PICTURE.name})
 """
-MEANING = """*Records each*: how many records a transaction has. *Markers*: partitions in which transactions had to be ended, a record in each.
-*States*: producers that the leaders of all partitions remember together, those of `__consumer_offsets` among them; followers remember
-the same. *Ids*: what coordinators remember. Times are virtual, of the simulated network and disks (0.1 to 1 ms a message), joining the group
-included."""
-WEIGHTS = """What one producer weighs. The first rows are what the interpreter allocates for what is kept, the last ones by how much the process of a
-broker grew for each of 2,000 producers that made one transaction of one record, and for each of 500 connections:
+MEANING = """*Records each*: records per transaction. *Markers*: transaction markers, one per partition of a transaction.
+*States*: entries in the producer state of all partition leaders, including `__consumer_offsets`; followers have
+the same. *Ids*: transactional ids at coordinators. Times are virtual, of the simulated network and disks (0.1 to 1 ms a message),
+including the rebalance of the group."""
+WEIGHTS = """The memory of one producer. The first rows are the allocations of the interpreter, the last ones the growth of a broker process for each
+of 2,000 producers with one transaction of one record, and for each of 500 connections:
 """
-READING = """## What it says
+READING = """## Results
 
-- **Producers and connections grow with the partitions, as the proposal says** (rows 447-03 and 447-05 of the [claims](claims.md)): a producer for
-  each task opens about three connections, to coordinators and to the leader it writes to, so that 1,000 partitions cost brokers 3,007 connections,
-  at 4,760 bytes each 14 MB. With one for each thread it is 18, however many partitions there are.
-- **Batching is lost** (447-04): a task has a transaction of its own, however little it has to copy. At 1,000 partitions that is ten times as many
-  transactions, and less than a quarter of the records in a second.
-- **Of markers about half are saved, and no more.** Each output partition that was written to needs one under either rule; what is spared are those
-  in the partition of the offsets, one for each transaction.
-- **What leaders remember is halved for the same reason, what coordinators remember is not worth mentioning any more**: 3 ids instead of 1,000, at
+- **Producers and connections grow with the partitions, as the proposal claims** (rows 447-03 and 447-05 of the [claims](claims.md)): a producer per
+  task opens about three connections, to coordinators and to the leader it writes to, so 1,000 partitions need 3,007 connections,
+  at 4,760 bytes each 14 MB. With a producer per thread it is 18, for any number of partitions.
+- **Batching is lost** (447-04): each task has its own transaction, however few records it has to copy. At 1,000 partitions that is ten times as many
+  transactions, and less than a quarter of the records per second.
+- **About half of the markers are saved, and no more.** Each output partition of a transaction needs one in both variants; the savings are those
+  in the partition of the offsets, one per transaction.
+- **The producer state of leaders is halved for the same reason, the state of coordinators becomes negligible**: 3 ids instead of 1,000, at
   596 bytes each.
 """
 

@@ -1,4 +1,4 @@
-"""Bytes that nobody meant, thrown at everything that reads bytes: each must become a value or a typed error, soon, and in little memory.
+"""Fuzzes everything that reads bytes: each input must give a value or a typed error, in bounded time and memory.
 
-`make fuzz` runs the targets one after another, guided by coverage where atheris is there; `docs/conformance.md` says how to read what it prints.
+`make fuzz` runs the targets one after another, guided by coverage if atheris is installed; `docs/conformance.md` explains the output.
 """

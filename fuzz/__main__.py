@@ -1,9 +1,9 @@
 """`make fuzz`: every target for a bounded time, then every value of every byte.
 
     python -m fuzz [TARGET ...] [--seconds 60] [--by-chance]
-    python -m fuzz --again TARGET HEX            run one input, with the whole trace of what it breaks
+    python -m fuzz --again TARGET HEX            run one input, with the full traceback of a failure
 
-Targets: requests responses data batches codecs disk every-byte answers. Inputs that opened new paths are kept in build/fuzz and used again.
+Targets: requests responses data batches codecs disk every-byte answers. Inputs that reached new code paths are kept in build/fuzz and reused.
 Exit code: 0 nothing found, 1 something broke, 3 wrong arguments.
 """
 
@@ -23,23 +23,23 @@ ARTIFACTS = ("crash-*", "timeout-*", "oom-*", "slow-unit-*", "last")
 
 
 def main() -> int:
-    """Run what was chosen and say what was found."""
+    """Run the chosen targets and print the results."""
     parser = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("targets", nargs="*", metavar="TARGET")
-    parser.add_argument("--seconds", type=float, default=60.0, help="for each target but every-byte, which takes what it needs (default: 60)")
-    parser.add_argument("--by-chance", action="store_true", help="without atheris, even where it is there")
+    parser.add_argument("--seconds", type=float, default=60.0, help="time for each target except every-byte, which runs to its end (default: 60)")
+    parser.add_argument("--by-chance", action="store_true", help="random mutation without atheris, even if it is installed")
     parser.add_argument("--again", nargs=2, metavar=("TARGET", "HEX"), help="run one input")
     chosen = parser.parse_args()
     names = chosen.targets or list(NAMES)
     for name in [*names, *(chosen.again or [])[:1]]:
         if name not in NAMES:
-            print(f"no target is called {name} (there are: {', '.join(NAMES)})", file=sys.stderr)
+            print(f"unknown target {name} (available: {', '.join(NAMES)})", file=sys.stderr)
             return 3
     if chosen.again:
         return _again(*chosen.again)
     by_chance = chosen.by_chance or importlib.util.find_spec("atheris") is None
     if by_chance and not chosen.by_chance:
-        print("atheris is not installed here: inputs are changed by chance, and no coverage guides them", flush=True)
+        print("atheris is not installed: inputs are mutated at random, without coverage guidance", flush=True)
     broken = [name for name in names if _is_broken(name, chosen.seconds, by_chance=by_chance)]
     print(f"broken: {', '.join(broken)}" if broken else f"nothing broke in {', '.join(names)}", flush=True)
     return 1 if broken else 0
@@ -54,7 +54,7 @@ def _is_broken(name: str, seconds: float, *, by_chance: bool) -> bool:
 
 
 def _run(name: str, seconds: float, *, by_chance: bool) -> int:
-    """Fuzz one target in a process of its own, and show the input that ended the process if one did."""
+    """Fuzz one target in its own process, and print the input that crashed the process, if any."""
     corpus = CORPUS / name
     corpus.mkdir(parents=True, exist_ok=True)
     for pattern in ARTIFACTS:
@@ -86,7 +86,7 @@ def _again(name: str, text: str) -> int:
     if name == ANSWERS:
         return subprocess.run([sys.executable, "-m", "fuzz.answers", "--again", text], check=False).returncode
     if name == EVERY_BYTE:
-        print(f"an input of {EVERY_BYTE} has no reproducer of its own: the lines above it name message, version and bytes", file=sys.stderr)
+        print(f"an input of {EVERY_BYTE} has no reproducer: the lines above it have message, version and bytes", file=sys.stderr)
         return 3
     guard = Guard(name, TARGETS[name].check, REFUSALS)
     guard.run(bytes.fromhex(text), timed=False)  # compiles what it needs

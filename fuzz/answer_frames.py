@@ -1,8 +1,8 @@
-"""Requests that ask for answers which are hard to encode: names of maximal length, null names, arrays of extremes, text that is no UTF-8.
+"""Requests with responses that are hard to encode: names of maximal length, null names, arrays of extremes, invalid UTF-8.
 
-Half of the frames are requests of any API and version with values chosen to be quoted in answers;
-the other half are valid requests with a few bytes changed. Text longer than a codec of ours would
-write takes the place of a marker, so that a frame can carry what no honest client sends.
+Half of the frames are requests of any API and version with values chosen to be echoed in responses;
+the other half are valid requests with a few bytes changed. Text longer than kraftsim's codec would
+write replaces a marker, so that a frame can contain what no valid client sends.
 Source: none of Kafka's; the limits are those of org.apache.kafka.common.protocol.Readable.
 """
 
@@ -25,16 +25,16 @@ from protocol.schema import Message
 
 LONGEST = 32767
 MARKER = "\x03" * 100
-"""Stands for text that the encoder would not write. Its length is one byte where lengths are compact."""
+"""Placeholder for text that the encoder would not write. Its compact length is one byte."""
 BEHIND_COMPACT, BEHIND_PLAIN = bytes((len(MARKER) + 1,)) + MARKER.encode(), pack(">h", len(MARKER)) + MARKER.encode()
 LONG_TEXTS = (b"/" * LONGEST, b"a" * LONGEST, b"\xff" * LONGEST, "\u00e9".encode() * (LONGEST // 2), b"\0" * LONGEST, b"'" * LONGEST)
 TOO_LONG = b"/" * 40_000
-"""Only a compact length can announce it."""
+"""Too long for any but a compact length."""
 LONG_TEXTS_MAX = 8
-"""In one frame; other markers stay as they are."""
+"""The maximum per frame; other markers remain."""
 ARRAY_SIZES = (0, 1, 1, 1, 2, 3)
 LONG_ARRAY = 300
-"""How long one array in a hundred is, unless it is within another."""
+"""The length of one array in a hundred, unless it is nested."""
 CLIENT_ID = "answer-fuzz"
 SIZE_BYTES = 4
 HEAD_BYTES = 8
@@ -44,7 +44,7 @@ CHANGED_BODY_BYTES_MAX = 8192
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request: its frame with the size in front, and what its answer is to be read as."""
+    """One request: its frame with the size prefix, and the type of its response."""
 
     api_key: int
     version: int
@@ -54,7 +54,7 @@ class Asked:
 
 @dataclass(slots=True)
 class FrameMaker:
-    """Makes frames by chance. `offered` is what a node serves: API key to first and last version.
+    """Generates random frames. `offered` is what a node supports: API key to first and last version.
 
     `left_out` is not sent. `names` and `ids` are those of real topics.
     """
@@ -75,13 +75,13 @@ class FrameMaker:
         self._inner = [pair for pair in self._pairs if pair[0] in FORWARDABLE]
 
     def each_once(self, *, newest_only: bool = False) -> Iterator[Asked]:
-        """Yield a request of each API and version, or of its newest version, in which every text is as long as can be."""
+        """Yield a request of each API and version, or of its newest version, with every text at its maximal length."""
         for key, version in self._pairs:
             if not newest_only or version == self.offered[key][1]:
                 yield self._constructed(key, version, is_longest=True)
 
-    def each_cut_off(self) -> Iterator[Asked]:
-        """Yield a valid request of each API and version that ends one byte early, where it has a byte to lose."""
+    def each_truncated(self) -> Iterator[Asked]:
+        """Yield a valid request of each API and version that ends one byte early, if it has a body."""
         for key, version in self._pairs:
             number = self._number()
             content = self._examples(key, version)[0]
@@ -89,7 +89,7 @@ class FrameMaker:
                 yield Asked(key, version, number, _framed(pack(">hhi", key, version, number) + content[HEAD_BYTES:-1]))
 
     def next(self) -> Asked:
-        """Return the next frame: by turns constructed and changed."""
+        """Return the next frame: alternately constructed and mutated."""
         pair = self.dice.choice(self._pairs)
         return self._constructed(*pair) if self._count % 2 else self._changed(*pair)
 
@@ -98,7 +98,7 @@ class FrameMaker:
         return self._count
 
     def _changed(self, key: int, version: int) -> Asked:
-        """Return a valid request with some bytes changed behind its correlation id."""
+        """Return a valid request with some bytes changed after its correlation id."""
         number = self._number()
         valid = self._examples(key, version)
         data = self.dice.choice(valid)
@@ -106,7 +106,7 @@ class FrameMaker:
         return Asked(key, version, number, _framed(pack(">hhi", key, version, number) + body))
 
     def _examples(self, key: int, version: int) -> list[bytes]:
-        """Return valid requests, without their sizes in front."""
+        """Return valid requests, without their size prefixes."""
         valid = self._valid.get((key, version))
         if valid is None:
             bodies = examples(registry.request_class(key), version)

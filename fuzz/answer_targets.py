@@ -1,8 +1,8 @@
-"""The clusters that `fuzz.answers` asks, and as which clients: of KRaft and of ZooKeeper mode, with and without an authorizer.
+"""The clusters and clients of `fuzz.answers`: KRaft and ZooKeeper mode, with and without an authorizer.
 
-Most clusters must serve a healthy producer all the time. The principals that have every right there
-leave out what ends service by right (`LEFT_OUT`). Two further clusters get those requests, too, and
-are made anew when they serve no more (`fuzz.obedient`).
+Most clusters must serve a healthy producer all the time. Principals with all permissions there do not
+send requests that legitimately end service (`LEFT_OUT`). Two further clusters get those requests, too,
+and are recreated when they no longer serve (`fuzz.obedient`).
 """
 
 import asyncio
@@ -27,12 +27,12 @@ TOPICS = (HEALTHY_TOPIC, "fuzzed", "secret")
 OPEN, GUARDED, ZOOKEEPER = "open", "guarded", "zookeeper"
 OBEDIENT, OBEDIENT_ZOOKEEPER = "obedient", "obedient zookeeper"
 ARE_OBEDIENT: Final = frozenset((OBEDIENT, OBEDIENT_ZOOKEEPER))
-"""Clusters that get requests which end service by right."""
+"""Clusters that get requests which legitimately end service."""
 PLACES: Final = (OPEN, GUARDED, ZOOKEEPER, OBEDIENT, OBEDIENT_ZOOKEEPER)
 LISTENERS_MAX: Final = 2
-"""Of one node: without names and with."""
+"""Listeners of one node: without and with authentication."""
 USERS: Final = {"admin": "a", "bob": "b", "carol": "c"}
-"""admin has every right, carol has those of `rights`, bob has none."""
+"""admin has all permissions, carol has those of `rights`, bob has none."""
 JAAS = (
     'org.apache.kafka.common.security.plain.PlainLoginModule required username="admin" password="a" '
     + " ".join(f'user_{user}="{password}"' for user, password in USERS.items())
@@ -56,25 +56,25 @@ LEFT_OUT: Final[Mapping[ApiKey, str]] = {
     ApiKey.VOTE: "raises the epoch of the quorum, to the last one at worst: no leader can be elected after that",
     ApiKey.BEGIN_QUORUM_EPOCH: "raises the epoch of the quorum and names its leader",
     ApiKey.END_QUORUM_EPOCH: "makes the leader of the quorum resign",
-    ApiKey.BROKER_REGISTRATION: "takes the place of the broker: its own epoch is stale then",
+    ApiKey.BROKER_REGISTRATION: "replaces the registration of the broker, whose epoch is stale then",
     ApiKey.BROKER_HEARTBEAT: "lets a broker be fenced or shut down, if it names the epoch of its registration",
-    ApiKey.UNREGISTER_BROKER: "takes the registration of the broker away",
-    ApiKey.ALTER_PARTITION: "takes the leader out of the replicas in sync, if it names the epochs of the partition",
-    ApiKey.ASSIGN_REPLICAS_TO_DIRS: "moves replicas to a directory that is lost, if it names the epoch of the broker",
+    ApiKey.UNREGISTER_BROKER: "removes the registration of the broker",
+    ApiKey.ALTER_PARTITION: "removes the leader from the ISR, if it has the epochs of the partition",
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: "moves replicas to a lost directory, if it has the epoch of the broker",
     ApiKey.UPDATE_FEATURES: "lowers or raises the level of the cluster",
-    ApiKey.ALTER_CONFIGS: "may say max.connections=0, message.max.bytes=0, min.insync.replicas=2 and the like",
+    ApiKey.ALTER_CONFIGS: "may set max.connections=0, message.max.bytes=0, min.insync.replicas=2 and the like",
     ApiKey.INCREMENTAL_ALTER_CONFIGS: "as ALTER_CONFIGS",
-    ApiKey.CONTROLLED_SHUTDOWN: "moves leaders away from the broker, which then leads nothing",
-    ApiKey.LEADER_AND_ISR: "says who leads; with a controller epoch that no controller reaches the broker hears of nothing else after that",
-    ApiKey.UPDATE_METADATA: "says which brokers and partitions there are, with such a controller epoch",
+    ApiKey.CONTROLLED_SHUTDOWN: "moves all leaderships away from the broker",
+    ApiKey.LEADER_AND_ISR: "sets partition leaders; with a controller epoch above any controller's the broker ignores all later requests",
+    ApiKey.UPDATE_METADATA: "replaces brokers and partitions, with such a controller epoch",
     ApiKey.STOP_REPLICA: "deletes replicas, with such a controller epoch",
 }
-"""What a client with every right can end service with, without any fault of a node, and how. Where a client has no right, these are sent, too."""
+"""Requests by which a client with all permissions can legitimately end service, and how. Clients without permissions send them, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """Where a hostile client connects, and as whom. `offered`: API key to first and last version; `left_out`: what is not sent there."""
+    """Address and user of a hostile client. `offered`: API key to first and last version; `left_out`: APIs that are not sent."""
 
     name: str
     host: str
@@ -83,11 +83,11 @@ class Listener:
     offered: Mapping[int, tuple[int, int]]
     left_out: frozenset[int]
     is_obedient: bool = False
-    """Whether the node may stop to serve by right."""
+    """Whether the node may legitimately stop serving."""
     connections: int = 2
 
     async def log_in(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Be the user, if there is one."""
+        """Authenticate as the user, if there is one."""
         if self.user is None:
             return
         await _asked(reader, writer, SaslHandshakeRequest(mechanism="PLAIN"), 1)
@@ -98,13 +98,13 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A cluster that has topics; `names` and `ids` are of those that may be deleted. `healthy` is where honest clients connect, without a name."""
+    """A cluster with topics; `names` and `ids` are of those that may be deleted. `healthy` is the address of healthy clients."""
 
     healthy: tuple[str, int]
     listeners: list[Listener]
     names: tuple[str, ...]
     ids: list[bytes]
-    """Those of the cluster that is there now."""
+    """The listeners of the current cluster."""
     has_rules: bool
 
 
@@ -137,7 +137,7 @@ def _listeners(port: int, *, has_controller: bool) -> dict[str, dict[str, str]]:
 
 
 def _clients(name: str) -> list[tuple[str, int, str | None]]:
-    """Return which node a client asks, how far its port is from that of the broker, and the user."""
+    """Return the node of each client, the offset of its port from that of the broker, and the user."""
     control = CONTROLLER_PORT_DISTANCE
     match name:
         case "guarded":
@@ -150,12 +150,12 @@ def _clients(name: str) -> list[tuple[str, int, str | None]]:
 
 
 async def prepared(name: str, spec: ClusterSpec) -> Prepared:
-    """Make topics and rules, and learn what each listener offers."""
+    """Create topics and ACLs, and query the APIs that each listener supports."""
     is_obedient, listeners = name in ARE_OBEDIENT, []
     for node, distance, user in _clients(name):
         port = spec.port + distance
         answer = await asked_once(spec.host, port, ApiVersionsRequest(client_software_name="fuzz", client_software_version="1"), 3)
-        assert isinstance(answer, ApiVersionsResponse), "ApiVersions was asked"
+        assert isinstance(answer, ApiVersionsResponse), "the response of ApiVersions"
         offered = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
         has_all_rights = user in (None, "admin")
         listeners.append(
@@ -172,7 +172,7 @@ async def prepared(name: str, spec: ClusterSpec) -> Prepared:
         )
     wanted = [CreatableTopic(name=topic, num_partitions=1, replication_factor=1) for topic in TOPICS]
     made = await asked_once(spec.host, spec.port, CreateTopicsRequest(topics=wanted, timeout_ms=5000), 7)
-    assert isinstance(made, CreateTopicsResponse), "CreateTopics was asked"
+    assert isinstance(made, CreateTopicsResponse), "the response of CreateTopics"
     named = [topic for topic in made.topics if topic.name != HEALTHY_TOPIC]
     has_rules = "authorizer.class.name" in spec.settings
     target = Prepared((spec.host, spec.port), listeners, tuple(each.name for each in named), [each.topic_id for each in named], has_rules)
@@ -181,11 +181,11 @@ async def prepared(name: str, spec: ClusterSpec) -> Prepared:
 
 
 CONNECTIONS_WITHOUT_AUTHORIZER: Final = 8
-"""For each listener of the open cluster, so that half of all frames come where there is no authorizer."""
+"""For each listener of the cluster without authorizer, so that it gets half of all frames."""
 
 
 async def give_rights(target: Prepared) -> None:
-    """Give carol her rights; others may have taken them from her."""
+    """Create carol's ACLs; other clients may have deleted them."""
     if not target.has_rules:
         return
     operations = AclOperation
@@ -209,11 +209,11 @@ async def give_rights(target: Prepared) -> None:
         for kind, name, operation in rights
     ]
     made = await asked_once(*target.healthy, CreateAclsRequest(creations=creations), 3)
-    assert isinstance(made, CreateAclsResponse) and not any(row.error_code for row in made.results), f"carol gets no rights: {made}"
+    assert isinstance(made, CreateAclsResponse) and not any(row.error_code for row in made.results), f"carol's ACLs are rejected: {made}"
 
 
 async def asked_once(host: str, port: int, body: Message, version: int) -> Message:
-    """Ask something over a connection of its own. Raises OSError, IncompleteReadError."""
+    """Send a request over its own connection. Raises OSError, IncompleteReadError."""
     reader, writer = await asyncio.open_connection(host, port)
     try:
         return await _asked(reader, writer, body, version)

@@ -1,12 +1,12 @@
-"""Running nodes under hostile requests over sockets: no node ends, every answer can be read or its connection is closed, others are served.
+"""Fuzzes running nodes over sockets: no node may crash, every response must be valid or its connection closed, other clients must be served.
 
     python -m fuzz.answers --frames 100000      a campaign against node processes, with a table at the end
     python -m fuzz.answers --seconds 60         the same for a time: a target of `make fuzz`
     python -m fuzz.answers --again HEX          one connection's input to each listener of fresh nodes
 
-Five clusters are asked at once: KRaft without an authorizer and with one, ZooKeeper mode with one,
-and two whose clients may end service by right (`fuzz.obedient`). Clients are anonymous, admin with
-every right, carol with some, bob with none. Exit code: 0 nothing broke, 1 something did.
+Five clusters are tested at once: KRaft without an authorizer and with one, ZooKeeper mode with one,
+and two whose clients may legitimately end service (`fuzz.obedient`). Clients are anonymous, admin with
+all permissions, carol with some, bob with none. Exit code: 0 nothing broke, 1 something did.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from fuzz.answer_targets import (
     give_rights,
     prepared,
 )
-from fuzz.obedient import HANG_SECONDS, PAUSE_SECONDS, Obedient, started_again
+from fuzz.obedient import HANG_SECONDS, PAUSE_SECONDS, Obedient, restarted
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.cluster.readiness import ClusterFailed, NotReady
@@ -46,11 +46,11 @@ from protocol.requests import UnsupportedApi, decode_response, request_chunks
 
 FRAMES_PER_CONNECTION = 24
 ANSWER_SECONDS = 0.3
-"""Some requests wait for others, and some get no answer: then the connection is left."""
+"""Some requests wait for others, and some get no response: then the connection is abandoned."""
 HEALTHY_PAUSE_SECONDS = 0.02
 GROWTH_BYTES_MAX = 20 << 20
 RIGHTS_SECONDS = 1.0
-START_AGAIN_SECONDS = 30.0
+RESTART_SECONDS = 30.0
 TRACEBACK = "Traceback (most recent call last)"
 KEPT_FRAMES = 100
 LOST = Path(__file__).parents[1] / "build" / "fuzz" / "answers"
@@ -67,24 +67,24 @@ API_NAMES = {int(key): key.name for key in ApiKey}
 
 @dataclass(slots=True)
 class Outcome:
-    """What hostile clients saw, and what broke."""
+    """The responses to hostile clients, and the failures."""
 
     frames: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
     broken: list[str] = field(default_factory=list)
     last: dict[str, deque[Asked]] = field(default_factory=lambda: defaultdict(lambda: deque(maxlen=KEPT_FRAMES)))
-    """By listener: one that hangs gets no more frames while the others get thousands."""
+    """By listener: one that hangs gets no more frames, while the others get thousands."""
     healthy_seconds: list[float] = field(default_factory=list)
 
     @property
     def p99_ms(self) -> float:
-        """The time in which 99 of 100 records of the healthy clients are acknowledged."""
+        """The 99th percentile of the latency of the healthy clients' records."""
         ordered = sorted(self.healthy_seconds)
         return 1000 * ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)] if ordered else float("nan")
 
 
 async def attack(listener: Listener, maker: FrameMaker, outcome: Outcome, has_more: Callable[[], bool]) -> None:
-    """Be one hostile client after another until there are enough frames."""
+    """Run one hostile client after another until there are enough frames."""
     refused = 0
     while has_more() and not outcome.broken:
         try:
@@ -108,7 +108,7 @@ async def attack(listener: Listener, maker: FrameMaker, outcome: Outcome, has_mo
 
 
 async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: Asked, listener: Listener, outcome: Outcome) -> bool:
-    """Send one request and judge its answer; return whether the connection can be used further."""
+    """Send one request and check its response; return whether the connection is still usable."""
     outcome.frames += 1
     outcome.last[listener.name].append(asked)
     writer.write(asked.frame)
@@ -129,7 +129,7 @@ async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked:
 
 
 def why_wrong(asked: Asked, answer: bytes) -> str | None:
-    """Return why an answer cannot be read by a client that sent this request."""
+    """Return why a client cannot parse the response to this request, or None."""
     try:
         correlation_id, _ = decode_response(asked.api_key, asked.version, answer)
     except (MalformedMessage, UnsupportedApi) as error:
@@ -138,12 +138,12 @@ def why_wrong(asked: Asked, answer: bytes) -> str | None:
 
 
 def again(asked: Asked) -> str:
-    """Return the line that sends a request once more."""
+    """Return the command that sends a request again."""
     return f"again: .venv/bin/python -m fuzz.answers --again {asked.frame.hex()}"
 
 
 async def stay_healthy(target: Prepared, outcome: Outcome, has_more: Callable[[], bool]) -> None:
-    """Produce one record after another, as a client that nothing is wrong with, and measure."""
+    """Produce one record after another as a healthy client, and measure the latency."""
     name = target.listeners[0].name.split(" broker")[0]
     rows = [TopicProduceData(name=HEALTHY_TOPIC, partition_data=[PartitionProduceData(index=0, records=batch())])]
     frame = b"".join(request_chunks(int(ApiKey.PRODUCE), PRODUCE_VERSION, 1, "healthy", ProduceRequest(acks=-1, timeout_ms=5000, topic_data=rows)))
@@ -165,7 +165,7 @@ async def stay_healthy(target: Prepared, outcome: Outcome, has_more: Callable[[]
 
 
 async def keep_rights(target: Prepared, outcome: Outcome, has_more: Callable[[], bool]) -> None:
-    """Give carol her rights again and again."""
+    """Create carol's ACLs again and again."""
     while has_more() and not outcome.broken:
         await asyncio.sleep(RIGHTS_SECONDS)
         try:
@@ -175,7 +175,7 @@ async def keep_rights(target: Prepared, outcome: Outcome, has_more: Callable[[],
 
 
 async def watch(obedient: Obedient, outcome: Outcome, has_more: Callable[[], bool]) -> None:
-    """Look after a cluster that may end its service by right."""
+    """Check a cluster that may legitimately end its service."""
     while has_more() and not outcome.broken:
         await asyncio.sleep(PAUSE_SECONDS)
         broken = await obedient.look()
@@ -190,7 +190,7 @@ async def campaign(
     has_more: Callable[[], bool],
     obedient: Sequence[Obedient] = (),
 ) -> None:
-    """Let hostile clients ask every listener of every cluster, and healthy ones produce meanwhile."""
+    """Run hostile clients on every listener of every cluster, with healthy producers in parallel."""
     async with asyncio.TaskGroup() as group:
         for each in obedient:
             group.create_task(watch(each, outcome, has_more))
@@ -206,7 +206,7 @@ async def campaign(
 
 
 async def ask_each_once(target: Prepared, dice: Random, outcome: Outcome, *, newest_only: bool = False) -> None:
-    """Send each listener one request of every API and version, or of the newest versions, its texts as long as can be."""
+    """Send each listener one request of every API and version, or of the newest versions, with maximal texts."""
     for listener in target.listeners:
         maker = _maker(target, listener, dice)
         todo = maker.each_once(newest_only=newest_only)
@@ -214,9 +214,9 @@ async def ask_each_once(target: Prepared, dice: Random, outcome: Outcome, *, new
 
 
 async def refuse_each_once(target: Prepared, dice: Random, outcome: Outcome) -> None:
-    """Send each listener one request of every API and version that cannot be read."""
+    """Send each listener one malformed request of every API and version."""
     for listener in target.listeners:
-        todo = _maker(target, listener, dice).each_cut_off()
+        todo = _maker(target, listener, dice).each_truncated()
         await asyncio.gather(*(_ask_all(listener, todo, outcome) for _ in range(listener.connections)))
 
 
@@ -237,9 +237,9 @@ def _maker(target: Prepared, listener: Listener, dice: Random) -> FrameMaker:
 def main() -> int:
     """Run a campaign, or one frame."""
     parser = argparse.ArgumentParser(prog="python -m fuzz.answers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--frames", type=int, default=0, help="end after so many")
+    parser.add_argument("--frames", type=int, default=0, help="number of frames")
     parser.add_argument("--seconds", type=float, help="end after this time (default: 60, or never with --frames)")
-    parser.add_argument("--seed", default="answers", help="what chance begins with")
+    parser.add_argument("--seed", default="answers", help="random seed")
     parser.add_argument("--again", metavar="HEX", help="send one frame to every listener")
     parser.add_argument("--out", type=Path, help="keep logs, events and data of all nodes here")
     chosen = parser.parse_args()
@@ -283,7 +283,7 @@ async def _measured(
     dice = Random(chosen.seed)
     warm_up = Outcome()
     for target in targets:
-        # A node compiles a codec when it is first asked for, and the form that names the broken field when it first refuses.
+        # A node compiles a codec at its first use, and the variant that reports the malformed field at its first error.
         await ask_each_once(target, dice, warm_up)
         await refuse_each_once(target, dice, warm_up)
     fresh = _resident_bytes(running)
@@ -307,7 +307,7 @@ async def _measured(
     after = _resident_bytes(running)
     dead = _dead([*running, *(each.cluster for each in obedient)])
     if not dead:
-        outcome.broken += await _why_not_started_again(running)
+        outcome.broken += await _why_not_restarted(running)
     directories = [*(each.directory for each in running), *(one for each in obedient for one in each.directories)]
     failures = _failures(directories)
     outcome.broken += [f"{count} x {failure}" for failure, count in failures.items() if not failure.startswith(NOT_ENCODED)]
@@ -333,16 +333,16 @@ async def _measured(
     return 1 if dead or outcome.broken else 0
 
 
-async def _why_not_started_again(running: list[ProcessCluster]) -> list[str]:
-    """Kill all nodes, start them where they lie, and return what goes wrong."""
+async def _why_not_restarted(running: list[ProcessCluster]) -> list[str]:
+    """Kill all nodes, restart them on their data, and return the failures."""
     ends = await asyncio.gather(
-        *(started_again(cluster, START_AGAIN_SECONDS) for cluster in running),
+        *(restarted(cluster, RESTART_SECONDS) for cluster in running),
         return_exceptions=True,
     )
     trouble = []
     for end in ends:
         if isinstance(end, ClusterFailed | NotReady):
-            trouble.append(f"nodes do not start again: {end}")
+            trouble.append(f"nodes do not restart: {end}")
         elif end is not None:
             raise end
     return trouble
@@ -355,12 +355,12 @@ def _rows(
     yield "frames", f"{outcome.frames} in {seconds:.0f} s ({outcome.frames / max(seconds, 0.001):.0f} a second)"
     for verdict, count in sorted(outcome.verdicts.items()):
         yield verdict, str(count)
-    yield "nodes that ended", ", ".join(dead) or "0"
+    yield "crashed nodes", ", ".join(dead) or "0"
     for name in before:
         grown = f"{(after[name] - before[name]) / MEGABYTE:+.1f} MB" if name in after else "ended"
         yield f"memory of {name}", f"{fresh[name] / MEGABYTE:.0f} MB fresh, {before[name] / MEGABYTE:.0f} MB warm, {grown} since"
     for failure, count in failures.most_common():
-        yield "failed within a node", f"{count} x {failure}"
+        yield "failures within a node", f"{count} x {failure}"
     yield "healthy producers, p99", f"{outcome.p99_ms:.1f} ms of {len(outcome.healthy_seconds)} records"
     yield "healthy producers, longest", f"{1000 * max(outcome.healthy_seconds, default=0):.0f} ms"
 
@@ -392,7 +392,7 @@ async def _again(frame: bytes, targets: list[Prepared], running: list[ProcessClu
     everything = [*running, *(each.cluster for each in obedient)]
     dead = _dead(everything)
     failures = _failures([each.directory for each in everything])
-    print(*failures, f"ended: {', '.join(dead)}" if dead else "every node goes on", sep="\n")
+    print(*failures, f"ended: {', '.join(dead)}" if dead else "all nodes are running", sep="\n")
     return 1 if dead or failures else 0
 
 
@@ -401,7 +401,7 @@ def _dead(running: list[ProcessCluster]) -> list[str]:
 
 
 def _failures(directories: Sequence[RunDirectory]) -> Counter[str]:
-    """Count what went wrong within nodes: answers that could not be encoded, all together; all others by API and reason; and tracebacks."""
+    """Count the failures within nodes: responses that could not be encoded, as one; all others by API and reason; and tracebacks."""
     found: Counter[str] = Counter()
     for directory in directories:
         for file in directory.events.glob("*.jsonl"):
@@ -419,7 +419,7 @@ def _failures(directories: Sequence[RunDirectory]) -> Counter[str]:
 
 
 def _tracebacks(log: Path) -> Counter[str]:
-    """Return what ended in tracebacks in a node's log: the line behind the frames."""
+    """Return the last line of each traceback in a node's log."""
     found: Counter[str] = Counter()
     is_inside = False
     with log.open(errors="replace") as lines:

@@ -1,6 +1,6 @@
-"""The target that reads files: whatever lies on a disk is a value or a MalformedFile, and a value that is written is read as the same.
+"""The target that reads files: any content gives a value or MalformedFile, and a value round-trips.
 
-Checksums are put right first where a file has one.   Source: none of Kafka's; the formats are those of protocol.disk.
+Checksums are corrected first if a file has one.   Source: none of Kafka's; the formats are those of protocol.disk.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,12 +28,12 @@ GOLDEN = Path(__file__).parents[1] / "tests" / "wire" / "kafka_3_9_1"
 METADATA_LOG = "__cluster_metadata-0"
 BASE_OFFSET = 0
 FILE_NAME_BYTES_MAX = 255
-"""More than that no file system lists."""
+"""The limit of file systems."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileKind:
-    """How a kind of file is read and written, and files of it that Apache Kafka left behind."""
+    """How a kind of file is read and written, and samples written by Apache Kafka."""
 
     parse: Callable[[bytes], Any]
     build: Callable[[Any], bytes] | None

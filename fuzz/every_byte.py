@@ -1,6 +1,6 @@
-"""Every value of every byte: samples of each message at each version are changed in each of their bytes to each of the 255 other values.
+"""Exhaustive byte mutation: each byte of samples of each message and version is changed to each of the 255 other values.
 
-Two samples each: a short one with one of everything, of which the reference sees every 32nd change, and a longer one by chance.
+Two samples each: a short one with one of each field, with every 32nd change also checked by the reference codec, and a longer random one.
 
     python -m fuzz.every_byte [SHARE/SHARES]
 """
@@ -18,7 +18,7 @@ from tests.wire.hostile_bytes import check_outcome, short_frame
 NAME = "every-byte"
 SECONDS_PER_LINE = 5.0
 COMPARED_EVERY = 32
-BY_CHANCE_BYTES_MAX = 80
+RANDOM_BYTES_MAX = 80
 
 
 class Check:
@@ -50,13 +50,13 @@ def changed(sample: bytes) -> Iterator[bytes]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a share of all messages (`0/2`: every second, from the first on) and return 1 if one broke the property."""
+    """Run a share of all messages (`0/2`: every second, starting with the first) and return 1 if one broke the property."""
     share, shares = map(int, (arguments[0] if arguments else "0/1").split("/"))
     pairs = all_messages()[share::shares]
     started = said = time.monotonic()
     inputs = findings = 0
     for number, (cls, version) in enumerate(pairs, 1):
-        samples = (compiled(cls, version).encode(next(examples(cls, version))), short_frame(cls, version, BY_CHANCE_BYTES_MAX))
+        samples = (compiled(cls, version).encode(next(examples(cls, version))), short_frame(cls, version, RANDOM_BYTES_MAX))
         for sample, compared_every in zip(samples, (COMPARED_EVERY, 0), strict=True):
             guard = Guard(NAME, Check(cls, version, compared_every), REFUSALS)
             for data in changed(sample):

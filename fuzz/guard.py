@@ -1,6 +1,6 @@
-"""One input, one verdict: what a target must never do, told from what it may do.
+"""Checks one input: distinguishes allowed results of a target from failures.
 
-A target returns (the input was read), raises MalformedMessage or UnsupportedApi (it was refused), or breaks the property: another exception, an
+A target returns (the input was read), raises MalformedMessage or UnsupportedApi (it was rejected), or fails: another exception, an
 assertion that two readers agree, more than the allowed time, more than the allowed memory.
 """
 
@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 
 SECONDS_MAX = 2.0
 RESIDENT_BYTES_MAX = 512 * 1024 * 1024
-"""How much the process may grow by one input."""
+"""The limit for the growth of the process by one input."""
 SECONDS_OF_LITTLE_MEMORY = 0.01
-"""In so short a time nothing is filled that matters, and asking how large the process is takes as long as most inputs."""
+"""Below this time memory is not checked: little can be allocated, and the check takes as long as most inputs."""
 KIBIBYTE = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An input that broke the property, and how."""
+    """An input that failed, and how."""
 
     target: str
     what: str
@@ -31,13 +31,13 @@ class Finding:
 
 
 def _resident_bytes_max() -> int:
-    """Return how large the process was when it was largest."""
+    """Return the peak resident size of the process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIBIBYTE
 
 
 @dataclass(slots=True)
 class Guard:
-    """Runs a target on inputs, counts verdicts, and keeps the first input of every kind of finding."""
+    """Runs a target on inputs, counts results, and keeps the first input of every kind of failure."""
 
     target: str
     check: Callable[[bytes], None]
@@ -49,13 +49,13 @@ class Guard:
 
     @property
     def inputs(self) -> int:
-        """How many were run."""
+        """The number of inputs run."""
         return self.read + self.refused
 
     def run(self, data: bytes, *, timed: bool = True) -> Finding | None:
-        """Return what an input broke, if it broke something; of several with one cause only the first is kept.
+        """Return the failure of an input, if any; of several with one cause only the first is kept.
 
-        Time is not looked at (`timed`) where codecs may have to be compiled first.
+        Without `timed` the time is not checked, because codecs may have to be compiled first.
         """
         started = time.perf_counter()
         what = None
@@ -85,6 +85,6 @@ class Guard:
         return finding
 
     def _grown_bytes(self) -> int:
-        """Return by how much the process has grown since this was last asked."""
+        """Return the growth of the process since the last call."""
         before, self._resident_bytes = self._resident_bytes, _resident_bytes_max()
         return self._resident_bytes - before

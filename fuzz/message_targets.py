@@ -1,6 +1,6 @@
-"""Targets that read messages: a connection's input, answers, and the messages inside records. Fused codec and reference must come to the same.
+"""Targets that read messages: a connection's input, responses, and the messages in records. Fused and reference codec must agree.
 
-What was read must survive being written and read again; bytes are compared, because not every number equals itself.
+What was read must round-trip; bytes are compared, because NaN does not equal itself.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,13 +20,13 @@ from protocol.schema import Message, declaration_of
 
 FRAME_BYTES_MAX = 1 << 20
 COMPARED_BYTES_MAX = 2048
-"""The reference takes long for much."""
+"""The reference codec is slow for larger inputs."""
 SEED_BYTES_MAX = 300
 SEEDS_IN_ONE = 3
 
 
 def check_requests(data: bytes) -> None:
-    """Feed bytes as a connection brings them: the first says how long the pieces are. Every frame is read or refused by itself."""
+    """Feed bytes as a connection receives them: the first byte is the size of the pieces. Each frame is read or rejected on its own."""
     reader = FrameReader(FRAME_BYTES_MAX)
     piece_bytes = data[0] if data and data[0] else len(data) + 1
     frames: list[bytes] = []
@@ -49,16 +49,16 @@ def check_requests(data: bytes) -> None:
 
 
 def check_response(data: bytes) -> None:
-    """Read an answer; the first two bytes choose the API and the version that were asked."""
+    """Read a response; the first two bytes choose the API and version of the request."""
     api_key, version = _asked()[int.from_bytes(data[:2]) % len(_asked())]
     frame = data[2:]
     correlation_id, body = decode_response(api_key, version, frame)
     if api_key == ApiKey.API_VERSIONS:
-        return  # may have been read as version 0 (KIP-511), and knows only that then
+        return  # may have been read as version 0 (KIP-511), which does not round-trip
     again = _written(lambda: b"".join(response_chunks(api_key, version, correlation_id, body))[4:])
     second = decode_response(api_key, version, again)
-    assert second[0] == correlation_id, "an answer that was written again has another correlation id"
-    assert b"".join(response_chunks(api_key, version, correlation_id, second[1]))[4:] == again, "an answer that was written again is another"
+    assert second[0] == correlation_id, "a response that was written again has another correlation id"
+    assert b"".join(response_chunks(api_key, version, correlation_id, second[1]))[4:] == again, "a response that was written again differs"
     if route_of(api_key, version).response_header_version == 0:
         check_message(type(body), version, frame[4:])
     elif frame[4] == 0:
@@ -66,13 +66,13 @@ def check_response(data: bytes) -> None:
 
 
 def check_data(data: bytes) -> None:
-    """Read a message that lies in a record; the first two bytes choose which."""
+    """Read a message in a record; the first two bytes choose its type."""
     cls, version = _data_messages()[int.from_bytes(data[:2]) % len(_data_messages())]
     check_message(cls, version, data[2:])
 
 
 def check_message(cls: type, version: int, data: bytes) -> None:
-    """Read a message with the fused codec and, if it is short, with the reference. Raises MalformedMessage where both refuse it."""
+    """Read a message with the fused codec and, if it is short, with the reference. Raises MalformedMessage if both reject it."""
     fused, reference = compiled(cls, version), construct_of(cls, version)
     try:
         message, position = fused.decode(data, 0)
@@ -100,7 +100,7 @@ def request_seeds() -> Iterator[bytes]:
 
 
 def response_seeds() -> Iterator[bytes]:
-    """Yield answers of each API and version."""
+    """Yield responses of each API and version."""
     for index, (api_key, version) in enumerate(_asked()):
         for body in examples(registry.response_class(api_key), version):
             yield index.to_bytes(2) + b"".join(response_chunks(api_key, version, 9, body))[4:]
@@ -114,7 +114,7 @@ def data_seeds() -> Iterator[bytes]:
 
 
 def examples(cls: type, version: int) -> Iterator[Message]:
-    """Yield a short message with one of everything, and one by chance that is not too long."""
+    """Yield a short message with one of each field, and a random one of limited size."""
     layout = layout_of(cls, version)
     yield example(layout, _compact)
     for number in range(20):
@@ -130,7 +130,7 @@ def all_messages() -> tuple[tuple[type, int], ...]:
 
 
 def _compact(number: int) -> int:
-    """Throw dice so that an example has every array, every nullable and every tagged field, and little in them."""
+    """A random source for an example with every array, every nullable and every tagged field, and little in them."""
     return 0 if number == 2 else min(1, number - 1)
 
 
@@ -145,7 +145,7 @@ def _check_request(frame: bytes) -> None:
     second = read_request_head(again)
     assert (second.api_key, second.correlation_id, second.client_id) == (head.api_key, head.correlation_id, head.client_id)
     body = decode_request(second, again)
-    assert write() == again, "a request that was written again is another"
+    assert write() == again, "a request that was written again differs"
     check_message(type(body), head.api_version, frame[head.body_position :])
 
 

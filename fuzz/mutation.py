@@ -1,6 +1,6 @@
-"""Inputs made from other inputs by chance: what runs where atheris cannot be installed. It does not look at coverage.
+"""Random mutation of inputs, for when atheris cannot be installed. It is not guided by coverage.
 
-Half of the changes are those that length fields fear: extreme bytes and numbers, cuts, repetitions, pieces of other inputs.
+Half of the changes target length fields: extreme bytes and numbers, truncation, repetition, parts of other inputs.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
-"""Clusters that get every request from clients with every right, those that end service by right included.
+"""Clusters that get all requests from clients with all permissions, including those that legitimately end service.
 
-Such a cluster need not serve, but its nodes must go on, answer ApiVersions in time as long as they
-accept connections, and start again from what they obeyed. One that serves no more is started again
-where it lies, and made anew where that does not help.
+Such a cluster need not serve, but its nodes must keep running, respond to ApiVersions in time as long
+as they accept connections, and restart from the resulting state. A cluster that no longer serves is
+restarted on its data, and recreated if that does not help.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ PRODUCE_SECONDS = 3.0
 
 @dataclass(slots=True)
 class Obedient:
-    """One such cluster. `renewals` counts why it was started again."""
+    """One such cluster. `renewals` counts the reasons for its restarts."""
 
     name: str
     spec: ClusterSpec
@@ -46,9 +46,9 @@ class Obedient:
     directories: list[RunDirectory] = field(default_factory=list)
     renewals: Counter[str] = field(default_factory=Counter)
     peaks: dict[str, int] = field(default_factory=dict)
-    """Node -> resident bytes at most."""
+    """Node -> peak resident bytes."""
     longest_seconds: float = 0.0
-    """Until a node answered ApiVersions."""
+    """The longest time until a node responded to ApiVersions."""
 
     async def start(self) -> None:
         """Start a new cluster on empty directories."""
@@ -62,7 +62,7 @@ class Obedient:
         self.target.ids[:] = target.ids
 
     async def look(self) -> str | None:
-        """Return what is broken, or None. A cluster that serves no more by right is renewed."""
+        """Return a failure, or None. A cluster that legitimately serves no more is restarted."""
         ended = [name for name in self.spec.node_names if self.cluster.has_ended(name)]
         if ended:
             return f"{self.name}: {', '.join(ended)} ended: {self.cluster.directory.human_log(ended[0])}"
@@ -76,7 +76,7 @@ class Obedient:
                 async with asyncio.timeout(HANG_SECONDS):
                     await asked_once(self.spec.host, port, ApiVersionsRequest(), 0)
             except TimeoutError:
-                return f"{self.name}: port {port} does not answer ApiVersions within {HANG_SECONDS} s"
+                return f"{self.name}: port {port} does not respond to ApiVersions within {HANG_SECONDS} s"
             except (OSError, asyncio.IncompleteReadError):
                 trouble = "connections are closed"
             self.longest_seconds = max(self.longest_seconds, time.perf_counter() - started)
@@ -88,13 +88,13 @@ class Obedient:
 
     async def _renewed(self) -> str | None:
         try:
-            await started_again(self.cluster, RESTART_SECONDS)
+            await restarted(self.cluster, RESTART_SECONDS)
             if await self._why_not_produced() is None:
                 return None
         except NotReady:
             pass
         except ClusterFailed as failure:
-            return f"{self.name} does not start again from what it obeyed: {failure}"
+            return f"{self.name} does not restart: {failure}"
         for name in self.spec.node_names:
             self.cluster.kill(name)
         await self.start()
@@ -108,16 +108,16 @@ class Obedient:
                 asked = ProduceRequest(acks=-1, timeout_ms=1500, topic_data=rows)
                 answer = await asked_once(*self.target.healthy, asked, 9)
         except TimeoutError:
-            return "Produce is not answered"
+            return "Produce gets no response"
         except (OSError, asyncio.IncompleteReadError):
             return "connections are closed"
-        assert isinstance(answer, ProduceResponse), "Produce was asked"
+        assert isinstance(answer, ProduceResponse), "the response of Produce"
         error = answer.responses[0].partition_responses[0].error_code
         return f"Produce gets {error_name(error)}" if error else None
 
 
-async def started_again(cluster: ProcessCluster, timeout_seconds: float) -> None:
-    """Kill all nodes and start them where they lie. Raises ClusterFailed, NotReady."""
+async def restarted(cluster: ProcessCluster, timeout_seconds: float) -> None:
+    """Kill all nodes and restart them on their data. Raises ClusterFailed, NotReady."""
     for name in cluster.spec.node_names:
         cluster.kill(name)
     for name in cluster.spec.node_names:

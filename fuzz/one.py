@@ -1,4 +1,4 @@
-"""Fuzzes one target in a process of its own, until its time is over: with atheris, which follows coverage, or with our own changes by chance.
+"""Fuzzes one target in its own process for a given time: with atheris, which is guided by coverage, or with random mutation.
 
 python -m fuzz.one NAME SECONDS CORPUS [--by-chance]      exit code 1: the property was broken, the inputs were printed
 """
@@ -21,12 +21,12 @@ SECONDS_PER_INPUT_MAX = 20
 SECONDS_PER_LINE = 5.0
 WORD_BYTES_MAX = 60
 KEPT_INPUTS_MAX = 2000
-"""Of those that opened new paths in earlier runs; they are run again first, and that is not where the time should go."""
+"""The limit for inputs kept from earlier runs: they run first, and should not take all the time."""
 INPUTS_PER_LOOK_AT_THE_CLOCK = 64
 
 
 class Run:
-    """What happens around the inputs: the clock, the progress line, and the end."""
+    """The clock, the progress line, and the end of a fuzz run."""
 
     def __init__(self, name: str, seconds: float, guard: "Guard") -> None:
         self._name = name
@@ -36,12 +36,12 @@ class Run:
         self.start()
 
     def start(self) -> None:
-        """Start the clock. Seeds run before that: with them every codec is compiled."""
+        """Start the clock. Seeds run before, which compiles every codec."""
         self._started = self._said = time.monotonic()
         self._before = self._guard.inputs
 
     def one(self, data: bytes, *, ends: bool = True) -> None:
-        """Run an input; if the time is over this ends the process."""
+        """Run an input; exit the process if the time is over."""
         finding = self._guard.run(data, timed=ends)
         if finding is not None:
             print(f"\n{self._name}: BROKEN by {len(data)} bytes\n{finding}\n", flush=True)
@@ -86,7 +86,7 @@ def main() -> None:
     print(f"{name}: {target.what}; {len(seeds)} seeds, {guard.refused} of them refused", flush=True)
     run.start()
     if atheris is None:
-        _by_chance(run, name, seeds, corpus)
+        _at_random(run, name, seeds, corpus)
     else:
         _by_coverage(atheris, run, seeds, corpus, seconds)
 
@@ -117,7 +117,7 @@ def _by_coverage(atheris: Any, run: Run, seeds: list[bytes], corpus: Path, secon
     atheris.Fuzz()
 
 
-def _by_chance(run: Run, name: str, seeds: list[bytes], corpus: Path) -> None:
+def _at_random(run: Run, name: str, seeds: list[bytes], corpus: Path) -> None:
     import resource
 
     from fuzz.mutation import mutated
@@ -141,7 +141,7 @@ def _atheris() -> Any:
 
 @contextlib.contextmanager
 def _instrumented(atheris: Any) -> Iterator[None]:
-    """Let atheris see the protocol: modules as they are imported, fused functions as they are compiled."""
+    """Instrument the protocol for atheris: modules at import, fused functions when they are compiled."""
     if atheris is None:
         yield
         return

@@ -1,7 +1,7 @@
-"""Targets that read records: batches and message sets with all conversions that a broker does, and compressed blocks by themselves.
+"""Targets that read records: batches and message sets with all conversions of a broker, and compressed blocks alone.
 
-Checksums are put right first, or nothing behind them would ever be reached. The limit of what a block may unpack to is lowered, or time would go
-into zeros.
+Checksums are corrected first, otherwise no code after the check would be reached. The limit for decompressed blocks is lowered, otherwise most time
+would be spent on zeros.
 """
 
 import zlib
@@ -36,7 +36,7 @@ MESSAGE_CRC_POSITION = 12
 
 
 def check_batches(data: bytes) -> None:
-    """Read batches of any format, and do with them all that a broker does; the first byte chooses formats and codecs."""
+    """Read batches of any format, and process them like a broker; the first byte chooses formats and codecs."""
     compressed_blocks.PLAIN_BYTES_MAX = PLAIN_BYTES_MAX
     choice, data = data[0] if data else 0, with_right_checksums(data[1:])
     refused: MalformedMessage | None = None
@@ -55,11 +55,11 @@ def check_batches(data: bytes) -> None:
     try:
         assigned = assign_offsets(data, base_offset=100, leader_epoch=7, now_ms=1_700_000_000_000, log_format=log_format)
         batches = list(split_any_batches(assigned.data))
-        assert all(batch.crc_is_valid() and batch.magic == log_format.magic for batch in batches), "a leader wrote what no follower takes"
-        assert batches[-1].last_offset == assigned.last_offset, "a leader counts otherwise than it writes"
+        assert all(batch.crc_is_valid() and batch.magic == log_format.magic for batch in batches), "a leader wrote a batch that followers reject"
+        assert batches[-1].last_offset == assigned.last_offset, "the assigned offsets differ from those written"
         if assigned.was_rebuilt:
             offsets = [record.offset for batch in batches for record in batch.records()]
-            assert offsets == list(range(100, assigned.last_offset + 1)), "a leader skipped offsets, or gave one twice"
+            assert offsets == list(range(100, assigned.last_offset + 1)), "a leader skipped or repeated an offset"
     except MalformedMessage as error:
         refused = error
     for convert in (lambda: down_convert(split_any_batches(data), to_magic=choice % 2, first_offset=choice), lambda: _in_pieces(data, choice)):
@@ -72,7 +72,7 @@ def check_batches(data: bytes) -> None:
 
 
 def check_codec(data: bytes) -> None:
-    """Unpack a block; the first byte chooses the codec and the message format. What was unpacked is packed and unpacked again."""
+    """Decompress a block; the first byte chooses the codec and the message format. The result is compressed and decompressed again."""
     compressed_blocks.PLAIN_BYTES_MAX = PLAIN_BYTES_MAX
     if not data:
         return
@@ -103,24 +103,24 @@ def codec_seeds() -> Iterator[bytes]:
 
 
 def with_right_checksums(data: bytes) -> bytes:
-    """Return data with the checksum of every whole batch and message put right."""
-    mended = bytearray(data)
+    """Return data with the checksum of every complete batch and message corrected."""
+    corrected = bytearray(data)
     try:
         for batch in split_any_batches(data):
             if isinstance(batch, RecordBatch):
-                covered = mended[batch.position + COVERED_POSITION : batch.position + batch.size_bytes]
+                covered = corrected[batch.position + COVERED_POSITION : batch.position + batch.size_bytes]
                 position, crc = batch.position + BATCH_CRC_POSITION, crc32c(covered)
             else:
-                covered = mended[batch.position + MAGIC_POSITION : batch.position + batch.size_bytes]
+                covered = corrected[batch.position + MAGIC_POSITION : batch.position + batch.size_bytes]
                 position, crc = batch.position + MESSAGE_CRC_POSITION, zlib.crc32(covered)
-            mended[position : position + 4] = crc.to_bytes(4)
+            corrected[position : position + 4] = crc.to_bytes(4)
     except MalformedBatch:
         pass
-    return bytes(mended)
+    return bytes(corrected)
 
 
 def _check_batch(batch: AnyBatch) -> None:
-    assert batch.crc_is_valid(), "a checksum that was put right is wrong"
+    assert batch.crc_is_valid(), "a corrected checksum is wrong"
     assert len(batch.view()) == batch.size_bytes > 0
     records = list(batch.records())
     if isinstance(batch, OldMessage):
@@ -143,7 +143,7 @@ def _check_rebuilt(batch: RecordBatch, records: list[Record]) -> None:
         append_timestamp=batch.max_timestamp if batch.timestamp_type is TimestampType.LOG_APPEND_TIME else None,
         compression=batch.compression,
     )
-    assert list(RecordBatch(rebuilt).records()) == records, "records that were built again are others"
+    assert list(RecordBatch(rebuilt).records()) == records, "rebuilt records differ"
 
 
 def _in_pieces(data: bytes, choice: int) -> bytes:

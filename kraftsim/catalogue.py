@@ -1,7 +1,7 @@
-"""One thing per file: finds the files of a kind by their names and imports them on demand.
+"""One object per file: finds the files of a kind by name and imports them on demand.
 
-A scenario, an invariant, a fault, a bug, a release, a handler, a chapter: each is one file that exports one object. So a newcomer finds a
-thing by its file, and a file that exports nothing, or something else, is noticed when the catalogue is read and not when it is missed.
+A scenario, an invariant, a fault, a bug, a release, a handler, a chapter: each is one file that exports one object. Each object
+is found by its file name, and a file that exports nothing, or something else, is an error as soon as the catalogue is read.
 """
 
 import difflib
@@ -40,7 +40,7 @@ class Catalogue(Generic[Entry]):
         return tuple(file for file in _modules_in(tuple(importlib.import_module(self.package).__path__)) if self._is_entry(file))
 
     def load(self, file: str) -> Entry:
-        """Import one file and return its entry. Raises CatalogueError if the file does not keep the rule."""
+        """Import one file and return its entry. Raises CatalogueError if the file exports anything else."""
         module = importlib.import_module(f"{self.package}.{file}")
         entry = getattr(module, self.export, None)
         if not isinstance(entry, self.kind):
@@ -72,7 +72,7 @@ class Catalogue(Generic[Entry]):
         raise KeyError(f"no {self.kind.__name__.lower()} is called {name}{self._instead(name)}")
 
     def _instead(self, name: str) -> str:
-        """Return what to say beside a name that is not there: all names if they are few, else the nearest and how to list the rest."""
+        """Return suggestions for an unknown name: all names if they are few, else the nearest and how to list the rest."""
         names = self.names()
         if len(names) <= LISTED_MAX:
             return f" (there are: {', '.join(_nearest_first(name, names)) or 'none'})"
@@ -81,7 +81,7 @@ class Catalogue(Generic[Entry]):
         return f"{meant} `kraftsim list {self.package.rpartition('.')[2]}` names all {len(names)}"
 
     def _is_borrowed(self, value: Entry) -> bool:
-        """Tell whether the value is the entry of another file, imported here to be built upon (a release is a delta of the one before)."""
+        """Return whether the value is the entry of another file, imported as a base (a release is a delta of the previous one)."""
         modules = (sys.modules.get(f"{self.package}.{file}") for file in self.files())
         return any(getattr(module, self.export, None) is value for module in modules)
 
@@ -91,12 +91,12 @@ class Catalogue(Generic[Entry]):
 
 @cache
 def _modules_in(place: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the modules in the directories of a package, sorted. Read once: a program's files stay while it runs."""
+    """Return the names of the modules in the directories of a package, sorted. Cached: a program's files do not change while it runs."""
     return tuple(sorted(module.name for module in pkgutil.iter_modules(place) if not module.ispkg))
 
 
 def entry_name(entry: object, file: str) -> str:
-    """Return what an entry calls itself (`entry.name`), or its file's name with hyphens."""
+    """Return the name of an entry (`entry.name`), or its file's name with hyphens."""
     name = getattr(entry, "name", None)
     return name if isinstance(name, str) else file.replace("_", "-")
 

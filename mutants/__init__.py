@@ -1,4 +1,4 @@
-"""Wrong rules put in on purpose, one at a time, to see whether the campaign notices: what survives shows where it is blind.
+"""Mutation testing: changes one rule at a time and checks that the campaign detects it; surviving mutants show what it misses.
 
-`make mutants` hunts them; `make docs` shows them in reference/mutants.md.
+`make mutants` runs them; `make docs` writes reference/mutants.md.
 """

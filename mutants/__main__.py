@@ -1,12 +1,12 @@
-"""`make mutants`: put wrong rules in, one at a time, and see whether anybody notices: first the tests of the core, then the campaign.
+"""`make mutants`: apply one mutant at a time and check that it is detected: first by the tests of its core, then by the campaign.
 
     python -m mutants [NAME ...] [--stage tests|stories|both] [--jobs N] [--runs 200] [--cpu-seconds 120] [--resume]
 
-A NAME may hold * and ?. Without names all of them, and results of mutants that are gone are dropped; with --resume only the stages that have no
-result yet, or whose function has changed since. Stories are played of what no test notices; with --stage both, of all mutants. Results go to
-docs/mutants.json; `make docs` makes the page of them.
-Exit code: 0 every mutant is found or said to be equivalent, 1 one survived or was found although it is said to be equivalent, 2 a seed or a test that
-found something is not clean without a mutant, 3 wrong arguments.
+A NAME may contain * and ?. Without names all mutants run, and results of removed mutants are dropped; with --resume only the stages without a
+result, or with a changed function. Scenarios run for mutants that no test detects; with --stage both, for all mutants. Results go to
+docs/mutants.json, from which `make docs` makes the page.
+Exit code: 0 every mutant is detected or marked as equivalent, 1 one survived or was detected although it is marked as equivalent, 2 a seed or test
+that detected something also fails without a mutant, 3 wrong arguments.
 """
 
 import argparse
@@ -22,25 +22,25 @@ from mutants.results import RESULTS, read, write
 
 
 def main() -> int:
-    """Hunt what was chosen and say what came of it."""
+    """Run the chosen mutants and print the results."""
     parser = argparse.ArgumentParser(prog="python -m mutants", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--stage", choices=("tests", "stories", "both"), help="only one of them; or both, whatever the first has found")
+    parser.add_argument("--stage", choices=("tests", "stories", "both"), help="only one stage; or both, whatever the first has detected")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes at a time (default: processors)")
-    parser.add_argument("--runs", type=int, default=200, help="after so many a mutant has survived (default: 200)")
-    parser.add_argument("--cpu-seconds", type=float, default=120.0, help="after so many a mutant has survived (default: 120)")
-    parser.add_argument("--resume", action="store_true", help="keep the results that still hold")
+    parser.add_argument("--runs", type=int, default=200, help="runs after which a mutant has survived (default: 200)")
+    parser.add_argument("--cpu-seconds", type=float, default=120.0, help="CPU seconds after which a mutant has survived (default: 120)")
+    parser.add_argument("--resume", action="store_true", help="keep the results that are still valid")
     given = parser.parse_args()
     chosen = [each for each in mutants() if not given.names or any(fnmatch(each.name, name) for name in given.names)]
     if not chosen:
-        print(f"no mutant is called {' or '.join(given.names)}", file=sys.stderr)
+        print(f"no mutant matches {' or '.join(given.names)}", file=sys.stderr)
         return 3
     known = read()
     budget = Budget(
         runs=0 if given.stage == "tests" else given.runs,
         cpu_seconds=given.cpu_seconds,
         asks_tests=given.stage != "stories",
-        plays_anyway=given.stage in ("stories", "both"),
+        always_runs_scenarios=given.stage in ("stories", "both"),
     )
     results = known if given.names else {}
     still_hold = current(chosen, known) if given.resume else {}
@@ -66,26 +66,26 @@ def main() -> int:
     equivalent = {each.name for each in chosen if each.equivalent}
     wrong = [each.name for each in found if (bool(each.how) if each.name in equivalent else not each.is_found)]
     print(
-        f"{len(found)} mutants, {sum(each.is_found for each in found)} found, {len(equivalent)} said to be equivalent in stories; in {RESULTS.name}"
+        f"{len(found)} mutants, {sum(each.is_found for each in found)} found, {len(equivalent)} marked as equivalent in scenarios; in {RESULTS.name}"
     )
     if wrong:
-        print(f"survived, or found against what is said of it: {', '.join(wrong)}")
+        print(f"survived, or detected although marked as equivalent: {', '.join(wrong)}")
     return 2 if unclean or failing else 1 if wrong else 0
 
 
 def _line(finding: Finding) -> str:
-    told = [f"{finding.name}:"]
+    parts = [f"{finding.name}:"]
     if finding.test:
-        told.append(f"{finding.test} ({finding.test_said[:120]})")
+        parts.append(f"{finding.test} ({finding.test_said[:120]})")
     if finding.how:
-        told.append(
+        parts.append(
             f"{finding.how} {', '.join(finding.by)} in {finding.scenario} seed {finding.seed}, run {finding.runs}, {finding.cpu_seconds:.1f} CPU s"
         )
     elif finding.runs:
-        told.append(f"survived {finding.runs} runs, {finding.cpu_seconds:.1f} CPU s")
+        parts.append(f"survived {finding.runs} runs, {finding.cpu_seconds:.1f} CPU s")
     elif not finding.test:
-        told.append("no test notices")
-    return " ".join(told)
+        parts.append("no test detects it")
+    return " ".join(parts)
 
 
 if __name__ == "__main__":

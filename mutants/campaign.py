@@ -1,6 +1,6 @@
-"""Hunts many mutants, each in processes of its own, and controls that what found them is clean without a mutant.
+"""Runs many mutants, each in its own processes, and verifies that whatever detected them passes without a mutant.
 
-Stages: the tests of the mutant's core, then its stories, seed after seed. Stories are played where no test noticed anything, or where asked for.
+Stages: the tests of the mutant's core, then its scenarios, seed after seed. Scenarios run if no test detected the mutant, or if requested.
 """
 
 import subprocess
@@ -23,23 +23,23 @@ AT_A_TIME = 16
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Budget:
-    """When a hunt is given up: after so many runs, or so much processor time. No runs: only the tests are asked."""
+    """The limits of a mutation run: number of runs, or CPU time. Without runs only the tests are executed."""
 
     runs: int
     cpu_seconds: float
     asks_tests: bool = True
-    plays_anyway: bool = False
-    """Play stories of mutants that a test has noticed, too."""
+    always_runs_scenarios: bool = False
+    """Run scenarios also for mutants that a test has detected."""
 
 
 class HuntFailed(RuntimeError):
-    """The process of a hunt ended without a result; the message is what it wrote last."""
+    """The process of a mutation run ended without a result; the message is its last output."""
 
 
 def hunt_all(
     chosen: Sequence[Mutant], budget: Budget, *, jobs: int, done: Callable[[Finding], None], known: Mapping[str, Finding] | None = None
 ) -> None:
-    """Hunt the mutants side by side; `done` hears of each after each stage. What is `known` of a stage is not asked again. Raises HuntFailed."""
+    """Run the mutants in parallel; `done` is called after each stage. Stages with a `known` result are skipped. Raises HuntFailed."""
     found = {each.name: (known or {}).get(each.name) or _nothing_yet(each) for each in chosen}
     for (_, *names), answer in _side_by_side(_questions(chosen, found) if budget.asks_tests else iter(()), jobs):
         for name, noticed in zip(names, msgspec.json.decode(answer, type=list[Noticed]), strict=True):
@@ -56,7 +56,7 @@ def _nothing_yet(mutant: Mutant) -> Finding:
 
 
 def _questions(chosen: Sequence[Mutant], found: Mapping[str, Finding]) -> Iterator[list[str]]:
-    """Yield orders to run tests: mutants of one core together, for they share what was read and imported."""
+    """Yield commands to run tests: mutants of one core together, because they share imported modules."""
     cores: dict[str, list[str]] = {}
     for each in chosen:
         if found[each.name].test_cpu_seconds is None:
@@ -67,7 +67,7 @@ def _questions(chosen: Sequence[Mutant], found: Mapping[str, Finding]) -> Iterat
 
 
 def failing_controls(findings: Sequence[Finding], *, jobs: int) -> list[str]:
-    """Run every test that noticed something without any mutant, and return those that fail all the same. Raises HuntFailed."""
+    """Run every test that detected a mutant without any mutant, and return those that still fail. Raises HuntFailed."""
     tests = sorted({each.test for each in findings if each.test})
     pieces = [tests[first : first + CONTROLS_AT_A_TIME] for first in range(0, len(tests), CONTROLS_AT_A_TIME)]
     said = _side_by_side((["--control-tests", *piece] for piece in pieces), jobs)
@@ -75,7 +75,7 @@ def failing_controls(findings: Sequence[Finding], *, jobs: int) -> list[str]:
 
 
 def unclean_controls(findings: Sequence[Finding], releases: Mapping[str, str], *, jobs: int) -> list[tuple[str, str, int]]:
-    """Play every (release, story, seed) that found something without any mutant, and return those that are not green. Raises HuntFailed."""
+    """Run every (release, scenario, seed) that detected a mutant without any mutant; return those that fail. Raises HuntFailed."""
     played = sorted({(releases[each.name], each.scenario, each.seed) for each in findings if each.how})
     pieces = [played[first : first + CONTROLS_AT_A_TIME] for first in range(0, len(played), CONTROLS_AT_A_TIME)]
     orders = (["--control", *(f"{release}/{story}/{seed}" for release, story, seed in piece)] for piece in pieces)
@@ -83,20 +83,20 @@ def unclean_controls(findings: Sequence[Finding], releases: Mapping[str, str], *
 
 
 def current(chosen: Sequence[Mutant], known: Mapping[str, Finding]) -> dict[str, Finding]:
-    """Return the results that are still results of these mutants: neither the function nor the change is another one."""
+    """Return the results that are still valid: neither the function nor the change has changed."""
     return {each.name: known[each.name] for each in chosen if each.name in known and known[each.name].digest == digest_of(each)}
 
 
 def is_open(known: Finding | None, budget: Budget) -> bool:
-    """Tell whether there is a stage left to ask about a mutant."""
+    """Return whether a stage of a mutant has not been run."""
     if known is None or (budget.asks_tests and known.test_cpu_seconds is None):
         return True
     is_spent = known.runs >= budget.runs or known.cpu_seconds >= budget.cpu_seconds
-    return not known.how and not is_spent and (not known.test or budget.plays_anyway)
+    return not known.how and not is_spent and (not known.test or budget.always_runs_scenarios)
 
 
 def _side_by_side(orders: Iterator[list[str]], jobs: int) -> Iterator[tuple[list[str], bytes]]:
-    """Yield each order and the last line that its process prints, in the order in which they end."""
+    """Yield each command and the last line of its output, in order of completion."""
     with ThreadPoolExecutor(jobs) as threads:
         waiting: dict[Future[bytes], list[str]] = {}
         for order in orders:
@@ -108,7 +108,7 @@ def _side_by_side(orders: Iterator[list[str]], jobs: int) -> Iterator[tuple[list
 
 
 def _ended(waiting: dict[Future[bytes], list[str]]) -> Iterator[tuple[list[str], bytes]]:
-    """Wait for some, take them out, and yield them."""
+    """Wait for the next processes to end, remove them, and yield them."""
     for each in wait(waiting, return_when=FIRST_COMPLETED).done:
         yield waiting.pop(each), each.result()
 

@@ -1,4 +1,4 @@
-"""Every mutant: those that people thought of, a file a core, and those that the generator made of the functions it is let loose upon."""
+"""All mutants: the handwritten ones, one file per core, and those that the generator makes from selected functions."""
 
 from functools import cache
 
@@ -10,7 +10,7 @@ CORES: Catalogue[Core] = Catalogue("mutants.cores", "CORE", Core)
 
 @cache
 def mutants() -> tuple[Mutant, ...]:
-    """Return every mutant, in the order of the cores. Raises ValueError where two have one name."""
+    """Return every mutant, in the order of the cores. Raises ValueError if two have the same name."""
     from mutants.generator import generated
 
     found = (*(each for core in CORES.all() for each in core.mutants), *generated())

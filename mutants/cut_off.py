@@ -1,4 +1,4 @@
-"""Ends what takes far more processor time than it should: a mutant may well make a loop that never ends."""
+"""A CPU time limit for a block of code: a mutant may cause an endless loop."""
 
 import signal
 from collections.abc import Iterator
@@ -8,24 +8,24 @@ from types import FrameType
 
 
 class Endless(KeyboardInterrupt):
-    """It took far more processor time than it does. (An interrupt, for that is what asyncio and pytest let through.)"""
+    """The CPU time limit is exceeded. (A KeyboardInterrupt, because asyncio and pytest do not catch it.)"""
 
 
 @dataclass(slots=True)
-class Cut:
-    """Whether the time was up."""
+class CpuLimit:
+    """Whether the limit was exceeded."""
 
     is_cut: bool = False
 
-    def begin_anew(self, cpu_seconds: float) -> None:
-        """Allow so much from now on."""
+    def restart(self, cpu_seconds: float) -> None:
+        """Restart the limit with that much CPU time."""
         signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
 
 
 @contextmanager
-def cut_off(cpu_seconds: float) -> Iterator[Cut]:
-    """Raise Endless inside the block once it has used so much processor time."""
-    cut = Cut()
+def cut_off(cpu_seconds: float) -> Iterator[CpuLimit]:
+    """Raise Endless inside the block once it has used that much CPU time."""
+    cut = CpuLimit()
 
     def end(number: int, frame: FrameType | None) -> None:
         cut.is_cut = True

@@ -1,6 +1,6 @@
-"""The first look at a mutant: the scripts and tables of its core, before any story is played. They take seconds, and most wrong rules end there.
+"""The unit stage: runs the tests of a mutant's core before any scenario. They take seconds, and detect most mutants.
 
-What a test notices is one thing, what the campaign would have noticed is another: the table says which of them it was.
+The results distinguish what a test detects from what the campaign detects.
 """
 
 import os
@@ -21,7 +21,7 @@ HOUSE = Path(__file__).parents[1]
 ENDLESS = "did not end"
 COLLECTING_CPU_SECONDS = 60.0
 TEST_CPU_SECONDS = 8.0
-"""No test of a core takes a quarter of that."""
+"""More than four times the CPU time of any test of a core."""
 
 TESTS: Final[Mapping[str, tuple[str, ...]]] = {
     "raft": (
@@ -79,11 +79,11 @@ TESTS: Final[Mapping[str, tuple[str, ...]]] = {
     "replication": ("node/test_idle_fetchers.py",),
     "connections": ("node/test_connection.py", "node/test_large_frames.py"),
 }
-"""The files under tests/ that are asked about a core, the quickest first: none that would fail because a machine is busy."""
+"""The test files of a core, the fastest first: none that would fail on a busy machine."""
 
 
 class Noticed(msgspec.Struct, frozen=True, kw_only=True):
-    """What the tests of a core had to say; `test` is empty where they noticed nothing."""
+    """The result of the tests of a core; `test` is empty if none failed."""
 
     cpu_seconds: float
     test: str = ""
@@ -91,26 +91,26 @@ class Noticed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Listener:
-    """Hears which test is run, and which one fails first."""
+    """A pytest plugin that records the current test, and the first one that fails."""
 
-    def __init__(self, begin_anew: Callable[[], None]) -> None:
+    def __init__(self, restart: Callable[[], None]) -> None:
         self.current = self.test = self.said = ""
-        self._begin_anew = begin_anew
+        self._restart_limit = restart
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """A test begins, and has its time to itself."""
+        """A test starts: restart its time limit."""
         self.current = nodeid
-        self._begin_anew()
+        self._restart_limit()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """A part of a test is over."""
-        self._hear(report)
+        """A phase of a test has ended."""
+        self._report(report)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """A file was read."""
-        self._hear(report)
+        """A file was collected."""
+        self._report(report)
 
-    def _hear(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+    def _report(self, report: pytest.TestReport | pytest.CollectReport) -> None:
         if report.failed and not self.test:
             self.test = report.nodeid
             said = [line[1:].strip() for line in report.longreprtext.splitlines() if line.startswith("E ")]
@@ -118,9 +118,9 @@ class _Listener:
 
 
 def looks(chosen: Sequence[Mutant], *, cpu_seconds_max: float = TEST_CPU_SECONDS) -> list[Noticed]:
-    """Look at each with the tests of its core, in a process that is forked when all of them have been read and imported.
+    """Run the tests of each mutant's core, in a process that is forked after all of them were collected and imported.
 
-    A test that takes longer than `cpu_seconds_max` has noticed something, too.
+    A test that takes longer than `cpu_seconds_max` has detected the mutant, too.
     """
     for core in dict.fromkeys(each.core for each in chosen):
         _run(_files(core), COLLECTING_CPU_SECONDS, "--collect-only")
@@ -146,7 +146,7 @@ def _in_a_fork(mutant: Mutant, cpu_seconds_max: float) -> Noticed:
 
 
 def _look(mutant: Mutant, cpu_seconds_max: float) -> Noticed:
-    """Put the mutant in and run the tests of its core until one fails."""
+    """Apply the mutant and run the tests of its core until one fails."""
     with applied(mutant):
         return _run(_files(mutant.core), cpu_seconds_max)
 
@@ -156,7 +156,7 @@ def _files(core: str) -> list[str]:
 
 
 def fails_by_itself(tests: Iterable[str]) -> list[str]:
-    """Return the tests that fail without any mutant: what they say proves nothing."""
+    """Return the tests that fail without any mutant: their failures prove nothing."""
     return [test for test in tests if _run([str(HOUSE / test)], COLLECTING_CPU_SECONDS).test]
 
 
@@ -176,7 +176,7 @@ def _run(what: Sequence[str], cpu_seconds_max: float, *more: str) -> Noticed:
         "no:cacheprovider",
     ]
     with cut_off(COLLECTING_CPU_SECONDS) as cut:
-        listener = _Listener(lambda: cut.begin_anew(cpu_seconds_max))
+        listener = _Listener(lambda: cut.restart(cpu_seconds_max))
         ended = pytest.main([*options, *more, *what], plugins=[listener])
     spent = time.process_time() - began
     if not listener.test and cut.is_cut:

@@ -1,6 +1,6 @@
-"""Makes mutants by rule of the functions that decide most: bounds moved by one, checks turned around, steps left out, neighbours swapped.
+"""Generates mutants of selected functions by rules: off-by-one bounds, negated checks, omitted steps, swapped neighbours.
 
-Nobody chooses which of them are convenient: what a rule can do to a function named here is done, one change at a time.
+Every possible change to the functions listed here is generated, one change at a time.
 """
 
 import ast
@@ -25,20 +25,20 @@ COMPARISONS: Final[dict[type[ast.cmpop], tuple[str, str]]] = {
     ast.NotEq: ("!=", "=="),
 }
 BREAKS: Final = {
-    "bound": "a bound is one off",
-    "negated": "a check says the opposite",
+    "bound": "a bound is off by one",
+    "negated": "a check is negated",
     "either": "one of two conditions is enough",
     "both": "both of two conditions are needed",
-    "other-end": "the greater is taken for the smaller",
-    "one-off": "a number is one off",
-    "left-out": "a step is left out",
-    "swapped": "two steps change places",
+    "other-end": "the maximum replaces the minimum, or the reverse",
+    "one-off": "a number is off by one",
+    "left-out": "a step is omitted",
+    "swapped": "two steps are swapped",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Functions of one module that the rules are let loose upon."""
+    """Functions of one module to mutate."""
 
     core: str
     module: str
@@ -59,7 +59,7 @@ FIELDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A stretch of a function's source, from one position to another, and what takes its place."""
+    """A range of a function's source, and its replacement."""
 
     rule: str
     start: int
@@ -68,7 +68,7 @@ class Change:
 
 
 def generated() -> Iterator[Mutant]:
-    """Yield every mutant that the rules make."""
+    """Yield every generated mutant."""
     for field in FIELDS:
         for function in field.functions:
             yield from _mutants_of(field, function)
@@ -103,7 +103,7 @@ def _source_of(module: str, function: str) -> str:
 
 
 def _changes(source: str) -> Iterator[Change]:
-    """Yield what the rules can do; positions are in `source`, which may be indented."""
+    """Yield all possible changes; positions are in `source`, which may be indented."""
     indent = len(source) - len(source.lstrip())
     text = textwrap.dedent(source)
     starts = [0]
@@ -120,7 +120,7 @@ def _changes(source: str) -> Iterator[Change]:
 
 
 def _rules(node: ast.AST, text: str) -> Iterator[tuple[str, ast.expr | ast.stmt, ast.expr | ast.stmt, str]]:
-    """Yield (rule, first node, last node, what takes their place)."""
+    """Yield (rule, first node, last node, replacement)."""
     match node:
         case ast.Compare(left=left, ops=[operator], comparators=[right]) if type(operator) in COMPARISONS:
             rule = "bound" if not isinstance(operator, ast.Eq | ast.NotEq) else "negated"
@@ -148,7 +148,7 @@ def _rules(node: ast.AST, text: str) -> Iterator[tuple[str, ast.expr | ast.stmt,
 
 
 def _walked(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a node and all below it but assertions: those are not the rules, they watch them."""
+    """Yield a node and all nodes below it except assertions, which check the rules."""
     yield node
     for below in ast.iter_child_nodes(node):
         if not isinstance(below, ast.Assert):
@@ -167,7 +167,7 @@ def _blocks(node: ast.AST) -> Iterable[list[ast.stmt]]:
 
 
 def _is_step(statement: ast.stmt) -> bool:
-    """Tell whether a statement does something that can be left out: a call, or an assignment to what outlives the function; not a note of a fact."""
+    """Return whether a statement can be omitted: a call, or an assignment to a value that outlives the function; not an emitted event."""
     if isinstance(statement, ast.Expr):
         called = statement.value.value if isinstance(statement.value, ast.Await) else statement.value
         return isinstance(called, ast.Call) and not ast.unparse(called.func).endswith("note")
@@ -183,7 +183,7 @@ def _text(node: ast.AST, text: str) -> str:
 
 
 def _with_context(source: str, change: Change) -> tuple[str, str]:
-    """Return the exchanged text and its replacement with as much around them as tells the place from others like it."""
+    """Return the replaced text and its replacement, with enough context to make the position unique."""
     start, end = change.start, change.end
     while source.count(source[start:end]) != 1:
         start = source.rfind("\n", 0, max(start - 1, 0)) + 1

@@ -1,6 +1,6 @@
-"""Judges that no mutant reaches: what reads the disks when a run is over has a copy of the rules of its own.
+"""Test oracles that no mutant affects: the final check of the disks uses its own copy of the rules.
 
-They read metadata with the same rules as nodes do, and a rule that forgets something would not miss it.
+The final check reads metadata with the nodes' code, so a mutant that loses something would not be detected otherwise.
 """
 
 import importlib
@@ -11,15 +11,15 @@ import kraftsim
 from kraftsim.explore import virtual
 
 ROOM = "kraftsim.core"
-JUDGES = {"kraftsim.core.metadata.final_metadata": "final_metadata_events", "kraftsim.core.partitions.final_log": "final_log_events"}
+ORACLES = {"kraftsim.core.metadata.final_metadata": "final_metadata_events", "kraftsim.core.partitions.final_log": "final_log_events"}
 
 
-def set_judges_apart() -> None:
-    """Let the runs of this process be judged by rules that were imported for that alone. Call before a mutant is put in."""
+def isolate_oracles() -> None:
+    """Check the runs of this process with separately imported rules. Call before a mutant is applied."""
     shared = _taken_out()
     try:
-        for module, name in JUDGES.items():
-            assert hasattr(virtual, name), f"a simulated run is judged by {name}"
+        for module, name in ORACLES.items():
+            assert hasattr(virtual, name), f"a simulated run is checked by {name}"
             setattr(virtual, name, getattr(importlib.import_module(module), name))
     finally:
         _taken_out()

@@ -1,6 +1,6 @@
-"""What a mutant is: one function of one module with some of its text exchanged, and what ought to break.
+"""Defines a mutant: a replaced text in one function of one module, and what should fail.
 
-A patch names the text it exchanges, not a line: code may move, and a patch whose text is gone fails loudly instead of hunting nothing.
+A patch contains the replaced text, not a line number: code may move, and a patch without its text raises an error instead of testing nothing.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ BY_HAND = "by hand"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mutant:
-    """One wrong rule. `old` stands exactly once in the source of `function` (its qualified name), and `new` takes its place."""
+    """One mutant. `old` occurs exactly once in the source of `function` (its qualified name), and is replaced by `new`."""
 
     name: str
     core: str
@@ -19,35 +19,35 @@ class Mutant:
     old: str
     new: str
     breaks: str
-    """What ought to go wrong, in a few words."""
+    """The expected failure, in a few words."""
     made: str = BY_HAND
-    """Who thought of it: a person, or the rule of the generator."""
+    """Its origin: handwritten, or the rule of the generator."""
     scenarios: tuple[str, ...] = ()
-    """The stories that can reach it; none: those of its core."""
+    """The scenarios that can detect it; empty: those of its core."""
     release: str = ""
-    """The release of the nodes, where only another than the default one has this rule."""
+    """The release of the nodes, if the default release does not have this rule."""
     equivalent: str = ""
-    """Why no story can tell it from the right rule, where that is so. (A test that looks inside a core may well.)"""
+    """Why no scenario can distinguish it from the original, if so. (A unit test of the core may.)"""
 
     @property
     def place(self) -> str:
-        """Where it is, as people name it."""
+        """Its location, for display."""
         return f"{self.module.removeprefix('kraftsim.')}.{self.function}"
 
     @property
     def change(self) -> str:
-        """What was changed, on one line."""
+        """The change, on one line."""
         return f"{_on_one_line(self.old)} → {_on_one_line(self.new)}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Core:
-    """The mutants that people thought of for one core."""
+    """The handwritten mutants of one core."""
 
     mutants: tuple[Mutant, ...]
 
 
-class Workshop:
+class Mutator:
     """Makes the mutants of one module."""
 
     def __init__(self, core: str, module: str) -> None:
@@ -57,7 +57,7 @@ class Workshop:
     def mutant(
         self, name: str, function: str, old: str, new: str, breaks: str, *, scenarios: tuple[str, ...] = (), release: str = "", equivalent: str = ""
     ) -> Mutant:
-        """Return one."""
+        """Return one mutant."""
         return Mutant(
             name=name,
             core=self._core,

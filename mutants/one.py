@@ -1,4 +1,4 @@
-"""Hunts one mutant, or looks at tests and stories without any, in a process of its own, and prints what came of it as the last line, in JSON.
+"""Runs one mutant, or tests and scenarios without any, in its own process, and prints the result as the last line, in JSON.
 
 python -m mutants.one --tests NAME ...                  |      python -m mutants.one --stories NAME RUNS CPU_SECONDS
 python -m mutants.one --control-tests TEST ...      |      python -m mutants.one --control RELEASE/SCENARIO/SEED ...
@@ -14,15 +14,15 @@ import msgspec
 from mutants.catalogue import mutant_named
 from mutants.first_look import Noticed, fails_by_itself, looks
 from mutants.hunt import Finding, hunt, is_clean
-from mutants.judges import set_judges_apart
+from mutants.judges import isolate_oracles
 from mutants.results import digest_of
 
 MEMORY_BYTES = 3 << 30
-"""A mutant may well want all there is."""
+"""A memory limit, because a mutant may allocate without bounds."""
 
 
 def main() -> None:
-    """Do what the arguments say."""
+    """Run the given command."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     verb, *words = sys.argv[1:]
     print("\n" + msgspec.json.encode(VERBS[verb](*words)).decode())
@@ -32,9 +32,9 @@ def _tests(*names: str) -> list[Noticed]:
     return looks([mutant_named(name) for name in names])
 
 
-def _stories(name: str, runs: str, cpu_seconds: str) -> Finding:
+def _scenarios(name: str, runs: str, cpu_seconds: str) -> Finding:
     mutant = mutant_named(name)
-    set_judges_apart()
+    isolate_oracles()
     return hunt(mutant, digest_of(mutant), runs_max=int(runs), cpu_seconds_max=float(cpu_seconds))
 
 
@@ -49,7 +49,7 @@ def _control(*played: str) -> list[tuple[str, str, int]]:
 
 VERBS: Final[Mapping[str, Callable[..., object]]] = {
     "--tests": _tests,
-    "--stories": _stories,
+    "--stories": _scenarios,
     "--control-tests": _control_tests,
     "--control": _control,
 }

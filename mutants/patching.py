@@ -1,7 +1,7 @@
-"""Puts a mutant into the running process and takes it out again. No file is changed, and nothing is imported twice.
+"""Applies a mutant to the running process and reverts it. No file is changed, and no module is imported twice.
 
-The module is compiled once more with the exchanged text, and the function, wherever it is already known by name, gets the new code object: its
-identity stays, so that whoever imported it is mutated as well.
+The module is compiled again with the replaced text, and the existing function object gets the new code object: its identity is unchanged, so that
+modules that imported it are mutated as well.
 """
 
 import ast
@@ -16,7 +16,7 @@ from mutants.mutant import Mutant
 
 
 class PatchMissed(ValueError):
-    """The text that a mutant exchanges is not there (any more), or is there more than once."""
+    """The text that a mutant replaces does not occur, or occurs more than once."""
 
 
 @contextmanager
@@ -52,13 +52,13 @@ def source_of(mutant: Mutant) -> str:
 
 
 def mutated_code(mutant: Mutant) -> CodeType:
-    """Return the code of the function with the exchanged text. Raises PatchMissed; SyntaxError if what comes out is no Python."""
+    """Return the code of the function with the replaced text. Raises PatchMissed; SyntaxError if the result is invalid Python."""
     source, node = _parsed(mutant)
     lines = source.splitlines(keepends=True)
     before, own, behind = ("".join(part) for part in (lines[: node.lineno - 1], lines[node.lineno - 1 : node.end_lineno], lines[node.end_lineno :]))
     times = own.count(mutant.old)
     if times != 1 or mutant.old == mutant.new:
-        raise PatchMissed(f"{mutant.name}: {mutant.old!r} stands {times} times in {mutant.place}, and once is wanted")
+        raise PatchMissed(f"{mutant.name}: {mutant.old!r} occurs {times} times in {mutant.place}, expected once")
     function = function_of(mutant)
     module = compile(before + own.replace(mutant.old, mutant.new) + behind, function.__code__.co_filename, "exec", dont_inherit=True)
     code = _code_named(module, mutant.function)

@@ -1,4 +1,4 @@
-"""Which stories can reach which core: a mutant is hunted with these, the one that reaches it best first."""
+"""The scenarios that exercise each core: a mutant of the core is run with these, the most effective first."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -7,7 +7,7 @@ from mutants.mutant import Mutant
 
 QUORUM = "quorum_under_faults"
 PROMISES = "quorum_keeps_its_promises"
-CUT_OFF = "leader_cut_off_from_voters"
+PARTITIONED_LEADER = "leader_cut_off_from_voters"
 ALLOCATION = "controller_failover_during_allocation"
 PRODUCERS = "producer_ids_survive_failover"
 ANSWERS = "answers_get_lost"
@@ -17,7 +17,7 @@ EXACTLY_ONCE = "exactly_once_under_faults"
 LEADERS = "leaders_fail_under_idempotent_load"
 REMEMBERED = "producers_are_remembered"
 VOTERS = "voters_come_and_go"
-CUTS = "old_leader_cuts_and_leads_again"
+ROLL_ISOLATION = "old_leader_cuts_and_leads_again"
 VANISHING = "topic_vanishes_from_metadata"
 COORDINATORS = "coordinator_failover_in_every_state"
 LATE = "transaction_times_out"
@@ -29,11 +29,11 @@ COMPACTION = "compaction_under_load"
 COMPACTED = "coordinators_read_compacted_logs"
 
 REACH: Final[Mapping[str, tuple[str, ...]]] = {
-    "raft": (PROMISES, POWER, QUORUM, CUT_OFF, VOTERS),
+    "raft": (PROMISES, POWER, QUORUM, PARTITIONED_LEADER, VOTERS),
     "raft stores": (POWER, SLOW_DISKS, QUORUM, PRODUCERS),
     "producer ids": (ALLOCATION, POWER, PRODUCERS),
-    "producer state": (SEQUENCES, ANSWERS, REMEMBERED, CUTS),
-    "partitions": (LEADERS, CUTS, ANSWERS),
+    "producer state": (SEQUENCES, ANSWERS, REMEMBERED, ROLL_ISOLATION),
+    "partitions": (LEADERS, ROLL_ISOLATION, ANSWERS),
     "clients": (ANSWERS, TOO_LARGE, STILL, VANISHING, LEADERS),
     "metadata": (POWER, ALLOCATION, PRODUCERS),
     "transactions": (EXACTLY_ONCE, COORDINATORS, LATE),
@@ -45,6 +45,6 @@ REACH: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def stories_of(mutant: Mutant) -> tuple[str, ...]:
-    """Return the scenarios with which a mutant is hunted."""
+def scenarios_of(mutant: Mutant) -> tuple[str, ...]:
+    """Return the scenarios with which a mutant is run."""
     return mutant.scenarios or REACH[mutant.core]

@@ -1,4 +1,4 @@
-"""What hunts came to, in a file beside the page that shows it: one finding a mutant, sorted by name."""
+"""The results of mutation runs, in a file with one line per mutant, sorted by name."""
 
 import hashlib
 from collections.abc import Iterable
@@ -15,20 +15,20 @@ DIGEST_CHARACTERS = 12
 
 
 def digest_of(mutant: Mutant) -> str:
-    """Return what a result is a result of: the function as it is, and what was exchanged in it."""
+    """Return a digest of the function's current source and the change."""
     text = "\0".join((mutant.place, source_of(mutant), mutant.old, mutant.new))
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_CHARACTERS]
 
 
 def read(path: Path = RESULTS) -> dict[str, Finding]:
-    """Return what is known, by name."""
+    """Return the stored results by name."""
     if not path.exists():
         return {}
     return {finding.name: finding for finding in msgspec.json.decode(path.read_bytes(), type=list[Finding])}
 
 
 def write(findings: Iterable[Finding], path: Path = RESULTS) -> None:
-    """Write everything down; processor time to the hundredth."""
-    told = [msgspec.structs.replace(finding, cpu_seconds=round(finding.cpu_seconds, 2)) for finding in findings]
-    lines = ",\n".join(msgspec.json.encode(finding).decode() for finding in sorted(told, key=lambda each: each.name))
+    """Write all results; CPU time to a hundredth of a second."""
+    rounded = [msgspec.structs.replace(finding, cpu_seconds=round(finding.cpu_seconds, 2)) for finding in findings]
+    lines = ",\n".join(msgspec.json.encode(finding).decode() for finding in sorted(rounded, key=lambda each: each.name))
     path.write_text(f"[\n{lines}\n]\n")

@@ -1,1 +1,1 @@
-"""One script per story; each drives a whole cluster in any of the three modes."""
+"""One module per scenario; each runs a whole cluster in any of the three modes."""

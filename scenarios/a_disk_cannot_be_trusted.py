@@ -1,10 +1,13 @@
-"""A controller's disk refuses a flush and forgets what it was to keep, or gives back a bit that nobody wrote: that controller stays away.
+"""Injects fsync errors and bit rot on controller disks; checks that the affected controller stays down and no acknowledged record is lost.
 
-After a refused flush nobody can know what is on the disk, so whoever it happens to goes down at once; power fails there a moment later, and would
-take what a node that went on had told. A log that rots before its recovery point lacks records that its voter has acknowledged, so the voter does not
-come up; just then another voter is back that has missed them, and the third, which has them, is away: the two could elect each other and lose them.
-Nobody leads then until the disk is healed. Over sockets controllers are killed at times.
-Source: KIP-595; Rebello et al., Can Applications Recover from fsync Failures? (2020); Alagappan et al., Protocol-Aware Recovery (2018).
+After a failed fsync the state of the disk is unknown, so the controller halts at once. A power loss follows
+there, which would remove records that a controller that kept running had acknowledged. A voter whose log is
+corrupt below its recovery point lacks records that it acknowledged, so it does not start. At that time another
+voter returns that never received those records, and the third voter, which has them, is isolated: the first two
+could elect each other and lose the records. There is no leader until the disk is healed. Over sockets
+controllers are killed at random times.
+Source: KIP-595; Rebello et al., Can Applications Recover from fsync Failures? (2020); Alagappan et al.,
+Protocol-Aware Recovery (2018).
 """
 
 from typing import TYPE_CHECKING
@@ -17,7 +20,7 @@ from kraftsim.faults.targets import LEADER_WORD
 from kraftsim.faults.trigger import AtTime, FileClass
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 CONTROLLERS = ("controller-101", "controller-102", "controller-103")
 WORK_SECONDS = 5.0
@@ -26,40 +29,40 @@ WORKLOAD = {"askers": 2, "ids_per_asker": 200, "ids_after": 60, "work_ms": WORK_
 
 
 async def play(stage: Stage) -> None:
-    """Ask for ids while disks fail, heal, and ask again; what was promised is judged from the events."""
-    told: list[int] = []
+    """Request producer ids while disks fail, heal, and request more; invariants are checked from the events."""
+    ids: list[int] = []
     await stage.wait_for_leader()
-    askers = (_ask(stage, f"asker-{number}", stage.workload("ids_per_asker"), told) for number in range(1, stage.workload("askers") + 1))
-    await under_faults(stage, *askers, seconds=stage.workload("work_ms") / 1000)
-    await _ask(stage, "asker-last", stage.workload("ids_after"), told)
-    if len(set(told)) != len(told):
-        raise StoryFailed(f"{len(told)} producer ids were handed out, of which {len(set(told))} are different")
+    clients = (_ask(stage, f"asker-{number}", stage.workload("ids_per_asker"), ids) for number in range(1, stage.workload("askers") + 1))
+    await under_faults(stage, *clients, seconds=stage.workload("work_ms") / 1000)
+    await _ask(stage, "asker-last", stage.workload("ids_after"), ids)
+    if len(set(ids)) != len(ids):
+        raise StoryFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
 
 
-async def _ask(stage: Stage, client_id: str, count: int, told: list[int]) -> None:
-    asker = stage.id_asker(client_id)
-    told += await asker.ask(count)
-    await asker.close()
+async def _ask(stage: Stage, client_id: str, count: int, ids: list[int]) -> None:
+    client = stage.id_asker(client_id)
+    ids += await client.ask(count)
+    await client.close()
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw a schedule: over sockets kills at times; in simulation a disk that refuses, or one that rots. Whoever leads goes down once in any case."""
+    """Draw a schedule: over sockets kills; in simulation a disk that fails a flush, or bit rot. The leader is restarted once in any case."""
     takes_over = _restart(LEADER_WORD, WORK_MS - random.randint(200, 600), random.randint(700, 1000))
     if mode is not Mode.SIM:
         return (_restart(random.choice(CONTROLLERS), random.randint(300, WORK_MS // 2), random.randint(200, 600)), takes_over)
-    return (*random.choice((_refuses, _rots))(random), takes_over)
+    return (*random.choice((_failed_flush, _bit_rot))(random), takes_over)
 
 
-def _refuses(random: "Random") -> list[Fault]:
-    """A flush of the metadata log is refused; power fails there a while later, and again."""
+def _failed_flush(random: "Random") -> list[Fault]:
+    """A flush of the metadata log fails; the same controller loses power a while later, and again."""
     name, at_ms = random.choice(CONTROLLERS), random.randint(300, 1500)
     params: dict[str, int | str | bool | None] = {"times": 1, "file_class": FileClass.METADATA_LOG.value}
     refused = Fault(kind="flush-error", target=name, trigger=AtTime(at_ms=at_ms), params=params)
     return [refused, *(_restart(name, at_ms + after_ms, 100, power_loss=True) for after_ms in (random.randint(100, 600), random.randint(800, 1500)))]
 
 
-def _rots(random: "Random") -> list[Fault]:
-    """One voter misses records, one loses them to a bit that rots, and the third, which has them, is cut off until the bit is right again."""
+def _bit_rot(random: "Random") -> list[Fault]:
+    """One voter misses records, one loses them to bit rot, and the third, which has them, is isolated until the disk is healed."""
     missing, rotten, whole = random.sample(CONTROLLERS, 3)
     at_ms, away_ms = random.randint(200, 600), random.randint(1000, 1400)
     params: dict[str, int | str | bool | None] = {"file_class": FileClass.METADATA_LOG.value, "is_checked": True, "duration_ms": ROTTEN_MS}
@@ -79,7 +82,7 @@ def _restart(target: str, at_ms: int, after_ms: int, *, power_loss: bool = False
 
 SCENARIO = Scenario(
     name="a_disk_cannot_be_trusted",
-    story="A controller's disk refuses a flush or gives back what nobody wrote: the controller stays away, and what was acknowledged is not lost.",
+    story="A controller's disk fails a flush or returns corrupt data: the controller stays down, and no acknowledged record is lost.",
     must_exercise=(
         "one-leader-per-epoch",
         "metadata-log-matching",

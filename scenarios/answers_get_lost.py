@@ -1,9 +1,10 @@
-"""Producers do not get their answers: what they send again is in the log once, in order, and where they are told.
+"""Drops, delays and reorders Produce requests and responses; checks that each record is in the log once, in order and at its acknowledged offset.
 
-Three writers with idempotence keep several batches under way in each of a few partitions. Answers to Produce are lost or late, requests come twice or
-are overtaken, connections break in the middle of either, and brokers are killed: the same batch comes again and again, alone or with others behind
-it, to a broker that remembers it or has to read its log for that. Disks keep everything.
-Source: KIP-98, KIP-360, KAFKA-5494 (more than one request under way).
+Three idempotent producers keep several batches in flight to each of a few partitions. Produce responses are
+lost or late, requests are duplicated or reordered, connections break in the middle of either, and brokers are
+killed. The same batch is retried again and again, alone or with later batches, by a broker that still has the
+producer's state or rebuilds it from its log. Disks keep everything.
+Source: KIP-98, KIP-360, KAFKA-5494 (several requests in flight).
 """
 
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import AtTime, OnFrame
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 TOPIC = "ledger"
 BROKERS = ("broker-1", "broker-2")
@@ -27,7 +28,7 @@ WORKLOAD = {"writers": 3, "records_per_writer": 150, "pause_ms": 20, "work_ms": 
 
 
 async def play(stage: Stage) -> None:
-    """Write while answers get lost, heal, and read everything back; what was promised is judged from the events."""
+    """Produce while responses are lost, heal, and read everything back; invariants are checked from the events."""
     await stage.create_topic(TOPIC, PARTITIONS)
     writers = [stage.producer(f"writer-{number}") for number in range(1, stage.workload("writers") + 1)]
     work = (_write(stage, writer, number) for number, writer in enumerate(writers, 1))
@@ -39,18 +40,18 @@ async def play(stage: Stage) -> None:
     await reader.close()
     sent = stage.workload("writers") * stage.workload("records_per_writer")
     if len(read) != sent:
-        raise StoryFailed(f"{sent} records were sent, and the reader found {len(read)}")
+        raise StoryFailed(f"{sent} records were sent, but the consumer read {len(read)}")
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw eight to twenty mishaps of Produce, and up to two deaths of brokers; over sockets deaths only."""
+    """Draw eight to twenty faults on Produce requests, and up to two kills of brokers; over sockets kills only."""
     if mode is not Mode.SIM:
-        return tuple(_death(random, random.choice(BROKERS), _time(random)) for _ in range(random.randint(1, 2)))
-    deaths = tuple(_death(random, AT_THE_TRIGGER, _answer(random)) for _ in range(random.randint(0, 3)))
-    return (*deaths, *(_mishap(random) for _ in range(random.randint(8, 20))))
+        return tuple(_kill(random, random.choice(BROKERS), _time(random)) for _ in range(random.randint(1, 2)))
+    deaths = tuple(_kill(random, AT_THE_TRIGGER, _answer(random)) for _ in range(random.randint(0, 3)))
+    return (*deaths, *(_fault(random) for _ in range(random.randint(8, 20))))
 
 
-def _mishap(random: "Random") -> Fault:
+def _fault(random: "Random") -> Fault:
     kind, is_response = random.choice(MISHAPS)
     trigger = OnFrame(api_key=PRODUCE, is_response=is_response, nth=random.randint(1, 150), moment="before")
     params: dict[str, int | str | bool | None] = {}
@@ -77,11 +78,11 @@ def _time(random: "Random") -> AtTime:
 
 
 def _answer(random: "Random") -> OnFrame:
-    """What it answers now is in its log, and nobody hears of it."""
+    """The batch is in the broker's log, and its response is lost."""
     return OnFrame(api_key=PRODUCE, is_response=True, nth=random.randint(1, 150), moment="before")
 
 
-def _death(random: "Random", target: str, trigger: AtTime | OnFrame) -> Fault:
+def _kill(random: "Random", target: str, trigger: AtTime | OnFrame) -> Fault:
     return Fault(kind="restart", target=target, trigger=trigger, params={"power_loss": False, "after_ms": random.randint(20, 800)})
 
 
@@ -92,12 +93,12 @@ async def _write(stage: Stage, writer: ProducerDriver, number: int) -> None:
         await stage.sleep(stage.workload("pause_ms") / 1000)
     left = await writer.flush(SETTLE_SECONDS)
     if left:
-        raise LivenessLost(f"writer-{number} still waits for {left} records {SETTLE_SECONDS:g} s after it sent the last one")
+        raise LivenessLost(f"writer-{number} has {left} unacknowledged records {SETTLE_SECONDS:g} s after it sent the last one")
 
 
 SCENARIO = Scenario(
     name="answers_get_lost",
-    story="Producers do not get their answers and send again; every record is in the log once, and where they are told.",
+    story="Produce responses are lost and producers retry; every record is in the log once, at its acknowledged offset.",
     must_exercise=("one-append-per-sequence", "records-in-final-log-once", "acknowledged-records-in-final-log", "settles-after-heal"),
     play=play,
     faults=faults,

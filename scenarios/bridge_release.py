@@ -1,9 +1,11 @@
-"""Brokers that take producer ids out of ZooKeeper by themselves and brokers that ask the controller for them stand side by side: KIP-730's bridge.
+"""Mixes brokers that allocate producer-id blocks in ZooKeeper with brokers that use AllocateProducerIds; checks that no id is returned twice.
 
-All binaries are of one release; inter.broker.protocol.version says which way a broker goes: below 3.0-IV0 it sets the znode of producer ids itself,
-from there on it asks, and the controller sets the same znode for it. Clients ask every broker for ids while brokers are restarted, the controller
-among them; then the rest of the brokers is raised, too, one after the other. No id is given twice, and no two blocks touch.
-Source: KIP-730 (bridge release), kafka.coordinator.transaction.{ZkProducerIdManager, RPCProducerIdManager}, Kafka's upgrade guide 3.0.
+All binaries are of one release; inter.broker.protocol.version determines how a broker allocates: below 3.0-IV0
+it updates the producer-id znode itself, from there on it sends AllocateProducerIds, and the controller updates
+the same znode. Clients request ids from every broker while brokers, including the controller, are restarted;
+then the remaining brokers are upgraded one after the other. No id is returned twice, and no two blocks overlap.
+Source: KIP-730 (bridge release), kafka.coordinator.transaction.{ZkProducerIdManager, RPCProducerIdManager},
+Kafka's upgrade guide 3.0.
 """
 
 from typing import TYPE_CHECKING
@@ -16,32 +18,32 @@ from kraftsim.events.runs import PhaseBegan
 from kraftsim.faults.fault import Fault
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 TOPIC = "ledger"
 PARTITIONS = 3
 OLD, NEW = "2.8", "3.0"
 DIRECT = ("broker-1", "broker-2")
-"""These begin with direct allocation; the others ask the controller."""
+"""These start with direct allocation; the others send AllocateProducerIds."""
 IDS_PER_RESTART = 300
 
 
 async def play(stage: Stage) -> None:
-    """Let clients ask for ids in the mixed cluster, restart its brokers, and then raise the rest."""
+    """Request producer ids in the mixed cluster, restart its brokers, and then upgrade the rest."""
     traffic = Traffic(topic=TOPIC, partitions=PARTITIONS)
     await traffic.open(stage)
     writers = [traffic.write(stage, f"writer-{number}") for number in range(1, stage.workload("writers") + 1)]
-    askers = [_ask_all_the_time(stage, traffic, f"asker-{number}") for number in range(1, stage.workload("askers") + 1)]
-    await stage.gather(_cross(stage, traffic), *writers, *askers)
+    clients = [_ask_all_the_time(stage, traffic, f"asker-{number}") for number in range(1, stage.workload("askers") + 1)]
+    await stage.gather(_cross(stage, traffic), *writers, *clients)
     await traffic.audit(stage)
 
 
 async def _ask_all_the_time(stage: Stage, traffic: Traffic, name: str) -> None:
-    asker = stage.id_asker(name)
+    client = stage.id_asker(name)
     while not traffic.is_over:
-        await asker.ask(IDS_PER_RESTART)
+        await client.ask(IDS_PER_RESTART)
         await stage.sleep(stage.workload("pause_ms") / 1000)
-    await asker.close()
+    await client.close()
 
 
 async def _cross(stage: Stage, traffic: Traffic) -> None:
@@ -55,18 +57,18 @@ async def _cross(stage: Stage, traffic: Traffic) -> None:
 
 
 def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Restarts are enough."""
+    """Draw nothing: the scenario restarts nodes itself."""
     return ()
 
 
 def begin(random: "Random") -> dict[str, str]:
-    """Draw the release of all binaries: from 3.0 on they can do both."""
+    """Draw the release of all binaries: from 3.0 on they support both."""
     return {"kraftsim.release": random.choice(("3.0", "3.1", "3.2", "3.3", "3.5", "3.6", "3.9"))}
 
 
 SCENARIO = Scenario(
     name="bridge_release",
-    story="Brokers that take producer ids out of ZooKeeper and brokers that ask the controller for them share a cluster, and no id is given twice.",
+    story="Brokers that allocate producer ids in ZooKeeper and brokers that use AllocateProducerIds share a cluster; no id is returned twice.",
     must_exercise=PROVEN,
     play=play,
     faults=no_faults,

@@ -1,9 +1,10 @@
-"""A broker loses the right to speak to the controller while clients work: KIP-730's text wants it to end, shipped brokers ask again.
+"""Revokes CLUSTER_ACTION from a broker under load: per KIP-730's text it shuts down, as shipped it retries. Checks that no producer id is reused.
 
-CLUSTER_ACTION is taken from one broker by an access control entry for the address that it dials from, and given back; in some runs before anybody
-has asked that broker for an id. Blocks are small, so that it soon needs one. The broker of the text goes down, and clients go elsewhere; the shipped
-one stays, and sends whoever asks for an id away (to 3.5 with the error that it got itself); it is fenced, for its heartbeats are refused as well.
-Either way no id is given twice, and no record is lost.
+CLUSTER_ACTION is denied to one broker by an ACL for the address that it connects from, and granted again; in
+some runs before any client has requested an id from that broker. Blocks are small, so that the broker soon
+needs one. A broker that follows the KIP shuts down, and clients use other brokers. A shipped broker keeps
+running and rejects requests for ids (up to 3.5 with the error that it received itself); it is fenced, because
+its heartbeats are rejected as well. Either way no id is returned twice, and no record is lost.
 Source: KIP-730 (possible errors), KIP-140; kafka.coordinator.transaction.RPCProducerIdManager.
 """
 
@@ -19,16 +20,16 @@ from kraftsim.events.runs import PhaseBegan
 from kraftsim.faults.fault import Fault
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 TOPIC = "ledger"
 PARTITIONS = 3
 OUTCAST, ITS_ADDRESS = "broker-3", "127.77.0.3"
 ENDING = "ending"
 UNASKED_SHARE = 0.6
-"""In so many runs askers come when the right is gone: the broker may have had no block at all."""
+"""The share of runs in which clients start after the right is revoked: the broker may never have had a block."""
 WRITER_SECONDS = 0.5
-"""A writer has its id by then."""
+"""A producer has its id after this time."""
 PAUSE_SECONDS = 0.1
 LOOK_SECONDS = 0.1
 AFTERWARDS = 30
@@ -37,30 +38,30 @@ WORKLOAD = {"records": 60, "askers": 2, "without_rights_ms": 6000, "work_ms": 10
 
 
 async def play(stage: Stage) -> None:
-    """Take the right away under load, see what the broker does, and give it back."""
+    """Revoke the right under load, check the broker's reaction, and grant it again."""
     await stage.create_topic(TOPIC, PARTITIONS, len(stage.spec.broker_names))
     is_over: list[bool] = []
     has_begun = asyncio.Event()
     if stage.random("askers").random() >= UNASKED_SHARE:
         has_begun.set()
-    askers = [_ask_from_then(stage, f"asker-{number}", has_begun, is_over) for number in range(1, stage.workload("askers") + 1)]
+    clients = [_ask_from_then(stage, f"asker-{number}", has_begun, is_over) for number in range(1, stage.workload("askers") + 1)]
     writing = write_lines(stage, TOPIC, PARTITIONS, stage.workload("records"), pause_seconds=PAUSE_SECONDS)
-    await stage.gather(writing, _shut_out(stage, has_begun, is_over), *askers)
+    await stage.gather(writing, _revoke(stage, has_begun, is_over), *clients)
     await under_faults(stage, _ask(stage, "asker-afterwards", [True], AFTERWARDS), seconds=stage.workload("work_ms") / 1000)
 
 
-async def _shut_out(stage: Stage, has_begun: asyncio.Event, is_over: list[bool]) -> None:
+async def _revoke(stage: Stage, has_begun: asyncio.Event, is_over: list[bool]) -> None:
     admin = stage.exact_client("admin", TOPIC)
     await stage.sleep(WRITER_SECONDS)
     stage.note(PhaseBegan(phase="without-rights"))
     await admin.shut_out(_addresses(stage))
     has_begun.set()
     if stage.spec.settings.get("kraftsim.producer.ids") == ENDING:
-        await within(stage, f"{OUTCAST} ends", _gone(stage), END_SECONDS)
+        await within(stage, f"{OUTCAST} shuts down", _gone(stage), END_SECONDS)
     else:
         await stage.sleep(stage.workload("without_rights_ms") / 1000)
         if stage.is_down(OUTCAST):
-            raise StoryFailed(f"{OUTCAST} has ended, where shipped brokers go on")
+            raise StoryFailed(f"{OUTCAST} has shut down, but shipped brokers keep running")
     stage.note(PhaseBegan(phase="with-rights"))
     await admin.let_in_again(_addresses(stage))
     if stage.is_down(OUTCAST):
@@ -70,7 +71,7 @@ async def _shut_out(stage: Stage, has_begun: asyncio.Event, is_over: list[bool])
 
 
 def _addresses(stage: Stage) -> tuple[str, str]:
-    """Return where it may dial from; in simulation hosts are numbered as they come: the harness, the controllers, the brokers."""
+    """Return the addresses that the broker may connect from; in simulation hosts are numbered: the harness, the controllers, the brokers."""
     return ITS_ADDRESS, f"10.0.0.{2 + stage.spec.node_names.index(OUTCAST)}"
 
 
@@ -85,28 +86,28 @@ async def _ask_from_then(stage: Stage, name: str, has_begun: asyncio.Event, is_o
 
 
 async def _ask(stage: Stage, name: str, is_over: list[bool], at_least: int = 0) -> None:
-    asker = stage.id_asker(name)
-    await asker.ask(at_least)
+    client = stage.id_asker(name)
+    await client.ask(at_least)
     while not is_over:
-        with suppress(OSError):  # from 3.0 to 3.5 the error is handed on to the client that waits
-            await asker.ask(5)
+        with suppress(OSError):  # from 3.0 to 3.5 the error is returned to the waiting client
+            await client.ask(5)
         await stage.sleep(PAUSE_SECONDS)
-    await asker.close()
+    await client.close()
 
 
 def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """To be without rights is enough."""
+    """Draw nothing: the revoked right is the only fault."""
     return ()
 
 
 def draw_rule(random: "Random") -> Mapping[str, str]:
-    """Draw what such a broker does, and the release."""
+    """Draw how such a broker reacts, and the release."""
     return {"kraftsim.producer.ids": random.choice(("as-released", ENDING)), "kraftsim.release": random.choice(("3.5", "3.9", "4.4"))}
 
 
 SCENARIO = Scenario(
     name="broker_without_rights",
-    story="A broker may no longer ask its controller for producer ids: as KIP-730's text wants it ends, as shipped it stays and sends clients away.",
+    story="A broker loses the right to request producer ids: per KIP-730's text it shuts down, as shipped it keeps running and rejects clients.",
     must_exercise=("producer-id-unique", "producer-id-blocks-disjoint", "acknowledged-records-in-final-log", "settles-after-heal"),
     play=play,
     faults=no_faults,

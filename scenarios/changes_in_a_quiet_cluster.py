@@ -1,11 +1,13 @@
-"""Nobody writes anything in a cluster but an administrator, now and then: every broker hears of each change soon, though no other record follows it.
+"""Delays single metadata commits in an idle cluster; checks that every broker receives each change soon, although no other record follows.
 
-Each change is made when voters take long to copy it: the links between the leader and them are clogged or slow, or their disks do not return from a
-flush. Brokers reach the leader all the time. They have read the change before it is committed, ask for what comes behind it, and are told that there
-is nothing, and that the change is not committed; the commit itself must bring them news then. Where a record of the controller's own follows within
-half a second, as is usual (KIP-835), it brings the high watermark along and hides a commit that was kept from them; most runs have it turned off.
+An administrator makes each change while voters are slow to replicate it: the links between the leader and the
+voters are blocked or slow, or disk flushes do not return. Brokers reach the leader all the time. They have
+fetched the change before it is committed, send the next Fetch, and receive an empty response with the old high
+watermark; the commit itself must then complete their next Fetch. If a no-op record of the controller follows
+within half a second, as by default (KIP-835), it carries the new high watermark and hides a commit that was not
+published; most runs disable it.
 
-Over sockets the links are clogged or slow, and brokers are given more time.
+Over sockets the links are blocked or slow, and brokers are given more time.
 Source: KIP-595, KIP-835, KIP-1166; org.apache.kafka.raft.KafkaRaftClient (updateFollowerHighWatermark).
 """
 
@@ -20,13 +22,13 @@ from kraftsim.faults.targets import LEADER_WORD
 from kraftsim.faults.trigger import AtTime, FileClass
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 ROUNDS, ROUND_MS = 4, 4000
 LEAST_MS, MOST_MS = 600, 2000
-"""How long a commit is held up. A broker's Fetch waits for half a second: it is answered at least once meanwhile."""
+"""How long a commit is delayed. A broker's Fetch waits for half a second, so it is answered at least once meanwhile."""
 LATE_MS = 300
-"""How far into that the change is made, at most."""
+"""The latest time within the delay at which the change is made."""
 WORKLOAD = {"rounds": ROUNDS, "work_ms": ROUNDS * ROUND_MS}
 KNOWN_SECONDS: Mapping[Mode, float] = {Mode.SIM: 1.5, Mode.PROCESSES: 20.0, Mode.EMBEDDED: 20.0}
 LOOK_SECONDS = 0.05
@@ -34,7 +36,7 @@ TOPIC, AGE, FIRST_AGE = "quiet", "retention.ms", 1_000_000
 
 
 async def play(stage: Stage) -> None:
-    """Change one configuration again and again, and see each time that every broker knows before anything else is changed."""
+    """Change one configuration again and again, and check each time that every broker has it before the next change."""
     administrator = Administrator(stage.workplace("administrator"))
     await administrator.create_topic(TOPIC)
     await under_faults(stage, _administer(stage, administrator), seconds=stage.workload("work_ms") / 1000)
@@ -43,15 +45,15 @@ async def play(stage: Stage) -> None:
 
 async def _administer(stage: Stage, administrator: Administrator) -> None:
     looker = Administrator(stage.workplace("looker"))
-    chance = stage.random("administrator")
+    random = stage.random("administrator")
     began = stage.now_seconds()
     for number in range(stage.workload("rounds")):
-        begins = began + (number * ROUND_MS + chance.uniform(0, LATE_MS)) / 1000
+        begins = began + (number * ROUND_MS + random.uniform(0, LATE_MS)) / 1000
         await stage.sleep(max(0.0, begins - stage.now_seconds()))
         age = str(FIRST_AGE + number)
         await administrator.configure(TOPIC, {AGE: age})
         for broker_id in range(1, stage.spec.brokers + 1):
-            await within(stage, f"broker {broker_id} knows of a change", _knows(stage, looker, broker_id, age), KNOWN_SECONDS[stage.mode])
+            await within(stage, f"broker {broker_id} receives a change", _knows(stage, looker, broker_id, age), KNOWN_SECONDS[stage.mode])
     looker.close()
 
 
@@ -61,32 +63,32 @@ async def _knows(stage: Stage, looker: Administrator, broker_id: int, age: str) 
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw for each change what holds its commit up, and for how long."""
+    """Draw for each change what delays its commit, and for how long."""
     kinds = (_clogged, _clogged, _slow, _stuck) if mode is Mode.SIM else (_clogged, _slow)
     return tuple(random.choice(kinds)(random, AtTime(at_ms=max(1, number * ROUND_MS))) for number in range(ROUNDS))
 
 
 def _clogged(random: "Random", trigger: AtTime) -> Fault:
-    """What a leader and the other voters tell each other waits, and arrives when the clog is gone."""
+    """Messages between the leader and the other voters are held, and arrive when the link is unblocked."""
     params: dict[str, int | str | bool | None] = {"duration_ms": random.randint(LEAST_MS, MOST_MS)}
     return Fault(kind="clog", target=f"{LEADER_WORD}<>controller-*", trigger=trigger, params=params)
 
 
 def _slow(random: "Random", trigger: AtTime) -> Fault:
-    """The same takes long, each time: to the voters, and back."""
+    """Each message between the leader and the other voters is slow, in both directions."""
     latency_ms = random.randint(LEAST_MS // 2, MOST_MS // 3)
     params: dict[str, int | str | bool | None] = {"latency_ms": latency_ms, "jitter_ms": 20, "duration_ms": MOST_MS}
     return Fault(kind="slow-link", target=f"{LEADER_WORD}<>controller-*", trigger=trigger, params=params)
 
 
 def _stuck(random: "Random", trigger: AtTime) -> Fault:
-    """No controller's flush of the metadata log returns."""
+    """Flushes of the metadata log do not return on any controller."""
     params: dict[str, int | str | bool | None] = {"file_class": FileClass.METADATA_LOG.value, "duration_ms": random.randint(LEAST_MS, MOST_MS)}
     return Fault(kind="stuck-flush", target="controller-*", trigger=trigger, params=params)
 
 
 def swarm(random: "Random") -> Mapping[str, str]:
-    """Draw the release, and whether controllers write a record now and then only to show that they can."""
+    """Draw the release, and whether controllers write no-op records (KIP-835)."""
     return {
         "kraftsim.release": random.choice(("3.3", "3.9", "4.0", "4.4")),
         "metadata.max.idle.interval.ms": random.choice(("0", "0", "0", "500")),
@@ -95,7 +97,7 @@ def swarm(random: "Random") -> Mapping[str, str]:
 
 SCENARIO = Scenario(
     name="changes_in_a_quiet_cluster",
-    story="An administrator's changes take long to be committed, and nothing is written behind them: every broker hears of each soon all the same.",
+    story="Metadata commits are slow and no other record follows them; every broker still receives each change soon.",
     must_exercise=(
         "one-leader-per-epoch",
         "metadata-log-matching",

@@ -1,8 +1,9 @@
-"""Compacted logs are cleaned again and again while writers fill them and brokers lose their power: of every key the last record stays.
+"""Cleans compacted logs under load while brokers lose power; checks that the last acknowledged record of every key remains.
 
-Writers write the same few keys over and over, in small segments; every broker cleans its own copy, leader or follower, whenever a little of it is
-dirty. Power goes when segments are about to be swapped, while files are renamed, or at any other time, and takes what was not flushed; or brokers are
-killed. At the end a reader finds of every key what was acknowledged last, or something later, on every replica.
+Producers write the same few keys again and again, in small segments; every broker cleans its own log, as leader
+or follower, as soon as a little of it is dirty. Power fails when segments are about to be swapped, while files
+are renamed, or at any other time, and removes what was not flushed; or brokers are killed. At the end a
+consumer finds for every key the last acknowledged record, or a later one, on every replica.
 Source: KIP-98, KIP-534; kafka.log.LogCleaner, LocalLog.replaceSegments.
 """
 
@@ -15,7 +16,7 @@ from kraftsim.faults.fault import Fault
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, Trigger
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 TOPIC, PARTITIONS, REPLICAS = "states", 2, 3
 BROKERS = ("broker-1", "broker-2", "broker-3")
@@ -24,7 +25,7 @@ KEYS = 6
 
 
 async def play(stage: Stage) -> None:
-    """Write while brokers fall, then read what is left."""
+    """Produce while brokers fail, then read the logs."""
     await stage.create_topic(TOPIC, PARTITIONS, REPLICAS)
     writers = [_write(stage, number) for number in _writers(stage)]
     await under_faults(stage, *writers, seconds=stage.workload("work_ms") / 1000)
@@ -32,7 +33,7 @@ async def play(stage: Stage) -> None:
 
 
 async def _write(stage: Stage, number: int) -> None:
-    """Be one writer: its keys are its own, each of them written many times."""
+    """Run one producer with its own keys, each written many times."""
     writer = stage.producer(f"writer-{number}")
     await writer.start()
     for index in range(stage.workload("records_per_writer")):
@@ -42,18 +43,18 @@ async def _write(stage: Stage, number: int) -> None:
     left = await writer.flush(CALLS_SECONDS)
     await writer.close()
     if left:
-        raise LivenessLost(f"writer-{number} still waits for {left} records {CALLS_SECONDS:g} s after it sent the last one")
+        raise LivenessLost(f"writer-{number} has {left} unacknowledged records {CALLS_SECONDS:g} s after it sent the last one")
 
 
 async def _audit(stage: Stage) -> None:
-    """Read everything when all replicas are in sync: every key that was written must be there."""
+    """Read everything once all replicas are in sync: every key that was written must be there."""
     await replicas_settle(stage, TOPIC, PARTITIONS)
     reader = stage.reader("reader-1")
     read = {record.key for record in await reader.read_all(TOPIC, range(PARTITIONS))}
     await reader.close()
     written = {_key(number, index) for number in _writers(stage) for index in range(stage.workload("records_per_writer"))}
     if read != written:
-        raise StoryFailed(f"of {len(written)} keys {len(written - read)} are gone, and {len(read - written)} were never written")
+        raise StoryFailed(f"of {len(written)} keys {len(written - read)} are lost, and {len(read - written)} were never written")
 
 
 def _writers(stage: Stage) -> range:
@@ -65,18 +66,18 @@ def _key(number: int, index: int) -> str:
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw up to four falls: one broker that loses its power again and again, or kills of any. What two lose at once nobody has promised to keep."""
+    """Draw up to four failures: repeated power losses of one broker, or kills of any. Kafka does not guarantee what two lose at once."""
     victim = random.choice(BROKERS)
     loses_power = random.random() < 0.6
-    return tuple(_fall(random, mode, victim if loses_power else random.choice(BROKERS), loses_power) for _ in range(random.randint(1, 4)))
+    return tuple(_failure(random, mode, victim if loses_power else random.choice(BROKERS), loses_power) for _ in range(random.randint(1, 4)))
 
 
-def _fall(random: "Random", mode: Mode, victim: str, loses_power: bool) -> Fault:
-    """At a time, right after segments were swapped, or in the middle of it, when files are written, flushed and renamed."""
+def _failure(random: "Random", mode: Mode, victim: str, loses_power: bool) -> Fault:
+    """Fail at a random time, right after a segment swap, or within it, at a write, flush or rename of a file."""
     trigger: Trigger = AtTime(at_ms=random.randint(500, int(WORK_SECONDS * 1000)))
     choice = random.random()
     if mode is not Mode.SIM:
-        pass  # over sockets nobody hears of events and disks
+        pass  # over sockets events and disk operations cannot trigger faults
     elif choice < 0.4:
         operation = random.choice(("rename", "write", "flush"))
         trigger = OnDisk(operation=operation, file_class=FileClass.PARTITION_LOG, host=victim, nth=random.randint(1, 60), moment="after")
@@ -87,7 +88,7 @@ def _fall(random: "Random", mode: Mode, victim: str, loses_power: bool) -> Fault
 
 SCENARIO = Scenario(
     name="compaction_under_load",
-    story="Logs are compacted while they are written and brokers lose their power; of every key what was acknowledged last is there.",
+    story="Logs are compacted under load while brokers lose power; the last acknowledged record of every key remains.",
     must_exercise=(
         "acknowledged-records-on-replicas",
         "acknowledged-records-in-final-log",

@@ -1,8 +1,9 @@
-"""Producers get ids while the active controllers are killed at the worst moments: whoever leads next gives nobody's block away again.
+"""Kills the active controller at each step of a producer-id block allocation; checks that no block is allocated twice.
 
-Askers use up block after block, so that the next one is always being asked for, written, copied or answered. In simulation the active controller
-dies when a block is appended but not committed, when it is committed but not answered, when the answer is under way, and in the middle of the
-election that follows. Over sockets it is killed at times. Writers with idempotence go on through all of it.
+Producer-id clients use up block after block, so that a block is always being requested, appended, replicated or
+returned. In simulation the active controller is killed when a block is appended but not committed, when it is
+committed but not returned, when the response is in flight, and during the following election. Over sockets it
+is killed at random times. Idempotent producers write throughout.
 
 Source: KIP-730, KIP-595, org.apache.kafka.controller.ProducerIdControlManager.
 """
@@ -18,39 +19,39 @@ from kraftsim.faults.terrain import ASKER_APIS, WRITER_APIS, cluster_terrain
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, OnFrame, Trigger
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 CONTROLLERS = ("controller-101", "controller-102", "controller-103")
 TOPIC = "ledger"
 PARTITIONS = 3
 PAUSE_SECONDS = 0.1
 WORK_SECONDS = 7.0
-"""How long faults usually go on; writer and askers take about as long when nothing is in their way."""
+"""How long faults are injected; the clients take about as long without faults."""
 WORKLOAD = {"records": 60, "askers": 3, "ids_per_asker": 2500, "work_ms": int(WORK_SECONDS * 1000)}
 ALLOCATE_PRODUCER_IDS = 67
 VOTE = 52
 
 
 async def play(stage: Stage) -> None:
-    """Ask and write through the kills, heal, and see that everything settles; what was promised is judged from the events."""
+    """Request ids and produce under faults, heal, and check that the cluster recovers; invariants are checked from the events."""
     await stage.create_topic(TOPIC, PARTITIONS)
-    told: list[int] = []
-    records, askers, ids_each = (stage.workload(knob) for knob in ("records", "askers", "ids_per_asker"))
-    asked = (_ask(stage, number, ids_each, told) for number in range(1, askers + 1))
+    ids: list[int] = []
+    records, clients, ids_each = (stage.workload(parameter) for parameter in ("records", "askers", "ids_per_asker"))
+    asked = (_ask(stage, number, ids_each, ids) for number in range(1, clients + 1))
     await under_faults(
         stage, write_lines(stage, TOPIC, PARTITIONS, records, pause_seconds=PAUSE_SECONDS), *asked, seconds=stage.workload("work_ms") / 1000
     )
-    if len(set(told)) != askers * ids_each:
-        raise StoryFailed(f"{len(told)} producer ids were handed out, of which {len(set(told))} are different")
+    if len(set(ids)) != clients * ids_each:
+        raise StoryFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
     reader = stage.reader("reader-1")
     read = await reader.read_all(TOPIC, range(PARTITIONS))
     await reader.close()
     if len({record.key for record in read}) < records:
-        raise StoryFailed(f"{records} records were sent, but the reader found {len({record.key for record in read})} of them")
+        raise StoryFailed(f"{records} records were sent, but the consumer read {len({record.key for record in read})} of them")
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw two to four ends of controllers: at times over sockets; in simulation at the moments of an allocation, and of the election after it."""
+    """Draw two to four controller failures: over sockets at times; in simulation at steps of an allocation and of the following election."""
     if mode is not Mode.SIM:
         first = random.choice(CONTROLLERS)
         second = random.choice([name for name in CONTROLLERS if name != first])
@@ -60,7 +61,7 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 
 def _allocation(random: "Random") -> Trigger:
-    """Draw a moment in the life of a block: appended, durable at the leader, copied, committed, about to be answered."""
+    """Draw a step of an allocation: appended, durable on the leader, replicated, committed, about to be returned."""
     nth = random.randint(1, 5)
     return random.choice(
         (
@@ -74,7 +75,7 @@ def _allocation(random: "Random") -> Trigger:
 
 
 def _election(random: "Random") -> Trigger:
-    """Draw a moment in an election: somebody asks, somebody votes, somebody wins, the winner writes its first record."""
+    """Draw a step of an election: a Vote request, a vote, the result, the leader's first record."""
     return random.choice(
         (
             OnFrame(api_key=VOTE, nth=random.randint(1, 4), moment=random.choice(("before", "after"))),
@@ -92,15 +93,15 @@ def _end(random: "Random", target: str, trigger: Trigger) -> Fault:
     return Fault(kind="restart", target=target, trigger=trigger, params=params)
 
 
-async def _ask(stage: Stage, number: int, count: int, told: list[int]) -> None:
-    asker = stage.id_asker(f"asker-{number}")
-    told += await asker.ask(count)
-    await asker.close()
+async def _ask(stage: Stage, number: int, count: int, ids: list[int]) -> None:
+    client = stage.id_asker(f"asker-{number}")
+    ids += await client.ask(count)
+    await client.close()
 
 
 SCENARIO = Scenario(
     name="controller_failover_during_allocation",
-    story="Producers get ids while active controllers are killed at the worst moments; no block is given away twice.",
+    story="The active controller is killed at each step of a producer-id block allocation; no block is allocated twice.",
     must_exercise=(
         "producer-id-blocks-disjoint",
         "producer-id-unique",

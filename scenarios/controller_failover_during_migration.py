@@ -1,9 +1,11 @@
-"""Controllers fail at every step of a migration from ZooKeeper to KRaft: whoever leads next goes on where the log and ZooKeeper say it stands.
+"""Fails controllers at every step of a ZooKeeper-to-KRaft migration; checks that the next controller resumes from the log and ZooKeeper.
 
-In simulation the controller that drives the migration dies when it has claimed /controller, in the midst of the copy, between the end of the copy and
-the note of it in ZooKeeper, while it compares, when it has decided something and not told ZooKeeper. ZooKeeper itself is away for a moment, too,
-mostly when /controller is about to be claimed. What a half copy leaves in the log is undone by the next controller; what ZooKeeper was not told it is
-told then. Before 3.6 a copy was no transaction: who came next found the half of it in the log, and went down.
+In simulation the controller that drives the migration is killed when it has claimed /controller, during the
+copy, between the end of the copy and its migration state in ZooKeeper, while it compares, and when it has
+decided something that is not yet in ZooKeeper. ZooKeeper itself is unavailable for a while, too, mostly when
+/controller is about to be claimed. The next controller reverts an incomplete copy in the log, and writes to
+ZooKeeper what is missing there. Before 3.6 the copy was not a metadata transaction: the next controller found
+an incomplete copy in the log, and halted.
 Source: KIP-866, KAFKA-15010, KAFKA-16171, KAFKA-17457.
 """
 
@@ -17,14 +19,14 @@ from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import AtTime, OnEvent, Trigger
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 CONTROLLERS = ("controller-101", "controller-102", "controller-103")
 STATES = ("BECOME_CONTROLLER", "ZK_MIGRATION", "SYNC_KRAFT_TO_ZK", "KRAFT_CONTROLLER_TO_BROKER_COMM", "DUAL_WRITE")
 
 
 async def go(move: Move) -> None:
-    """Migrate under faults, heal, and go the rest of the way."""
+    """Migrate under faults, heal, and complete the migration."""
     migration, stage = move.migration, move.stage
     await move.ask()
     stage.inject()
@@ -41,7 +43,7 @@ async def go(move: Move) -> None:
 
 
 def _asking_meanwhile(stage: Stage, take_over: Coroutine[object, object, None]) -> tuple[Coroutine[object, object, None], ...]:
-    """Return a take-over, and somebody who asks for ids until it is over: each broker asks for a block as soon as it is back."""
+    """Return a migration step, and a client that requests ids until it ends: each restarted broker requests a block at once."""
     is_over = False
 
     async def taken_over() -> None:
@@ -52,19 +54,19 @@ def _asking_meanwhile(stage: Stage, take_over: Coroutine[object, object, None]) 
             is_over = True
 
     async def ask() -> None:
-        asker = stage.id_asker("impatient")
+        client = stage.id_asker("impatient")
         while not is_over:
-            await asker.ask(1)
+            await client.ask(1)
             await stage.sleep(stage.workload("pause_ms") / 5000)
-        await asker.close()
+        await client.close()
 
     return taken_over(), ask()
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw one to three ends of controllers at the moments of a migration (over sockets: at times), and perhaps an absence of ZooKeeper.
+    """Draw one to three controller failures at steps of a migration (over sockets: at times), and perhaps a ZooKeeper outage.
 
-    Nearly half of the schedules are an absence of ZooKeeper by itself, at the moment at which most is under way.
+    Nearly half of the schedules are a ZooKeeper outage alone, at the step with the most operations in progress.
     """
     if mode is not Mode.SIM:
         return tuple(_end(random, random.choice(CONTROLLERS), AtTime(at_ms=random.randint(1000, 20_000))) for _ in range(2))
@@ -75,9 +77,9 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 
 def _absent_at_the_claim(random: "Random") -> tuple[Fault, ...]:
-    """ZooKeeper is away as a controller of KRaft is about to claim /controller.
+    """ZooKeeper is unavailable as a KRaft controller is about to claim /controller.
 
-    When it is back, the controller of before and the new one come to it together, each with what it was about to do.
+    When it returns, the old and the new controller connect at the same time, each with pending operations.
     """
     about_to_claim = OnEvent(kind="MigrationDriverMoved", fields={"to_state": STATES[0]})
     params = {"power_loss": False, "after_ms": random.randint(200, 1500)}
@@ -85,7 +87,7 @@ def _absent_at_the_claim(random: "Random") -> tuple[Fault, ...]:
 
 
 def _step(random: "Random") -> Trigger:
-    """Draw a moment: a new state, a claim, a piece of the copy, its end, a comparison, something decided and not mirrored."""
+    """Draw a step: a new state, a claim, a batch of the copy, its end, a comparison, a decision that is not yet in ZooKeeper."""
     return random.choice(
         (
             OnEvent(kind="MigrationDriverMoved", fields={"to_state": random.choice(STATES)}, nth=random.randint(1, 2)),
@@ -103,14 +105,14 @@ def _step(random: "Random") -> Trigger:
 
 
 def _end(random: "Random", target: str, trigger: Trigger) -> Fault:
-    """Draw an end. A broker, which may be controller yet, keeps what it has written: Kafka promises no record that was not flushed."""
+    """Draw a failure. A broker, which may be the controller, loses no written data: Kafka does not guarantee unflushed records."""
     is_lost = isinstance(trigger, OnEvent) and random.random() < 0.4 and trigger.kind != "ProducerIdBlockAllocated"
     return Fault(kind="restart", target=target, trigger=trigger, params={"power_loss": is_lost, "after_ms": random.randint(200, 2500)})
 
 
 SCENARIO = migration_story(
     name="controller_failover_during_migration",
-    story="Controllers fail at every step of a migration from ZooKeeper to KRaft, and the next one goes on.",
+    story="Controllers fail at every step of a migration from ZooKeeper to KRaft, and the next controller resumes it.",
     go=go,
     faults=faults,
     must_exercise=("metadata-log-matching", "snapshot-equals-log"),

@@ -1,8 +1,10 @@
-"""The coordinator of transactions fails in every state of a transaction, and the next one goes on where it was: what is decided stays decided.
+"""Fails the transaction coordinator in every transaction state; checks that its successor resumes and that every decision stands.
 
-Right after a record of a transaction is committed, its coordinator is killed, stopped, paused, or cut off; two may fail one after the other. What was
-prepared is completed by the successor, what was ongoing goes on or times out, and answers of the former one count for nothing any more. In some runs
-a coordinator comes back while what it had asked for is still under way: elections take its partition to a broker that dies as soon as it has it.
+Right after a transaction-state record is committed, its coordinator is killed, stopped, paused or isolated; two
+may fail in succession. The successor completes prepared transactions; ongoing ones continue or time out, and
+responses to the former coordinator are ignored. In some runs a coordinator returns while requests of its
+predecessor are still in flight: elections move its partition to a broker that is killed as soon as it is
+leader.
 Source: KIP-98, KAFKA-9777, KAFKA-10080, KAFKA-16352.
 """
 
@@ -15,7 +17,7 @@ from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
 from kraftsim.faults.trigger import AtTime, OnEvent
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 WORK_SECONDS = 12.0
 BROKERS = ("broker-1", "broker-2", "broker-3")
@@ -24,19 +26,19 @@ STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareCommit", "PrepareAbort", 
 
 
 async def play(stage: Stage) -> None:
-    """Deal while coordinators fail."""
-    deals = Deals()
-    await deals.open(stage)
-    dealers = (deals.trade(stage, number) for number in range(1, stage.workload("dealers") + 1))
+    """Run the orders workload while coordinators fail."""
+    orders = Deals()
+    await orders.open(stage)
+    dealers = (orders.trade(stage, number) for number in range(1, stage.workload("dealers") + 1))
     seconds = stage.workload("work_ms") / 1000
-    # Where elections end early, coordinators that have taken over stay: nobody after them makes good what they leave undone.
+    # Where preferred elections end early, the new coordinators stay: no later coordinator completes what they leave incomplete.
     elections = elect_now_and_then(stage, seconds=seconds * stage.random("elections").choice((0.55, 0.55, 1.0)), every_seconds=1.0)
     await under_faults(stage, *dealers, elections, seconds=seconds)
-    await deals.audit(stage)
+    await orders.audit(stage)
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw two to five failures of a coordinator at a state; over sockets one of a broker at a time."""
+    """Draw two to five failures of a coordinator at a state; over sockets one failure of a broker at a random time."""
     if mode is not Mode.SIM:
         params: dict[str, Value] = {"power_loss": False, "after_ms": 500}
         return (Fault(kind="restart", target="broker-1", trigger=AtTime(at_ms=random.randint(300, 3000)), params=params),)
@@ -46,7 +48,7 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 
 def _there_and_back(random: "Random") -> tuple[Fault, ...]:
-    """A broker dies, so that another coordinates for it; what that one asks for stays in the network; the first one dies again once it is back."""
+    """A broker is killed, so that another becomes coordinator, whose requests stay in flight; the first is killed again once it is back."""
     first = random.choice(BROKERS)
     quick: dict[str, Value] = {"power_loss": False, "after_ms": random.randint(20, 300)}
     held: dict[str, Value] = {
@@ -77,7 +79,7 @@ def _failure(random: "Random") -> Fault:
 
 SCENARIO = Scenario(
     name="coordinator_failover_in_every_state",
-    story="Coordinators fail in every state of a transaction, and their successors go on where they were.",
+    story="Transaction coordinators fail in every transaction state; their successors resume, and every decision stands.",
     must_exercise=MUST_EXERCISE,
     play=play,
     faults=faults,

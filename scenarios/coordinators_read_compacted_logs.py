@@ -1,11 +1,13 @@
-"""The logs of coordinators are compacted all the time, and coordinators come and go: each of them reads what is left, and knows all that counts.
+"""Compacts the coordinators' logs continuously while coordinators fail over; checks that each coordinator loads all transactions and offsets.
 
-A coordinator's own log is what Apache Kafka compacts by default; segments of 100 MiB keep that out of every short run. Here they hold a few records,
-and brokers clean them whenever a little is dirty, while a group copies a topic in transactions. Brokers die right behind a cleaning of such a log, in
-the middle of one, when files are renamed, or when they have just read one back; one of them may lose its power. Elections take coordinators back and
-forth, and at the end every broker is restarted once. Whoever reads a log that was cleaned knows every transactional id and every offset as those who
-wrote it did.
-Source: KIP-98, KIP-447, KIP-534; kafka.log.LogCleaner, TransactionStateManager.loadTransactionMetadata, GroupMetadataManager.doLoadGroupsAndOffsets.
+Apache Kafka compacts the coordinators' logs by default, but segments of 100 MiB prevent it in short runs. Here
+segments hold a few records, and brokers clean them as soon as a little is dirty, while a
+consume-transform-produce app runs. Brokers are killed right after a cleaning of such a log, in the middle of
+one, when files are renamed, or when they have just loaded one; one of them may lose power. Elections move
+coordinators back and forth, and at the end every broker is restarted once. A coordinator that loads a cleaned
+log has the same transactional ids and offsets as the coordinators that wrote it.
+Source: KIP-98, KIP-447, KIP-534; kafka.log.LogCleaner, TransactionStateManager.loadTransactionMetadata,
+GroupMetadataManager.doLoadGroupsAndOffsets.
 """
 
 from typing import TYPE_CHECKING
@@ -17,7 +19,7 @@ from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, Trigger
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 BROKERS = ("broker-1", "broker-2", "broker-3")
 TRANSACTION_STATE = "__transaction_state"
@@ -25,36 +27,36 @@ WORK_SECONDS = 10.0
 
 
 async def play(stage: Stage) -> None:
-    """Copy while logs are cleaned and brokers fall, and read the copy."""
-    copying = Copying(assignor=stage.random("assignor").choice(("range", "cooperative-sticky")))
-    await copying.open(stage)
+    """Run the consume-transform-produce app while logs are cleaned and brokers fail, and check its output."""
+    app = Copying(assignor=stage.random("assignor").choice(("range", "cooperative-sticky")))
+    await app.open(stage)
     seconds = stage.workload("work_ms") / 1000
     over_at = stage.now_seconds() + seconds
     elections = elect_now_and_then(stage, seconds=seconds, every_seconds=1.5)
-    await under_faults(stage, copying.run(stage, until=lambda: stage.now_seconds() >= over_at), elections, seconds=seconds)
-    for name in stage.spec.broker_names:  # whatever was left of each log, somebody reads it
+    await under_faults(stage, app.run(stage, until=lambda: stage.now_seconds() >= over_at), elections, seconds=seconds)
+    for name in stage.spec.broker_names:  # so that every cleaned log is loaded
         await stage.restart(name)
         await stage.wait_for_brokers()
-    await copying.audit(stage)
+    await app.audit(stage)
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw two to five falls; in some runs one broker has all of them and loses its power: what two lose at once nobody promises to keep."""
+    """Draw two to five failures; in some runs all are power losses of one broker: Kafka does not guarantee what two lose at once."""
     if mode is not Mode.SIM:
-        return tuple(_fall(random.choice(BROKERS), AtTime(at_ms=random.randint(500, 6000)), after_ms=500) for _ in range(2))
+        return tuple(_failure(random.choice(BROKERS), AtTime(at_ms=random.randint(500, 6000)), after_ms=500) for _ in range(2))
     victim = random.choice(BROKERS) if random.random() < 0.4 else ""
-    return tuple(_drawn_fall(random, victim) for _ in range(random.randint(2, 5)))
+    return tuple(_drawn_failure(random, victim) for _ in range(random.randint(2, 5)))
 
 
-def _drawn_fall(random: "Random", victim: str) -> Fault:
+def _drawn_failure(random: "Random", victim: str) -> Fault:
     trigger = _moment(random, victim or None)
     by_time = isinstance(trigger, AtTime)
     target = victim or (random.choice(BROKERS) if by_time else AT_THE_TRIGGER)
-    return _fall(target, trigger, after_ms=random.choice((20, 300, random.randint(20, 4000))), loses_power=bool(victim))
+    return _failure(target, trigger, after_ms=random.choice((20, 300, random.randint(20, 4000))), loses_power=bool(victim))
 
 
 def _moment(random: "Random", host: str | None) -> Trigger:
-    """Draw when: a log of coordinators was cleaned, is being cleaned, or was read; or at any time."""
+    """Draw a trigger: a coordinator's log was cleaned, is being cleaned, or was loaded; or a random time."""
     match random.choice(("cleaned", "cleaned", "renamed", "read", "time")):
         case "cleaned":
             topic = random.choice((TRANSACTION_STATE, OFFSETS_TOPIC))
@@ -68,13 +70,13 @@ def _moment(random: "Random", host: str | None) -> Trigger:
             return AtTime(at_ms=random.randint(300, int(WORK_SECONDS * 1000)))
 
 
-def _fall(target: str, trigger: Trigger, *, after_ms: int, loses_power: bool = False) -> Fault:
+def _failure(target: str, trigger: Trigger, *, after_ms: int, loses_power: bool = False) -> Fault:
     params: dict[str, Value] = {"power_loss": loses_power, "after_ms": after_ms}
     return Fault(kind="restart", target=target, trigger=trigger, params=params)
 
 
-def _swarm(random: "Random") -> dict[str, str]:
-    """Draw how much a segment holds, and how often brokers clean. What coordinators write at once must fit into one: a group with all its members."""
+def _draw_settings(random: "Random") -> dict[str, str]:
+    """Draw the segment size, and how often brokers clean. The largest write, a group with all its members, must fit into a segment."""
     return {
         "transaction.state.log.segment.bytes": random.choice(("500", "1000", "2500")),
         "offsets.topic.segment.bytes": random.choice(("3000", "3000", "6000")),
@@ -84,7 +86,7 @@ def _swarm(random: "Random") -> dict[str, str]:
 
 SCENARIO = Scenario(
     name="coordinators_read_compacted_logs",
-    story="The logs of coordinators are compacted while coordinators come and go; each reads what is left and knows all that counts.",
+    story="The coordinators' logs are compacted while coordinators fail over; each coordinator loads all transactions and offsets.",
     must_exercise=(
         *MUST_EXERCISE,
         "known-transactions-equal-log",
@@ -98,7 +100,7 @@ SCENARIO = Scenario(
     play=play,
     faults=faults,
     settings={**SETTINGS, "log.cleaner.min.cleanable.ratio": "0.01"},
-    swarm=_swarm,
+    swarm=_draw_settings,
     limit_seconds=900.0,
     workload={**WORKLOAD, "crashes": 4, "work_ms": int(WORK_SECONDS * 1000)},
     fewest_controllers=1,

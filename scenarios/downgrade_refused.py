@@ -1,9 +1,12 @@
-"""A cluster that has finalized the levels of a later release is taken back: each way that would lose something is refused, and nothing is lost.
+"""Downgrades an upgraded cluster: checks that every lossy downgrade is rejected and that no data is lost.
 
-After an upgrade somebody asks for the former metadata.version: it is granted only if no level in between has changed what the metadata log can hold.
-Then a broker, and then a controller, come back with the former release. The controller that registers brokers refuses one that does not know the
-level; a controller of that release cannot read the log, and gives up. Idempotent writers work on meanwhile, and both nodes return as what they were.
-Source: KIP-584, KIP-778; org.apache.kafka.controller.{ClusterControlManager, FeatureControlManager}, FeaturesDelta (asked of 3.4.1 on a log of 3.5).
+After an upgrade a lower metadata.version is requested: it is accepted only if no level in between has changed
+what the metadata log can contain. Then a broker, and then a controller, is restarted with the former release.
+The active controller rejects the registration of a broker that does not support the finalized level; a
+controller of the former release cannot read the log, and halts. Idempotent producers write meanwhile, and both
+nodes return with the upgraded release.
+Source: KIP-584, KIP-778; org.apache.kafka.controller.{ClusterControlManager, FeatureControlManager},
+FeaturesDelta (tested with 3.4.1 on a log of 3.5).
 """
 
 from typing import TYPE_CHECKING
@@ -15,14 +18,14 @@ from kraftsim.events.runs import PhaseBegan
 from kraftsim.faults.fault import Fault
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 TOPIC = "ledger"
 PARTITIONS = 3
 
 
 async def play(stage: Stage) -> None:
-    """Upgrade, try to go back, and read what was written meanwhile."""
+    """Upgrade, attempt the downgrades, and read what was written meanwhile."""
     traffic = Traffic(topic=TOPIC, partitions=PARTITIONS)
     await traffic.open(stage)
     writers = [traffic.write(stage, f"writer-{number}") for number in range(1, stage.workload("writers") + 1)]
@@ -46,18 +49,18 @@ async def _there_and_back(stage: Stage, traffic: Traffic) -> None:
 
 
 def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """The wrong release is enough."""
+    """Draw nothing: the wrong release is the only fault."""
     return ()
 
 
 def begin(random: "Random") -> dict[str, str]:
-    """Draw the release to begin with."""
+    """Draw the first release."""
     return {"kraftsim.release": random.choice(kraft_lines()[:-1])}
 
 
 SCENARIO = Scenario(
     name="downgrade_refused",
-    story="Whoever takes an upgraded cluster back is refused wherever something would be lost: the level, a broker, a controller; all else goes on.",
+    story="Downgrades of an upgraded cluster are rejected wherever data would be lost: of the level, a broker, or a controller; clients continue.",
     must_exercise=(*(each for each in MUST_EXERCISE if each != "settles-after-heal"), "only-retriable-errors"),
     play=play,
     faults=no_faults,
@@ -70,4 +73,4 @@ SCENARIO = Scenario(
     fewest_brokers=3,
     until=kraft_lines()[-2],
 )
-"""With three controllers and three brokers one of each may be away."""
+"""With three controllers and three brokers, one of each may be down."""

@@ -1,7 +1,8 @@
-"""An empty producer snapshot, as the proposal has it, ends in UNKNOWN_PRODUCER_ID and a duplicate under the rule of 2.4 and before.
+"""An empty producer snapshot, as proposed in KAFKA-15195, leads to UNKNOWN_PRODUCER_ID and a duplicate record with the rules of 2.4 and earlier.
 
-The follower that was rebuilt from an empty snapshot does not know producer 1 and says so. The producer takes another id and writes its record again:
-now it is in the log twice, though nobody was told a lie. Its first copy lies in the remote store only.
+The follower that was rebuilt from an empty snapshot does not know producer 1 and returns UNKNOWN_PRODUCER_ID.
+The producer requests another id and sends its record again. The record is then in the log twice, although every
+response was correct. Its first copy is in remote storage only.
 Source: KAFKA-15195; ProducerAppendInfo of 2.4.
 """
 
@@ -25,29 +26,29 @@ from kraftsim.faults.fault import Fault
 from kraftsim.faults.trigger import AtTime
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 
 async def play(stage: Stage) -> None:
-    """Come to the boundary, hear that the producer is not known, and do as producers did: ask for another id, and write again."""
+    """Reach the segment boundary, receive UNKNOWN_PRODUCER_ID, and react as producers did: request another id, and send again."""
     client, seen = await come_to_the_boundary(stage)
     if seen.error.name != UNKNOWN or 1 in seen.known:
-        raise StoryFailed(f"broker {FOLLOWER} knows {seen.known} and answered {seen.error.name}")
+        raise StoryFailed(f"broker {FOLLOWER} knows {seen.known} and returned {seen.error.name}")
     error, _ = await client.produce(NEW_ID, 0, REPEATED)
-    copies = await copies_of(client, REPEATED)
+    count = await copies_of(client, REPEATED)
     await client.close()
-    if error.name != ACKNOWLEDGED or copies != 2:
-        raise StoryFailed(f"the new id was answered {error.name}, and the record is there {copies} times")
+    if error.name != ACKNOWLEDGED or count != 2:
+        raise StoryFailed(f"the new id received {error.name}, and the record is there {count} times")
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """The leader dies, when the story has come so far."""
+    """The leader is killed at the end of the setup."""
     return (Fault(kind="kill", target=f"broker-{LEADER}", trigger=AtTime(at_ms=1)),)
 
 
 SCENARIO = Scenario(
     name="empty_snapshot_and_a_new_id",
-    story="A follower rebuilt from an empty snapshot tells a producer that it is not known; with another id it writes the same record again.",
+    story="A follower rebuilt from an empty snapshot returns UNKNOWN_PRODUCER_ID; with a new id the producer writes the same record again.",
     must_exercise=("local-segments-go-after-copies",),
     play=play,
     faults=faults,

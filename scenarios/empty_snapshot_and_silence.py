@@ -1,7 +1,8 @@
-"""An empty producer snapshot ends in a duplicate that nobody is told of under the rule shipped since 2.5.
+"""An empty producer snapshot leads to a silent duplicate record with the rules shipped since 2.5.
 
-The follower that was rebuilt from an empty snapshot does not know producer 1, and takes what it writes, whatever its sequence. The producer hears
-that all is well; its record is in the log twice, once in the remote store and once here, under one id and one sequence.
+The follower that was rebuilt from an empty snapshot does not know producer 1, and appends its batch at any
+sequence. The producer receives no error; its record is in the log twice, once in remote storage and once
+locally, with the same producer id and sequence.
 Source: KAFKA-15195, KIP-360.
 """
 
@@ -22,28 +23,28 @@ from kraftsim.faults.fault import Fault
 from kraftsim.faults.trigger import AtTime
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 FIRST_OF_SEGMENT_5 = 9
 
 
 async def play(stage: Stage) -> None:
-    """Come to the boundary, and find the record twice that was written once and repeated once."""
+    """Reach the segment boundary, and find a record twice that was sent once and retried once."""
     client, seen = await come_to_the_boundary(stage)
-    copies = await copies_of(client, REPEATED)
+    count = await copies_of(client, REPEATED)
     await client.close()
-    if seen.error.name != ACKNOWLEDGED or seen.offset != FIRST_OF_SEGMENT_5 or copies != 2:
-        raise StoryFailed(f"producer 1 was answered {seen.error.name}, offset {seen.offset}, and the record is there {copies} times")
+    if seen.error.name != ACKNOWLEDGED or seen.offset != FIRST_OF_SEGMENT_5 or count != 2:
+        raise StoryFailed(f"producer 1 received {seen.error.name}, offset {seen.offset}, and the record is there {count} times")
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """The leader dies, when the story has come so far."""
+    """The leader is killed at the end of the setup."""
     return (Fault(kind="kill", target=f"broker-{LEADER}", trigger=AtTime(at_ms=1)),)
 
 
 SCENARIO = Scenario(
     name="empty_snapshot_and_silence",
-    story="A follower rebuilt from an empty snapshot takes a repeated record for a new one, and nobody is told.",
+    story="A follower rebuilt from an empty snapshot appends a retried record as a new one, without any error.",
     must_exercise=("local-segments-go-after-copies",),
     play=play,
     faults=faults,

@@ -1,8 +1,9 @@
-"""A request to end a transaction is overtaken by its own repetition, and arrives when the next transaction of the same producer is open.
+"""Delays an EndTxn request until its retry has ended the transaction and the next one is open; checks that it does not end the next transaction.
 
-With transaction.version 2, which this cluster has, the end of each transaction raises the epoch, and the old request is refused. Clients that know
-no more than version 1 have nothing to tell it by: KAFKA-17754 is such a client, and half of its next transaction is committed for it
-(`--release 3.9` shows it). Source: KIP-890 part 2; KAFKA-17754; Jepsen's report on Bufstream 0.1.0.
+With transaction.version 2, which this cluster has, each end of a transaction bumps the epoch, and the late
+request is rejected. Clients limited to version 1 cannot be protected: KAFKA-17754 is such a case, where half of
+the next transaction is committed (`--release 3.9` reproduces it). Source: KIP-890 part 2; KAFKA-17754; Jepsen's
+report on Bufstream 0.1.0.
 """
 
 from typing import TYPE_CHECKING
@@ -14,25 +15,25 @@ from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
 from kraftsim.faults.trigger import AtTime, OnFrame
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 END_TXN = 26
 WORK_SECONDS = 12.0
-IMPATIENT = ProducerSettings(delivery_timeout_ms=20_000, request_timeout_ms=600)
-"""Whoever asks for the end of a transaction asks again soon."""
+SHORT_TIMEOUT = ProducerSettings(delivery_timeout_ms=20_000, request_timeout_ms=600)
+"""A producer retries EndTxn soon."""
 
 
 async def play(stage: Stage) -> None:
-    """Deal while ends come late."""
-    deals = Deals(producer=IMPATIENT, transaction_timeout_ms=30_000)
-    await deals.open(stage)
-    dealers = (deals.trade(stage, number) for number in range(1, stage.workload("dealers") + 1))
+    """Run the orders workload while EndTxn requests are delayed."""
+    orders = Deals(producer=SHORT_TIMEOUT, transaction_timeout_ms=30_000)
+    await orders.open(stage)
+    dealers = (orders.trade(stage, number) for number in range(1, stage.workload("dealers") + 1))
     await under_faults(stage, *dealers, seconds=stage.workload("work_ms") / 1000)
-    await deals.audit(stage)
+    await orders.audit(stage)
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw ends that are overtaken by their repetition; over sockets a broker that stands still for longer than its clients wait."""
+    """Draw EndTxn requests that arrive after their retries; over sockets a broker that is paused for longer than its clients wait."""
     if mode is not Mode.SIM:
         return (Fault(kind="pause", target="broker-1", trigger=AtTime(at_ms=random.randint(500, 3000)), params={"duration_ms": 1500}),)
     return tuple(_late(random) for _ in range(random.randint(2, 5)))
@@ -55,7 +56,7 @@ def _late(random: "Random") -> Fault:
 
 SCENARIO = Scenario(
     name="end_of_a_transaction_comes_late",
-    story="A request to end a transaction arrives when the next one is open, and ends nothing.",
+    story="A delayed EndTxn request arrives when the next transaction is open, and does not end it.",
     must_exercise=MUST_EXERCISE,
     play=play,
     faults=faults,

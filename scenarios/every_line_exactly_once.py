@@ -1,7 +1,7 @@
-"""Four producers write every line of a real text while a broker and then the controller are killed; consumers find each line exactly once.
+"""Four producers write every line of a text while a broker and then the controller are killed; checks that consumers read each line exactly once.
 
-The text ships with Python: the help topics of `pydoc`. In process mode producers and consumers are librdkafka, a client we did not write. In the
-other modes a part of the text does.
+The text ships with Python: the help topics of `pydoc`. In process mode producers and consumers are librdkafka
+clients. The other modes write a part of the text.
 
 Source: KIP-98.
 """
@@ -16,7 +16,7 @@ from kraftsim.faults.trigger import AtTime
 from kraftsim.node.clients import ReadRecord
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 TOPIC = "lines"
 PARTITIONS = 8
@@ -24,22 +24,22 @@ WRITERS = 4
 READERS = 2
 LINES_AT_A_TIME = 25
 WRITING_SECONDS = 8.0
-"""How long the writers usually take when nothing is in their way: the kills fall in between."""
+"""How long the producers take without faults: the kills happen within this time."""
 KILLS = (("broker-2", 2000), ("controller-101", 5000))
 DOWN_MS = 700
 PART_OF_TEXT = 800
 WORKLOAD = {"writers": WRITERS, "lines": PART_OF_TEXT, "work_ms": int(WRITING_SECONDS * 1000)}
-"""`lines` of the text are written where all of it would take too long: everywhere but in processes."""
+"""`lines` of the text are written in all modes but process mode, where all of it would take too long."""
 
 
 def text(mode: Mode, lines_max: int = PART_OF_TEXT) -> list[str]:
-    """Return the lines that are written; the number of a line is its key."""
+    """Return the lines to write; the number of a line is its key."""
     lines = [line for _, text in sorted(topics.items()) for line in text.splitlines()]
     return lines if mode is Mode.PROCESSES else lines[:lines_max]
 
 
 async def play(stage: Stage) -> None:
-    """Write, kill, restart, read back and compare."""
+    """Produce, kill, restart, read back and compare."""
     writers = stage.workload("writers")
     lines = text(stage.mode, stage.workload("lines")) if writers else []
     await stage.create_topic(TOPIC, PARTITIONS)
@@ -50,7 +50,7 @@ async def play(stage: Stage) -> None:
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Return the two kills of the story: always the same, so that every reader sees the same picture."""
+    """Return two kills: always the same, so that every run gives the same picture."""
     return tuple(
         Fault(kind="restart", target=target, trigger=AtTime(at_ms=at_ms), params={"power_loss": False, "after_ms": DOWN_MS})
         for target, at_ms in KILLS
@@ -69,7 +69,7 @@ async def _write(stage: Stage, lines: list[str], number: int) -> None:
     left = await writer.flush(CALLS_SECONDS)
     await writer.close()
     if left:
-        raise StoryFailed(f"writer-{number + 1} still waits for {left} lines {CALLS_SECONDS:g} s after it sent the last one")
+        raise StoryFailed(f"writer-{number + 1} has {left} unacknowledged lines {CALLS_SECONDS:g} s after it sent the last one")
 
 
 async def _read(stage: Stage, number: int, read: list[ReadRecord]) -> None:
@@ -85,15 +85,15 @@ def _compare(lines: list[str], read: list[ReadRecord]) -> None:
         index = int(record.key)
         times[index] += 1
         if record.value.decode() != lines[index]:
-            raise StoryFailed(f"line {index} was changed on its way")
+            raise StoryFailed(f"line {index} was corrupted")
     lost, doubled = times.count(0), sum(count > 1 for count in times)
     if lost or doubled:
-        raise StoryFailed(f"of {len(lines)} lines {lost} are lost and {doubled} were read more than once")
+        raise StoryFailed(f"of {len(lines)} lines {lost} are lost and {doubled} are duplicated")
 
 
 SCENARIO = Scenario(
     name="every_line_exactly_once",
-    story="Real producers write a real text while a broker and the controller are killed; consumers find every line exactly once.",
+    story="Producers write a text while a broker and the controller are killed; consumers read every line exactly once.",
     must_exercise=(
         "producer-id-blocks-disjoint",
         "producer-id-unique",

@@ -1,9 +1,11 @@
-"""An application copies a topic exactly once while everything around it fails: brokers, coordinators, links, and its own members.
+"""Fails brokers, coordinators, links and members of a consume-transform-produce app; checks that each input record is in the output exactly once.
 
-Two writers fill four partitions; three members of one group copy them, each with a producer of its own thread, and commit records and offsets in one
-transaction. Brokers are killed and paused, right after they wrote the state of a transaction, a marker, or a pending offset, too; links are cut;
-answers get lost, requests come late; clocks jump; members crash at any point of their work, or stand still until their places are taken, and go on.
-In the end every line is in the committed copy once. Nobody loses power: Kafka does not flush what it acknowledges.
+Two producers fill four partitions. Three members of one group consume them, each with one producer per thread,
+and commit records and offsets in one transaction. Brokers are killed and paused, also right after they wrote a
+transaction state, a marker or a pending offset; links are partitioned; responses are lost, requests are late;
+clocks jump; members crash at any point, or are paused until their partitions are reassigned, and resume. In the
+end every line is in the committed output once. No broker loses power: Kafka does not flush what it
+acknowledges.
 Source: KIP-98, KIP-447, KIP-890; Jepsen's reports on Kafka and Bufstream.
 """
 
@@ -17,7 +19,7 @@ from kraftsim.faults.terrain import TRANSACTION_APIS, WRITER_APIS, cluster_terra
 from kraftsim.faults.trigger import AtTime, OnEvent, OnFrame
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 BROKERS = ("broker-1", "broker-2", "broker-3")
 PRODUCE, FIND_COORDINATOR, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, WRITE_MARKERS, TXN_OFFSET_COMMIT, OFFSET_FETCH = 0, 10, 24, 25, 26, 27, 28, 9
@@ -35,40 +37,40 @@ MOMENTS: tuple[tuple[str, int], ...] = (
     ("GroupsLoaded", 6),
     ("IsrChangeAsked", 6),
 )
-"""Facts after which the death of a broker tells most, and about how often they come."""
+"""Events after which a broker failure is most revealing, and their approximate number per run."""
 
 
 async def play(stage: Stage) -> None:
-    """Copy while everything fails, heal, and read the copy."""
-    # Whose a transactional id is, is drawn: both ways must hold.
+    """Run the app under faults, heal, and check its output."""
+    # Transactional ids are per partition or per thread, drawn: both must work.
     variant = stage.random("variant").choice((Variant.PER_THREAD, Variant.PER_THREAD, Variant.PER_TASK))
-    copying = Copying(variant=variant, assignor=stage.random("assignor").choice(("range", "cooperative-sticky")))
-    await copying.open(stage)
+    app = Copying(variant=variant, assignor=stage.random("assignor").choice(("range", "cooperative-sticky")))
+    await app.open(stage)
     seconds = stage.workload("work_ms") / 1000
     over_at = stage.now_seconds() + seconds
-    await under_faults(stage, copying.run(stage, until=lambda: stage.now_seconds() >= over_at), seconds=seconds)
-    await copying.audit(stage)
+    await under_faults(stage, app.run(stage, until=lambda: stage.now_seconds() >= over_at), seconds=seconds)
+    await app.audit(stage)
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw three to eight mishaps; over sockets, where no event and no clock can be waited for, those that have a time."""
+    """Draw three to eight faults; over sockets, without event triggers and clock faults, only timed ones."""
     if mode is not Mode.SIM:
         return tuple(_timed(random) for _ in range(random.randint(1, 3)))
-    draws = (_death, _death, _death, _timed, _on_the_wire, _on_the_wire, _clock)
+    draws = (_kill, _kill, _kill, _timed, _on_the_wire, _on_the_wire, _clock)
     return tuple(random.choice(draws)(random) for _ in range(random.randint(3, 8)))
 
 
-def _death(random: "Random") -> Fault:
-    """A broker dies, or stands still, or is alone, right after it noted something."""
+def _kill(random: "Random") -> Fault:
+    """A broker is killed, paused or isolated right after an event."""
     kind, times_max = random.choice(MOMENTS)
-    return _mishap(random, AT_THE_TRIGGER, OnEvent(kind=kind, nth=random.randint(1, times_max)))
+    return _fault(random, AT_THE_TRIGGER, OnEvent(kind=kind, nth=random.randint(1, times_max)))
 
 
 def _timed(random: "Random") -> Fault:
-    return _mishap(random, random.choice(BROKERS), AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000))))
+    return _fault(random, random.choice(BROKERS), AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000))))
 
 
-def _mishap(random: "Random", target: str, trigger: AtTime | OnEvent) -> Fault:
+def _fault(random: "Random", target: str, trigger: AtTime | OnEvent) -> Fault:
     kind = random.choice(("restart", "restart", "stop", "pause", "partition"))
     if kind == "restart":
         return Fault(kind=kind, target=target, trigger=trigger, params={"power_loss": False, "after_ms": random.randint(20, 4000)})
@@ -81,7 +83,7 @@ def _mishap(random: "Random", target: str, trigger: AtTime | OnEvent) -> Fault:
 
 
 def _on_the_wire(random: "Random") -> Fault:
-    """A request or an answer of a transaction gets lost."""
+    """A request or response of a transaction is lost."""
     api_key, is_response = random.choice(TRANSACTIONAL), random.random() < 0.7
     trigger = OnFrame(api_key=api_key, is_response=is_response, nth=random.randint(1, 60), moment="before")
     return Fault(kind="lost-reply" if is_response and random.random() < 0.7 else "cut-connection", target=AT_THE_TRIGGER, trigger=trigger)
@@ -95,7 +97,7 @@ def _clock(random: "Random") -> Fault:
 
 SCENARIO = Scenario(
     name="exactly_once_under_faults",
-    story="Members, brokers, coordinators and links fail while a group copies a topic; in the end every line is there exactly once.",
+    story="Members, brokers, coordinators and links fail while an app copies a topic in transactions; every line is in the output exactly once.",
     must_exercise=MUST_EXERCISE,
     play=play,
     faults=faults,

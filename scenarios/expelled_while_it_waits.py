@@ -1,10 +1,13 @@
-"""A member of a group waits for a broker that is gone, and is expelled meanwhile: what it had read is others' by the time its wait is over.
+"""A group member is removed while its fetch waits for a failed broker; checks that it does not process or commit what it fetched before.
 
-It reads from all leaders at once. One of them has lost its power and says nothing any more, so that the member waits for as long as a request may
-take, with what the others gave in its hands. Meanwhile it cannot reach the group's coordinator for longer than its session lasts: its partitions go
-to another member, which copies them. When the coordinator can be reached again the member hears that it was expelled, and joins anew. It must not
-hand on what it had read before, nor commit that in the newer generation, which would not be refused.
-Source: KIP-447; org.apache.kafka.clients.consumer.internals.ConsumerCoordinator (a member joins within poll, and begins anew where the group is).
+The member fetches from all leaders at once. One of them has lost power and does not respond, so the member
+waits for the request timeout with the records of the other leaders buffered. Meanwhile it cannot reach the
+group coordinator for longer than its session timeout: its partitions are reassigned to another member, which
+copies them. When the coordinator is reachable again, the member receives UNKNOWN_MEMBER_ID and rejoins. It must
+not process the records that it fetched before, nor commit them in the new generation, where the commit would
+not be rejected.
+Source: KIP-447; org.apache.kafka.clients.consumer.internals.ConsumerCoordinator (a member rejoins within poll,
+and resumes from the group's committed offsets).
 """
 
 from typing import TYPE_CHECKING
@@ -16,29 +19,29 @@ from kraftsim.faults.fault import Fault
 from kraftsim.faults.trigger import AtTime
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 BROKERS = ("broker-1", "broker-2", "broker-3")
 MEMBER = "copier-1"
 WORK_SECONDS = 16.0
 AWAY_MS = (6500, 9500)
-"""Longer than a session, which is 6 s."""
+"""Longer than the session timeout of 6 s."""
 GIVEN_UP_SECONDS = 36.0
-"""By then coordinators wait no more for what the broker that is gone would say of markers: they do so for 30 s, and complete nothing before."""
+"""After this time coordinators no longer wait for the failed broker's WriteTxnMarkers response: the request timeout is 30 s."""
 
 
 async def play(stage: Stage) -> None:
-    """Copy while the member is expelled, and read the copy."""
-    copying = Copying(assignor=stage.random("assignor").choice(("range", "range", "cooperative-sticky")))
-    await copying.open(stage)
-    await under_faults(stage, copying.run(stage), seconds=stage.workload("work_ms") / 1000)
+    """Run the app while the member is removed, and check its output."""
+    app = Copying(assignor=stage.random("assignor").choice(("range", "range", "cooperative-sticky")))
+    await app.open(stage)
+    await under_faults(stage, app.run(stage), seconds=stage.workload("work_ms") / 1000)
     if stage.mode is Mode.SIM:
         await stage.sleep(max(0.0, GIVEN_UP_SECONDS - stage.now_seconds()))
-    await copying.audit(stage)
+    await app.audit(stage)
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw which broker is gone, and which one the member cannot reach: in one run of three that is the coordinator of its group."""
+    """Draw which broker fails, and which one the member cannot reach: in one run of three it is its group coordinator."""
     gone, unreached = random.sample(BROKERS, 2)
     at_ms = random.randint(800, 3000)
     if mode is not Mode.SIM:
@@ -56,7 +59,7 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 SCENARIO = Scenario(
     name="expelled_while_it_waits",
-    story="A member waits for a broker that is gone and is expelled meanwhile; what it had read is others' when its wait is over, and copied once.",
+    story="A member waits for a failed broker and is removed from its group; the records it had fetched are copied once, by another member.",
     must_exercise=MUST_EXERCISE,
     play=play,
     faults=faults,

@@ -1,8 +1,10 @@
-"""The whole way in one run: brokers of 2.8 that keep their metadata in ZooKeeper become the newest release, on KRaft, while clients work.
+"""Upgrades a cluster from 2.8 with ZooKeeper to the newest release on KRaft in one run, under client load.
 
-First the binaries go up to 3.9, the last release that knows both ways, and then inter.broker.protocol.version; controllers of KRaft, which have been
-waiting, take over; brokers become brokers of KRaft, controllers end it; then binaries and levels go up to the newest release. `hops` says how many
-releases are stopped at on the way to each end (99: at every one), `kraftsim.release` where it begins.
+First the binaries are upgraded to 3.9, the last release that supports both modes, and then
+inter.broker.protocol.version. The KRaft controllers, which are already running, take over; brokers are
+restarted as KRaft brokers, and the controllers finalize the migration. Then binaries and feature levels are
+upgraded to the newest release. `hops` is the number of intermediate releases on each half (99: every release),
+`kraftsim.release` the first release.
 Source: Kafka's upgrade guides 2.8 to 4.x, the migration chapter of Kafka's documentation 3.9, KIP-866, KIP-778.
 """
 
@@ -15,11 +17,11 @@ from kraftsim.cluster.upgrading import VERSION_KEY, kraft_lines, present_line, z
 
 FIRST = "2.8"
 BRIDGE = zookeeper_lines()[-1]
-"""The last release that can keep its metadata in ZooKeeper, and the first from which 4.x can be reached."""
+"""The last release that supports ZooKeeper, and the first one that can be upgraded to 4.x."""
 
 
 async def go(move: Move) -> None:
-    """Go all the way."""
+    """Run the whole upgrade."""
     migration, stage = move.migration, move.stage
     older, newer = zookeeper_lines(), kraft_lines()
     for line in _stops(stage, "older", older[older.index(present_line(stage)) + 1 :]):
@@ -39,7 +41,7 @@ async def go(move: Move) -> None:
 
 
 def _stops(stage: Stage, purpose: str, lines: Sequence[str]) -> list[str]:
-    """Draw at which releases to stop: the last one is always among them, unless the cluster is there already."""
+    """Draw the releases of the upgrade path: the last one is always included, unless the cluster already runs it."""
     between = lines[:-1]
     drawn = stage.random(purpose).sample(between, min(len(between), max(stage.workload("hops") - 1, 0)))
     return [*sorted(drawn, key=between.index), *lines[-1:]]
@@ -47,7 +49,7 @@ def _stops(stage: Stage, purpose: str, lines: Sequence[str]) -> list[str]:
 
 SCENARIO = migration_story(
     name="from_zookeeper_to_the_newest",
-    story="A cluster of 2.8 goes through every step to the newest release, from ZooKeeper to KRaft, and clients at work see nothing that stays.",
+    story="A cluster is upgraded from 2.8 on ZooKeeper to the newest release on KRaft; clients see retriable errors only.",
     go=go,
     must_exercise=("metadata-log-matching",),
     settings={RELEASE_KEY: FIRST, VERSION_KEY: FIRST},

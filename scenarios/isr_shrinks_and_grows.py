@@ -1,7 +1,8 @@
-"""Followers are slow, cut off and stand still: they leave the replicas in sync and come back, and the high watermark never outruns them.
+"""Slows, isolates and pauses followers so that the ISR shrinks and expands; checks that the high watermark never passes an in-sync replica.
 
-Links between brokers are clogged, capped and cut for about as long as replica.lag.time.max.ms allows, which is drawn, too: sets shrink and grow again
-and again, while producers write with acks=all and two replicas in sync are demanded. Requests for another set are late, lost or answered twice.
+Links between brokers are blocked, throttled and partitioned for about replica.lag.time.max.ms, which is drawn
+as well. The ISR shrinks and expands again and again while producers write with acks=all and
+min.insync.replicas=2. AlterPartition requests are late, lost or answered twice.
 Source: KIP-497, KIP-966; kafka.cluster.Partition.{maybeShrinkIsr, maybeExpandIsr}.
 """
 
@@ -16,7 +17,7 @@ from kraftsim.faults.terrain import ALTER_PARTITION
 from kraftsim.faults.trigger import AtTime, OnEvent, OnFrame, Trigger
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 LEDGER = Ledger(partitions=3)
 BROKERS = ("broker-1", "broker-2", "broker-3")
@@ -25,7 +26,7 @@ OVER_SOCKETS = ("clog", "partition", "bandwidth-cap")
 
 
 async def play(stage: Stage) -> None:
-    """Write while followers fall behind and catch up, and read everything back."""
+    """Produce while followers fall behind and catch up, and read everything back."""
     await LEDGER.open(stage)
     writers = (LEDGER.write(stage, number) for number in LEDGER.writers(stage))
     await under_faults(stage, *writers, seconds=stage.workload("work_ms") / 1000)
@@ -33,7 +34,7 @@ async def play(stage: Stage) -> None:
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw three to seven troubles of followers, and in simulation up to three of requests for another set."""
+    """Draw three to seven follower faults, and in simulation up to three faults on AlterPartition."""
     schedule = [_slow(random, mode) for _ in range(random.randint(3, 7))]
     if mode is Mode.SIM:
         schedule += [_asked(random) for _ in range(random.randint(0, 3))]
@@ -55,20 +56,20 @@ def _slow(random: "Random", mode: Mode) -> Fault:
 def _asked(random: "Random") -> Fault:
     kind, is_response = random.choice((("lost-reply", True), ("cut-connection", True), ("duplicate-request", False), ("restart", True)))
     params: dict[str, Value] = {}
-    if kind == "restart":  # the controller's answer is on its way, and whoever sent it dies
+    if kind == "restart":  # the controller is killed while its response is in flight
         params = {"power_loss": False, "after_ms": random.randint(20, 1500)}
     trigger = OnFrame(api_key=ALTER_PARTITION, is_response=is_response, nth=random.randint(1, 6), moment="before")
     return Fault(kind=kind, target=AT_THE_TRIGGER, trigger=trigger, params=params)
 
 
 def swarm(random: "Random") -> Mapping[str, str]:
-    """Draw how long a follower may be behind."""
+    """Draw replica.lag.time.max.ms."""
     return {"replica.lag.time.max.ms": str(random.choice((500, 1000, 2000, 3000)))}
 
 
 SCENARIO = Scenario(
     name="isr_shrinks_and_grows",
-    story="Followers fall behind and catch up again and again; what is acknowledged is on all replicas in sync.",
+    story="Followers fall behind and catch up again and again; every acknowledged record is on all in-sync replicas.",
     must_exercise=MUST_EXERCISE,
     play=play,
     faults=faults,

@@ -1,13 +1,16 @@
-"""An application goes over from a transactional id for each input partition to one for each thread, in the two rolling bounces that KIP-447 asks for.
+"""Moves an app from a transactional id per input partition to one per thread, in the two rolling bounces of KIP-447; checks exactly-once output.
 
-Brokers come first. Then all members are restarted once, so that they commit offsets in the name of a member and wait for those that are pending,
-still with an id for each partition; then once more, and only now ids are per thread. In each bounce a member stands still within a transaction until
-its partitions are another's. In the first one the new owner takes over its transactional id, which fences it; in the second one nobody does, and the
-group's coordinator fences it by its generation. Every line is in the copy once.
+Brokers are upgraded first. Then all members are restarted once, so that they commit offsets with group metadata
+and fetch stable offsets, still with an id per partition; then once more, and only now the ids are per thread.
+In each bounce a member is paused within a transaction until its partitions are reassigned. In the first bounce
+the new owner initializes the same transactional id, which fences the paused member. In the second no member
+does, and the group coordinator fences it by its generation. Every line is in the output once.
 
-With a single bounce (`--work bounces=1`) a member of the new kind owns the partitions of an old one that stands still: nobody takes over its id, and
-it commits for no member. When it wakes up it commits what has been copied meanwhile, and `every-input-copied-once` tells so: hence two bounces.
-Source: KIP-447 (Compatibility, Deprecation, and Migration Plan) and the upgrade path of its design document; Kafka Streams' upgrade guide 2.6.
+With a single bounce (`--work bounces=1`) a new member owns the partitions of a paused old one: no member
+initializes its id, and it commits without group metadata. When it resumes, it commits records that were copied
+meanwhile, and `every-input-copied-once` reports it: hence two bounces.
+Source: KIP-447 (Compatibility, Deprecation, and Migration Plan) and the upgrade path of its design document;
+Kafka Streams' upgrade guide 2.6.
 """
 
 from typing import TYPE_CHECKING
@@ -21,53 +24,53 @@ from kraftsim.events.runs import PhaseBegan
 from kraftsim.faults.fault import Fault
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 WORK_SECONDS = 35.0
-"""How long all of it takes: three brokers 3 s, each bounce as long as a member stands still."""
+"""How long the run takes: 3 s for three brokers, and the pause of a member for each bounce."""
 STILL_SECONDS = 15.0
-"""Longer than a session and the rebalance that follows, shorter than a transaction."""
+"""Longer than the session timeout and the rebalance after it, shorter than the transaction timeout."""
 PATIENT = ProducerSettings(delivery_timeout_ms=40_000, request_timeout_ms=20_000)
 BOUNCES = {1: (Kind.PER_THREAD,), 2: (Kind.AWARE, Kind.PER_THREAD)}
 ZOMBIE = 1
 
 
 async def play(stage: Stage) -> None:
-    """Upgrade the brokers, bounce the application, and read the copy."""
-    copying = Bouncing(transaction_timeout_ms=60_000, producer=PATIENT, partitions=3)
-    await copying.open(stage)
-    await under_faults(stage, copying.run(stage), _upgrade(stage, copying), seconds=stage.workload("work_ms") / 1000)
-    await copying.audit(stage)
+    """Upgrade the brokers, bounce the app, and check its output."""
+    app = Bouncing(transaction_timeout_ms=60_000, producer=PATIENT, partitions=3)
+    await app.open(stage)
+    await under_faults(stage, app.run(stage), _upgrade(stage, app), seconds=stage.workload("work_ms") / 1000)
+    await app.audit(stage)
 
 
-async def _upgrade(stage: Stage, copying: Bouncing) -> None:
-    """Brokers first, then the application as often as is asked for; then the input ends."""
-    upgrade = Upgrade(stage=stage, topics={copying.input_topic: copying.partitions, copying.output_topic: copying.partitions})
+async def _upgrade(stage: Stage, app: Bouncing) -> None:
+    """Upgrade the brokers, then bounce the app `bounces` times; then end the input."""
+    upgrade = Upgrade(stage=stage, topics={app.input_topic: app.partitions, app.output_topic: app.partitions})
     await upgrade.brokers_to(later_line(stage))
-    await bounce_all(stage, copying)
+    await bounce_all(stage, app)
 
 
-async def bounce_all(stage: Stage, copying: Bouncing) -> None:
-    """Restart the application as often as is asked for, a member standing still each time; then the input ends."""
+async def bounce_all(stage: Stage, app: Bouncing) -> None:
+    """Restart the app `bounces` times, with one member paused each time; then end the input."""
     random, others = stage.random("zombie"), list(range(2, stage.workload("copiers") + 1))
     kinds = BOUNCES[stage.workload("bounces")]
     for kind in kinds:
         stage.note(PhaseBegan(phase=f"bounce-to-{kind.name.lower().replace('_', '-')}"))
         point = Point.SENT if len(kinds) == 1 else random.choice((Point.SENT, Point.SENT, Point.OFFSETS_SENT, Point.BEGUN))
-        await copying.stand_still(stage, ZOMBIE, point, STILL_SECONDS)
-        await copying.bounce(stage, others, kind)
-        await copying.bounce(stage, [ZOMBIE], kind)
-    copying.is_over = True
+        await app.stand_still(stage, ZOMBIE, point, STILL_SECONDS)
+        await app.bounce(stage, others, kind)
+        await app.bounce(stage, [ZOMBIE], kind)
+    app.is_over = True
 
 
 def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Restarts and a member that stands still are enough."""
+    """Draw nothing: the scenario restarts and pauses members itself."""
     return ()
 
 
 SCENARIO = Scenario(
     name="kip_447_upgrade",
-    story="After its brokers an application is restarted twice: it has a producer for each thread then, not for each partition; all is copied once.",
+    story="After its brokers, an app is restarted twice to move from a producer per partition to one per thread; every record is copied once.",
     must_exercise=MUST_EXERCISE,
     play=play,
     faults=no_faults,

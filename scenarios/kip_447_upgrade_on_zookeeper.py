@@ -1,8 +1,9 @@
-"""KIP-447's upgrade on the releases that its document names: brokers go from 2.3 to 2.5, then an application is restarted twice under load.
+"""Runs KIP-447's upgrade on the releases of its document: brokers from 2.3 to 2.5, then two bounces of an app under load.
 
-Step 1: all brokers get the binary of 2.5, and in a second round inter.broker.protocol.version 2.5. Step 2: members come back as ones that commit
-offsets for a member of their group, still with an id for each partition. Step 3: they come back with an id for each thread. A member stands still in
-each bounce until its partitions are another's. Every line is in the copy once; with a single bounce (`--work bounces=1`) some are there twice.
+Step 1: all brokers get the binary of 2.5, and in a second round inter.broker.protocol.version 2.5. Step 2:
+members restart as ones that commit offsets with group metadata, still with an id per partition. Step 3: they
+restart with an id per thread. In each bounce a member is paused until its partitions are reassigned. Every line
+is in the output once; with a single bounce (`--work bounces=1`) some are there twice.
 Source: the upgrade path of KIP-447's document; Kafka's upgrade guide to 2.5.
 """
 
@@ -19,23 +20,23 @@ LAST = "2.4"
 
 
 async def play(stage: Stage) -> None:
-    """Upgrade the brokers, bounce the application, and read the copy."""
-    copying = Bouncing(transaction_timeout_ms=60_000, producer=PATIENT, partitions=3)
-    await copying.open(stage)
-    await under_faults(stage, copying.run(stage), _upgrade(stage, copying), seconds=stage.workload("work_ms") / 1000)
-    await copying.audit(stage)
+    """Upgrade the brokers, bounce the app, and check its output."""
+    app = Bouncing(transaction_timeout_ms=60_000, producer=PATIENT, partitions=3)
+    await app.open(stage)
+    await under_faults(stage, app.run(stage), _upgrade(stage, app), seconds=stage.workload("work_ms") / 1000)
+    await app.audit(stage)
 
 
-async def _upgrade(stage: Stage, copying: Bouncing) -> None:
-    upgrade = Upgrade(stage=stage, topics={copying.input_topic: copying.partitions, copying.output_topic: copying.partitions})
+async def _upgrade(stage: Stage, app: Bouncing) -> None:
+    upgrade = Upgrade(stage=stage, topics={app.input_topic: app.partitions, app.output_topic: app.partitions})
     await upgrade.brokers_to(FENCING)
     await upgrade.raise_version(FENCING)
-    await bounce_all(stage, copying)
+    await bounce_all(stage, app)
 
 
 SCENARIO = Scenario(
     name="kip_447_upgrade_on_zookeeper",
-    story="Brokers go from 2.3 to 2.5, then an application is restarted twice: it has a producer for each thread then; all is copied once.",
+    story="Brokers are upgraded from 2.3 to 2.5, then an app is restarted twice to move to a producer per thread; every record is copied once.",
     must_exercise=MUST_EXERCISE,
     play=play,
     faults=no_faults,

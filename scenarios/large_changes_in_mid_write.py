@@ -1,10 +1,11 @@
-"""Administrators throttle replicas by long lists, kilobytes in one record, and controllers lose their power in the middle of writing them.
+"""Controllers lose power while they write metadata records of several kilobytes; checks that torn records are truncated and acknowledged ones kept.
 
-A record that is longer than a sector may be there in part: its beginning without its end, or both ends without what is between. Disks are slow and
-segments small, so that several of them are on their way to the disk at once, and one may be gone that has others behind it. Whoever comes back cuts
-what is torn and what lies behind a gap; what was acknowledged is there.
+Administrators set long throttled-replica lists. A record longer than a disk sector may be written partially:
+its start without its end, or both ends without the middle. Disks are slow and segments small, so that several
+records are being written at once, and one may be missing that has others after it. A restarted controller
+truncates torn records and everything after a gap; what was acknowledged is there.
 
-Over sockets controllers are killed at times.
+Over sockets controllers are killed at random times.
 Source: KIP-73 (throttled replicas), KIP-595; Pillai et al., All File Systems Are Not Created Equal (2014).
 """
 
@@ -19,7 +20,7 @@ from kraftsim.faults.targets import LEADER_WORD
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 CONTROLLERS = ("controller-101", "controller-102", "controller-103")
 WORK_SECONDS = 4.0
@@ -31,39 +32,39 @@ LOOK_SECONDS = 0.1
 
 
 async def play(stage: Stage) -> None:
-    """Throttle through the faults, heal, and see that every broker knows what was set last."""
-    told: dict[str, str] = {}
+    """Change throttles under faults, heal, and check that every broker has the last acknowledged ones."""
+    acknowledged: dict[str, str] = {}
     await stage.wait_for_leader()
     numbers = range(1, stage.workload("administrators") + 1)
-    await under_faults(stage, *(_throttle(stage, number, told) for number in numbers), seconds=stage.workload("work_ms") / 1000)
+    await under_faults(stage, *(_throttle(stage, number, acknowledged) for number in numbers), seconds=stage.workload("work_ms") / 1000)
     looker = Administrator(stage.workplace("looker"))
-    await within(stage, "brokers know what was set last", _known(stage, looker, told), KNOWN_SECONDS)
+    await within(stage, "brokers have the last acknowledged lists", _known(stage, looker, acknowledged), KNOWN_SECONDS)
     looker.close()
 
 
-async def _throttle(stage: Stage, number: int, told: dict[str, str]) -> None:
-    """Make a topic, and set longer and shorter lists for it."""
+async def _throttle(stage: Stage, number: int, acknowledged: dict[str, str]) -> None:
+    """Create a topic, and set longer and shorter lists for it."""
     name, topic = f"administrator-{number}", f"topic-{number}"
-    administrator, chance = Administrator(stage.workplace(name)), stage.random(name)
+    administrator, random = Administrator(stage.workplace(name)), stage.random(name)
     most = max(1, stage.workload("replicas_max") // stage.random("most").choice((1, 1, 10)))
     await administrator.create_topic(topic)
     for _ in range(stage.workload("changes_each")):
-        replicas = ",".join(f"{partition}:1" for partition in range(chance.randint(1, most)))
+        replicas = ",".join(f"{partition}:1" for partition in range(random.randint(1, most)))
         await administrator.configure(topic, {THROTTLED: replicas})
-        told[topic] = replicas
+        acknowledged[topic] = replicas
     if topic in administrator.in_doubt:
-        del told[topic]
+        del acknowledged[topic]
     administrator.close()
 
 
-async def _known(stage: Stage, looker: Administrator, told: dict[str, str]) -> None:
-    for topic, replicas in told.items():
+async def _known(stage: Stage, looker: Administrator, acknowledged: dict[str, str]) -> None:
+    for topic, replicas in acknowledged.items():
         while await looker.configured(1, topic, [THROTTLED]) != {THROTTLED: replicas}:
             await stage.sleep(LOOK_SECONDS)
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw a schedule: over sockets kills at times; in simulation losses of power while the metadata log is written, and one of whoever leads."""
+    """Draw a schedule: over sockets kills; in simulation power losses while the metadata log is written, and one of the leader."""
     if mode is not Mode.SIM:
         return tuple(_killed(random.choice((*CONTROLLERS, LEADER_WORD)), random.randint(300, WORK_MS)) for _ in range(random.randint(2, 3)))
     slow: dict[str, int | str | bool | None] = {"factor": random.choice((20, 50, 100)), "duration_ms": WORK_MS}
@@ -72,7 +73,7 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 
 def _torn(random: "Random") -> Fault:
-    """Power fails right behind a write, or before one is flushed: any sectors of it may be there."""
+    """Power fails right after a write, or before its flush: any of its sectors may be on disk."""
     operation, moment = random.choice((("write", "after"), ("flush", "before")))
     host, nth = random.choice(CONTROLLERS), random.randint(5, 90)
     trigger = OnDisk(operation=operation, file_class=FileClass.METADATA_LOG, host=host, nth=nth, moment=moment)
@@ -90,7 +91,7 @@ def _killed(target: str, at_ms: int) -> Fault:
     return Fault(kind="restart", target=target, trigger=AtTime(at_ms=at_ms), params={"power_loss": False, "after_ms": 300})
 
 
-def _swarm(random: "Random") -> dict[str, str]:
+def _draw_settings(random: "Random") -> dict[str, str]:
     """Draw how large segments are, and how often snapshots are written."""
     return {
         "metadata.log.segment.bytes": random.choice(("150", "600", "8000")),
@@ -101,7 +102,7 @@ def _swarm(random: "Random") -> dict[str, str]:
 
 SCENARIO = Scenario(
     name="large_changes_in_mid_write",
-    story="Controllers lose their power in the middle of writing kilobytes; what is torn is cut, and what was acknowledged is there.",
+    story="Controllers lose power while they write records of several kilobytes; torn records are truncated, and acknowledged ones are kept.",
     must_exercise=(
         "one-leader-per-epoch",
         "metadata-log-matching",
@@ -120,7 +121,7 @@ SCENARIO = Scenario(
         **QUICKER_ELECTIONS,
         "metadata.max.idle.interval.ms": "100",
     },
-    swarm=_swarm,
+    swarm=_draw_settings,
     limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_controllers=3,

@@ -1,11 +1,13 @@
-"""Whoever leads is heard by the brokers and by no other controller: it gives up by itself, and the brokers turn to the leader whom the others elect.
+"""Partitions the quorum leader from the other controllers but not from brokers; checks that it resigns and brokers follow the new leader.
 
-The link between the site of a leader and that of the other controllers is gone for long, and brokers reach both. To them nothing looks wrong: the old
-leader answers. But it can commit nothing any more, so every broker that stayed with it would wait for as long as the link is gone. That many brokers
-read from it must not keep it in office, only voters count; and it must not wait for a later epoch to be told of, for nobody can tell it.
+The link between the leader's site and that of the other controllers is down for long, and brokers reach both.
+Brokers see no failure, because the old leader responds. But it cannot commit anything, so every broker that
+stayed with it would wait for as long as the link is down. Fetches from brokers must not keep it leader, only
+fetches from voters count; and it must not wait for a higher epoch, because no voter can reach it.
 
-Before 4.0 a controller that is cut off raises its epoch again and again, and a broker that hears of it believes no leader of a lower one until all
-are together again (what KIP-996 is for): the story is played with later releases.
+Before 4.0 an isolated controller bumps its epoch again and again, and a broker that sees that epoch accepts no
+leader of a lower one until all controllers are connected again (which KIP-996 prevents): the scenario runs with
+later releases.
 Source: KIP-595, KIP-996, KAFKA-15489.
 """
 
@@ -20,36 +22,36 @@ from kraftsim.faults.targets import LEADER_WORD
 from kraftsim.faults.trigger import AtTime
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
-CUT_MS = 10_000
+PARTITION_MS = 10_000
 BACK_MS = 3000
-CUTS = 2
-WORKLOAD = {"ids": 20, "ids_after": 100, "work_ms": CUTS * (CUT_MS + BACK_MS)}
-"""`ids` are asked for at a time, at each broker: each time at least one block must be committed."""
+PARTITIONS = 2
+WORKLOAD = {"ids": 20, "ids_after": 100, "work_ms": PARTITIONS * (PARTITION_MS + BACK_MS)}
+"""`ids` are requested at a time from each broker: each time at least one block must be committed."""
 SERVED_SECONDS = 7.0
-"""How long whoever asks may wait. The old leader gives up after one and a half fetch time-outs, and a request to it is given up after 1.5 s."""
+"""How long a client may wait. The old leader resigns after one and a half fetch timeouts, and a request to it times out after 1.5 s."""
 PAUSE_SECONDS = 0.4
 
 
 async def play(stage: Stage) -> None:
-    """Ask every broker for ids all the time, each time within the bound."""
-    told: list[int] = []
+    """Request ids from every broker all the time, each time within the bound."""
+    returned: list[int] = []
     await stage.wait_for_leader()
     seconds = stage.workload("work_ms") / 1000
-    await under_faults(stage, *(_ask_all_the_time(stage, broker, seconds, told) for broker in stage.spec.broker_names), seconds=seconds)
+    await under_faults(stage, *(_ask_all_the_time(stage, broker, seconds, returned) for broker in stage.spec.broker_names), seconds=seconds)
     last = stage.id_asker("asker-last")
-    told += await last.ask(stage.workload("ids_after"))
+    returned += await last.ask(stage.workload("ids_after"))
     await last.close()
-    if len(set(told)) != len(told):
-        raise StoryFailed(f"{len(told)} producer ids were handed out, of which {len(set(told))} are different")
+    if len(set(returned)) != len(returned):
+        raise StoryFailed(f"{len(returned)} producer ids were returned, {len(set(returned))} of them distinct")
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw when the link is gone."""
-    begins = (500 + number * (CUT_MS + BACK_MS) + random.randint(0, 700) for number in range(CUTS))
+    """Draw when the link is down."""
+    begins = (500 + number * (PARTITION_MS + BACK_MS) + random.randint(0, 700) for number in range(PARTITIONS))
     link = f"{LEADER_WORD}<>controller-*"
-    return tuple(Fault(kind="partition", target=link, trigger=AtTime(at_ms=at_ms), params={"duration_ms": CUT_MS}) for at_ms in begins)
+    return tuple(Fault(kind="partition", target=link, trigger=AtTime(at_ms=at_ms), params={"duration_ms": PARTITION_MS}) for at_ms in begins)
 
 
 def swarm(random: "Random") -> Mapping[str, str]:
@@ -57,26 +59,26 @@ def swarm(random: "Random") -> Mapping[str, str]:
     return {"kraftsim.release": random.choice(("4.0", "4.2", "4.4"))}
 
 
-async def _ask_all_the_time(stage: Stage, broker: str, seconds: float, told: list[int]) -> None:
+async def _ask_all_the_time(stage: Stage, broker: str, seconds: float, returned: list[int]) -> None:
     ends_at = stage.now_seconds() + seconds
-    asker = stage.id_asker(f"asker-at-{broker}", broker=broker)
+    client = stage.id_asker(f"asker-at-{broker}", broker=broker)
     while stage.now_seconds() < ends_at:
-        answer = _take(asker.ask(stage.workload("ids")), told)
+        answer = _take(client.ask(stage.workload("ids")), returned)
         if stage.mode is Mode.SIM:
-            await within(stage, f"ids of {broker}, which reaches every controller", answer, SERVED_SECONDS)
+            await within(stage, f"producer ids from {broker}, which reaches every controller", answer, SERVED_SECONDS)
         else:
             await answer
         await stage.sleep(PAUSE_SECONDS)
-    await asker.close()
+    await client.close()
 
 
-async def _take(ids: Awaitable[list[int]], told: list[int]) -> None:
-    told += await ids
+async def _take(ids: Awaitable[list[int]], returned: list[int]) -> None:
+    returned += await ids
 
 
 SCENARIO = Scenario(
     name="leader_cut_off_from_voters",
-    story="The brokers hear a leader that no other controller hears: it gives up in time, and they are served by the next one.",
+    story="The quorum leader reaches brokers but no other controller: it resigns in time, and the brokers follow the next leader.",
     must_exercise=(*PROVEN, "leaders-give-up-unheard"),
     play=play,
     faults=faults,

@@ -1,10 +1,12 @@
-"""Leaders of partitions fail while idempotent producers write with acks=all: every acknowledged record outlives them, once, on every replica.
+"""Fails partition leaders under idempotent producers with acks=all; checks that every acknowledged record is on every replica exactly once.
 
-Three brokers hold three replicas of each partition, and two must be in sync. Leaders are killed right after an append, after a step of the high
-watermark, or while they ask for another set of in-sync replicas; brokers are cut off from each other and from the controller, paused, and led by
-clocks that jump; answers to Produce get lost, and preferred leaders are elected all the time. The cluster has one controller or three of them. In
-some runs leaders may be elected uncleanly: what such a leader did not have is given up, and nothing else. Nobody loses power: Kafka does not flush
-what it acknowledges, and two brokers of three that lose what they had not flushed may lose an acknowledged record (power_fails_at_one_broker).
+Three brokers hold three replicas of each partition, with min.insync.replicas=2. Leaders are killed right after
+an append, after an advance of the high watermark, or while an AlterPartition request is in flight. Brokers are
+isolated from each other and from the controller, paused, and have clocks that jump; Produce responses are lost,
+and preferred leaders are elected all the time. The cluster has one or three controllers. In some runs unclean
+leader election is enabled: records that such a leader did not have are excluded, and no others. No broker loses
+power: Kafka does not flush what it acknowledges, and two brokers of three that lose unflushed data may lose an
+acknowledged record (power_fails_at_one_broker).
 Source: KIP-98, KIP-101, KIP-106, KIP-279, KIP-320, KIP-497, KIP-966.
 """
 
@@ -19,7 +21,7 @@ from kraftsim.faults.terrain import WRITER_APIS, cluster_terrain
 from kraftsim.faults.trigger import AtTime, OnEvent, OnFrame
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 LEDGER = Ledger(partitions=4)
 BROKERS = ("broker-1", "broker-2", "broker-3")
@@ -37,11 +39,11 @@ MOMENTS: tuple[tuple[str, int, dict[str, Value]], ...] = (
     ("IsrChanged", 6, {}),
     ("PartitionTruncated", 2, {}),
 )
-"""Facts after which the death of a broker tells most, and about how often they come."""
+"""Events after which a broker failure is most revealing, and their approximate number per run."""
 
 
 async def play(stage: Stage) -> None:
-    """Write while leaders fail, heal, and read everything back; what was promised is judged from the events."""
+    """Produce while leaders fail, heal, and read everything back; invariants are checked from the events."""
     await LEDGER.open(stage)
     seconds = stage.workload("work_ms") / 1000
     writers = (LEDGER.write(stage, number) for number in LEDGER.writers(stage))
@@ -51,25 +53,25 @@ async def play(stage: Stage) -> None:
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw three to eight mishaps; over sockets, where no event and no clock can be waited for, those that have a time."""
+    """Draw three to eight faults; over sockets, without event triggers and clock faults, only timed ones."""
     if mode is not Mode.SIM:
         return tuple(_timed(random) for _ in range(random.randint(2, 3)))
-    draws = (_death, _death, _death, _timed, _timed, _lost, _clock)
+    draws = (_kill, _kill, _kill, _timed, _timed, _lost, _clock)
     return tuple(random.choice(draws)(random) for _ in range(random.randint(3, 8)))
 
 
-def _death(random: "Random") -> Fault:
-    """A broker dies, or stands still, or is alone, right after it noted something."""
+def _kill(random: "Random") -> Fault:
+    """A broker is killed, paused or isolated right after an event."""
     kind, times_max, fields = random.choice(MOMENTS)
     trigger = OnEvent(kind=kind, nth=random.randint(1, times_max), fields=fields)
-    return _mishap(random, AT_THE_TRIGGER, trigger)
+    return _fault(random, AT_THE_TRIGGER, trigger)
 
 
 def _timed(random: "Random") -> Fault:
-    return _mishap(random, random.choice(BROKERS), AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000))))
+    return _fault(random, random.choice(BROKERS), AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000))))
 
 
-def _mishap(random: "Random", target: str, trigger: AtTime | OnEvent) -> Fault:
+def _fault(random: "Random", target: str, trigger: AtTime | OnEvent) -> Fault:
     kind = random.choice(("restart", "restart", "stop", "pause", "partition"))
     if kind == "restart":
         return Fault(kind=kind, target=target, trigger=trigger, params={"power_loss": False, "after_ms": random.randint(20, 4000)})
@@ -93,7 +95,7 @@ def _clock(random: "Random") -> Fault:
 
 
 def swarm(random: "Random") -> Mapping[str, str]:
-    """Draw whether whoever is left may lead, though nobody knows what it lacks."""
+    """Draw whether unclean leader election is enabled."""
     if random.random() < UNCLEAN_SHARE:
         return {UNCLEAN: "true", "unclean.leader.election.interval.ms": str(random.choice((200, 1000, 5000)))}
     return {}
@@ -101,7 +103,7 @@ def swarm(random: "Random") -> Mapping[str, str]:
 
 SCENARIO = Scenario(
     name="leaders_fail_under_idempotent_load",
-    story="Leaders of partitions fail under idempotent producers; every acknowledged record is on every replica, once.",
+    story="Partition leaders fail under idempotent producers; every acknowledged record is on every replica, exactly once.",
     must_exercise=MUST_EXERCISE,
     play=play,
     faults=faults,

@@ -1,6 +1,7 @@
-"""Where followers read the remote segments that producer.id.expiration.ms has not made irrelevant, a repeated record stays what it is.
+"""Followers rebuild producer state by reading remote segments within producer.id.expiration.ms; checks that a retried record stays a duplicate.
 
-The same story as with an empty snapshot: segments 1 and 2 have none, but here they are copied without, and the follower reads both of them.
+The same setup as with an empty snapshot: segments 1 and 2 have none, but here they are copied without one, and
+the follower reads both of them.
 Source: KAFKA-15195 (the ideal solution of the proposal).
 """
 
@@ -21,26 +22,26 @@ from kraftsim.faults.fault import Fault
 from kraftsim.faults.trigger import AtTime
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 
 async def play(stage: Stage) -> None:
-    """Come to the boundary, and find every record once."""
+    """Reach the segment boundary, and find every record once."""
     client, seen = await come_to_the_boundary(stage)
-    copies = await copies_of(client, REPEATED)
+    count = await copies_of(client, REPEATED)
     await client.close()
-    if seen.error.name != ACKNOWLEDGED or seen.offset != 1 or copies != 1 or 1 not in seen.known:
-        raise StoryFailed(f"producer 1 was answered {seen.error.name}, offset {seen.offset}, and the record is there {copies} times")
+    if seen.error.name != ACKNOWLEDGED or seen.offset != 1 or count != 1 or 1 not in seen.known:
+        raise StoryFailed(f"producer 1 received {seen.error.name}, offset {seen.offset}, and the record is there {count} times")
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """The leader dies, when the story has come so far."""
+    """The leader is killed at the end of the setup."""
     return (Fault(kind="kill", target=f"broker-{LEADER}", trigger=AtTime(at_ms=1)),)
 
 
 SCENARIO = Scenario(
     name="missing_snapshot_replayed",
-    story="A follower that reads the remote segments without snapshots knows whom its leader knew: a repeated record is in the log once.",
+    story="A follower that reads remote segments without snapshots has its leader's producer state: a retried record is in the log once.",
     must_exercise=("local-segments-go-after-copies",),
     play=play,
     faults=faults,

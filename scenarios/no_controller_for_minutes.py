@@ -1,11 +1,12 @@
-"""Brokers cannot reach any controller for longer than they wait for an answer: those who ask for producer ids are sent away, and served again after.
+"""Makes all controllers unreachable for longer than the request timeout; checks that brokers reject producer-id requests and recover by themselves.
 
-A broker gives AllocateProducerIds up when nobody has answered it for a minute. It must ask anew by itself once somebody may answer: blocks are small
-here, so that each broker has asked when the controllers go. They are down, cut off, or answer nobody; before and after it answers are lost or late.
-A broker that has given up, or was refused, once and never asks again would have to be restarted by hand.
+A broker times out an AllocateProducerIds request after a minute. It must retry by itself once a controller is
+reachable: blocks are small here, so that each broker has a request in flight when the controllers fail. They
+are down, isolated, or do not respond; before and after that responses are lost or late. A broker that never
+retries after a timeout or an error would have to be restarted.
 
-Over sockets it lasts some seconds only, and no broker gives up.
-Source: KIP-730, KAFKA-14694; kafka.server.NodeToControllerChannelManager (the time-out of a request).
+Over sockets the outage lasts a few seconds only, and no request times out.
+Source: KIP-730, KAFKA-14694; kafka.server.NodeToControllerChannelManager (the request timeout).
 """
 
 from collections.abc import Mapping
@@ -19,30 +20,30 @@ from kraftsim.faults.terrain import ALLOCATE_PRODUCER_IDS
 from kraftsim.faults.trigger import AtTime, OnFrame
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 CONTROLLER = "controller-101"
 BROKERS = ("broker-1", "broker-2", "broker-3")
 FIRST_GAP_MS = 3000
 GIVEN_UP_MS = 60_000
-"""For so long a broker tries."""
+"""The request timeout of a broker."""
 WORK_SECONDS = 100.0
 SECONDS_OVER_SOCKETS = 10.0
 PAUSE_SECONDS = 0.4
 AFTERWARDS_SECONDS = 15.0
-"""A broker that asks anew has a block within a second; a client that waits for one must not wait for its own time-out."""
+"""A broker that retries has a block within a second; a waiting client must not have to wait for its own timeout."""
 LATE = {"late-reply": {"is_given_up": False}}
-"""A broker waits longer for an answer than any comes late."""
+"""The request timeout is longer than any delay of a response."""
 WORKLOAD = {"ids_after": 40, "work_ms": int(WORK_SECONDS * 1000)}
 
 
 async def play(stage: Stage) -> None:
-    """Ask every broker for ids before, meanwhile and after, and see that each of them has some again in good time."""
+    """Request ids from every broker before, during and after the outage; check that each returns ids again in time."""
     is_over: list[bool] = []
-    askers = [_keep_asking(stage, name, is_over) for name in stage.spec.broker_names]
-    await stage.gather(_go_without(stage, is_over), *askers)
+    clients = [_keep_asking(stage, name, is_over) for name in stage.spec.broker_names]
+    await stage.gather(_go_without(stage, is_over), *clients)
     for name in stage.spec.broker_names:
-        await within(stage, f"{name} hands out producer ids again", _ask(stage, name), AFTERWARDS_SECONDS)
+        await within(stage, f"{name} returns producer ids again", _ask(stage, name), AFTERWARDS_SECONDS)
 
 
 async def _go_without(stage: Stage, is_over: list[bool]) -> None:
@@ -52,21 +53,21 @@ async def _go_without(stage: Stage, is_over: list[bool]) -> None:
 
 
 async def _keep_asking(stage: Stage, broker: str, is_over: list[bool]) -> None:
-    asker = stage.id_asker(f"asker-of-{broker}", broker=broker)
+    client = stage.id_asker(f"asker-of-{broker}", broker=broker)
     while not is_over:
-        await asker.ask_once()
+        await client.ask_once()
         await stage.sleep(PAUSE_SECONDS)
-    await asker.close()
+    await client.close()
 
 
 async def _ask(stage: Stage, broker: str) -> None:
-    asker = stage.id_asker(f"asker-of-{broker}-afterwards", broker=broker)
-    await asker.ask(stage.workload("ids_after"))
-    await asker.close()
+    client = stage.id_asker(f"asker-of-{broker}-afterwards", broker=broker)
+    await client.ask(stage.workload("ids_after"))
+    await client.close()
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw how the controllers are out of reach, for more than a minute, and which answers are lost or late beside that."""
+    """Draw how the controllers are unreachable, for more than a minute, and which other responses are lost or late."""
     begins_ms = random.randint(500, FIRST_GAP_MS)
     lasts_ms = random.randint(GIVEN_UP_MS + 5000, GIVEN_UP_MS + 30_000) if mode is Mode.SIM else 4000
     away = random.choice(("restart", "partition", "pause" if mode is not Mode.EMBEDDED else "restart"))
@@ -85,13 +86,13 @@ def _spoilt_answer(random: "Random") -> Fault:
 
 
 def draw_release(random: "Random") -> Mapping[str, str]:
-    """Draw by which rules blocks are asked for: up to 3.5 clients wait for one, since 3.6 they are sent away."""
+    """Draw the release: up to 3.5 clients wait for a block, since 3.6 they receive an error at once."""
     return {"kraftsim.release": random.choice(("3.5", "3.9", "4.4"))}
 
 
 SCENARIO = Scenario(
     name="no_controller_for_minutes",
-    story="No broker reaches a controller for longer than it waits for an answer; when one is there again, each broker has producer ids by itself.",
+    story="No broker reaches a controller for longer than its request timeout; afterwards each broker gets producer ids again by itself.",
     must_exercise=(
         "producer-id-unique",
         "producer-id-blocks-disjoint",

@@ -1,9 +1,10 @@
-"""Clients of before KIP-447 and newer ones commit offsets side by side, in transactions and without: each finds where its group goes on.
+"""Pre-KIP-447 and newer clients commit offsets side by side, with and without transactions; checks that each resumes at the right offset.
 
-One group copies a topic, with a producer for each partition; some of its members name neither generation nor member when they commit
-(TxnOffsetCommit 2) and ask for offsets as they stand, which is safe where whoever takes a partition over takes its transactional id, too. Another
-group has no members: offsets are committed for it in a transaction, and outside of it before the transaction ends. Its coordinator fails in
-between, and the next one must tell the same. Source: KIP-98, KIP-447, KAFKA-5247.
+One group copies a topic with a producer per partition. Some of its members commit without generation and member
+id (TxnOffsetCommit 2) and fetch offsets without require_stable, which is safe if the new owner of a partition
+initializes the same transactional id. Another group has no members: offsets are committed for it in a
+transaction, and outside of it before the transaction ends. Its coordinator fails in between, and the next one
+must return the same offsets. Source: KIP-98, KIP-447, KAFKA-5247.
 """
 
 from typing import TYPE_CHECKING
@@ -16,22 +17,22 @@ from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import OnEvent
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 WORK_SECONDS = 6.0
 ROUNDS = 6
 
 
 async def play(stage: Stage) -> None:
-    """Copy with old and new members, and commit in two ways at once."""
-    copying = Copying(variant=Variant.PER_TASK, old_members=(1, 3), session_timeout_ms=6000)
-    keeper = Keeper(group_id="keepers", topic=INPUT)
-    await copying.open(stage)
-    await under_faults(stage, copying.run(stage), keeper.keep(stage, ROUNDS), seconds=stage.workload("work_ms") / 1000)
-    await copying.audit(stage)
-    told = await keeper.ask(stage)
-    if told != keeper.expected:
-        raise StoryFailed(f"the group without members goes on at {told}, and was to go on at {keeper.expected}")
+    """Run the app with old and new members, and commit with and without transactions at once."""
+    app = Copying(variant=Variant.PER_TASK, old_members=(1, 3), session_timeout_ms=6000)
+    committer = Keeper(group_id="keepers", topic=INPUT)
+    await app.open(stage)
+    await under_faults(stage, app.run(stage), committer.keep(stage, ROUNDS), seconds=stage.workload("work_ms") / 1000)
+    await app.audit(stage)
+    offset = await committer.ask(stage)
+    if offset != committer.expected:
+        raise StoryFailed(f"the group without members resumes at {offset}, expected {committer.expected}")
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
@@ -52,7 +53,7 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 SCENARIO = Scenario(
     name="old_and_new_clients_commit_offsets",
-    story="Old and new clients commit offsets in transactions and without, and whoever coordinates their group tells what the log says.",
+    story="Pre-KIP-447 and newer clients commit offsets with and without transactions; every group coordinator returns the offsets in its log.",
     must_exercise=(*MUST_EXERCISE, "offsets-told-are-stable", "group-offsets-equal-log"),
     play=play,
     faults=faults,

@@ -1,9 +1,11 @@
-"""A leader is cut off where a segment begins, cuts its log there when it is back, and leads again: what is gone is called no duplicate.
+"""Isolates a leader at a segment roll, so that it truncates there and leads again; checks that truncated batches are not taken for duplicates.
 
-Two brokers hold both replicas of each partition, and both must be in sync. Whoever rolls a segment, and writes down its producers for that, is alone
-from this moment: the batch that it rolled for is in its log and nowhere else. The other one takes over and refuses all that comes, for it is alone
-as well. Then the first is back and throws the batch away; the moment it is in sync again the other one dies, and it leads. The batch comes again, to
-a broker whose producers are as its snapshot says. If that knows the batch, it is acknowledged and lost.
+Two brokers hold both replicas of each partition, with min.insync.replicas=2. A leader that rolls a segment, and
+takes a producer snapshot for it, is isolated from then on: the batch that caused the roll is in its log only.
+The other broker becomes leader and rejects all writes, because the ISR is too small. Then the first broker
+returns and truncates the batch; as soon as it is in sync again the other one is killed, and it becomes leader.
+The producer retries the batch at a broker whose producer state is that of its snapshot. If the snapshot
+contained the batch, the retry would be acknowledged and lost.
 Source: KAFKA-6683; KIP-98, KIP-101.
 """
 
@@ -17,7 +19,7 @@ from kraftsim.faults.fault import Fault
 from kraftsim.faults.trigger import AtTime, OnEvent
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 LEDGER = Ledger(partitions=2, replicas=2)
 BROKERS = (1, 2)
@@ -25,7 +27,7 @@ WORK_SECONDS = 12.0
 
 
 async def play(stage: Stage) -> None:
-    """Write while leaders come and go, and read everything back."""
+    """Produce while leaders fail over, and read everything back."""
     await LEDGER.open(stage)
     writers = (LEDGER.write(stage, number) for number in LEDGER.writers(stage))
     await under_faults(stage, *writers, seconds=stage.workload("work_ms") / 1000)
@@ -33,9 +35,9 @@ async def play(stage: Stage) -> None:
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw one to three leaders that are alone from a roll on, and deaths of those who let them in again; over sockets deaths at times."""
+    """Draw one to three leaders isolated at a roll, and kills of the leaders that add them to the ISR again; over sockets kills at times."""
     if mode is not Mode.SIM:
-        return tuple(_death(random, random.choice(BROKERS), AtTime(at_ms=random.randint(200, 8000))) for _ in range(2))
+        return tuple(_kill(random, random.choice(BROKERS), AtTime(at_ms=random.randint(200, 8000))) for _ in range(2))
     schedule = []
     for _ in range(random.randint(1, 3)):
         first, other = random.sample(BROKERS, 2)
@@ -43,23 +45,23 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
         params = {"duration_ms": random.randint(2000, 4000)}
         schedule.append(Fault(kind="partition", target=f"broker-{first}", trigger=alone, params=params))
         let_in = OnEvent(kind="IsrChanged", host=f"broker-{other}", nth=random.randint(1, 3), fields={"isr": f"{other},{first}"})
-        schedule.append(_death(random, other, let_in))
+        schedule.append(_kill(random, other, let_in))
     return tuple(schedule)
 
 
-def _death(random: "Random", broker: int, trigger: AtTime | OnEvent) -> Fault:
+def _kill(random: "Random", broker: int, trigger: AtTime | OnEvent) -> Fault:
     params = {"power_loss": False, "after_ms": random.choice((50, 500, 2000))}
     return Fault(kind="restart", target=f"broker-{broker}", trigger=trigger, params=params)
 
 
 def swarm(random: "Random") -> Mapping[str, str]:
-    """Draw how often segments are rolled, and how long the network lets batches lie where they are."""
+    """Draw the segment size, and how long batches are delayed in the network."""
     return {"log.segment.bytes": random.choice(("400", "800", "1500")), "replica.fetch.wait.max.ms": random.choice(("50", "500"))}
 
 
 SCENARIO = Scenario(
     name="old_leader_cuts_and_leads_again",
-    story="A leader is cut off where a segment begins, cuts its log there, and leads again; what comes again is appended again.",
+    story="A leader is isolated at a segment roll, truncates its log there, and leads again; retried batches are appended again.",
     must_exercise=MUST_EXERCISE,
     play=play,
     faults=faults,

@@ -1,10 +1,12 @@
-"""A leader stands still with requests that it never answered, and what was sent behind them comes to its successor first: there it waits its turn.
+"""Pauses a partition leader with unanswered requests, so that later batches reach its successor first; checks that they are retried in order.
 
-Writers with idempotence send a record to each partition now and then. A broker stands still for longer than its session; its partitions get other
-leaders, and while a writer waits for the old one, a broker that restarts makes it ask who leads what. So its next batch goes to the new leader before
-the one that hangs, and is refused: a sequence is missing. It keeps its sequence and waits until the other one has come; it neither knocks again and
-again, nor goes on under another epoch, for nothing is lost.
-Source: KAFKA-5494 (more than one request under way), KIP-360; org.apache.kafka.clients.producer.internals.{RecordAccumulator, TransactionManager}.
+Idempotent producers send a record to each partition now and then. A broker is paused for longer than its
+session timeout; its partitions get other leaders, and while a producer waits for the old one, a restarted
+broker makes it refresh its metadata. Its next batch then goes to the new leader before the one in flight, and
+is rejected with OUT_OF_ORDER_SEQUENCE_NUMBER. The producer keeps its sequence and waits until the earlier batch
+is settled; it neither retries at once again and again nor bumps its epoch, because nothing is lost.
+Source: KAFKA-5494 (several requests in flight), KIP-360;
+org.apache.kafka.clients.producer.internals.{RecordAccumulator, TransactionManager}.
 """
 
 from typing import TYPE_CHECKING
@@ -16,7 +18,7 @@ from kraftsim.faults.fault import Fault
 from kraftsim.faults.trigger import AtTime
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 LEDGER = Ledger(partitions=4)
 BROKERS = ("broker-1", "broker-2", "broker-3")
@@ -24,7 +26,7 @@ WORK_SECONDS = 11.0
 
 
 async def play(stage: Stage) -> None:
-    """Write while leaders stand still, heal, and read everything back."""
+    """Produce while leaders are paused, heal, and read everything back."""
     await LEDGER.open(stage)
     writers = (LEDGER.write(stage, number) for number in LEDGER.writers(stage))
     await under_faults(stage, *writers, seconds=stage.workload("work_ms") / 1000)
@@ -32,7 +34,7 @@ async def play(stage: Stage) -> None:
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw one broker that stands still, and others that restart meanwhile; embedded none stands still, for there it cannot."""
+    """Draw one broker to pause, and others to restart meanwhile; embedded mode cannot pause brokers."""
     still, *others = random.sample(BROKERS, len(BROKERS))
     at_ms = random.randint(1500, 4000)
     duration_ms = random.randint(4000, 6000)
@@ -47,7 +49,7 @@ def _restart(random: "Random", broker: str, at_ms: int) -> Fault:
 
 SCENARIO = Scenario(
     name="old_leader_stands_still",
-    story="A leader stands still with requests that it never answered; what its successor gets too early waits its turn, and nothing is lost.",
+    story="A leader is paused with unanswered requests; batches that reach its successor out of order are retried in order, and nothing is lost.",
     must_exercise=MUST_EXERCISE,
     play=play,
     faults=faults,

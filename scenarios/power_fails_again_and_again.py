@@ -1,12 +1,14 @@
-"""Controllers lose their power again and again, most of all in the middle of what they write: whatever they told anybody is still there.
+"""Controllers lose power repeatedly around single writes, flushes and renames; checks that everything they acknowledged is still there.
 
-Three controllers and one broker, small segments, a snapshot every few hundred bytes, and logs that are cut behind it. Power fails around single
-writes, flushes and renames, at one controller, at the leader that was just elected, at one that is cutting its log or taking in a snapshot, or at
-all three at once; leaders are cut off in between, so that there is something to cut. Nothing is refused and nothing lies: a disk keeps what it
-says that it has flushed, and loses any part of the rest. So every promise must hold, however often that happens.
+Three controllers and one broker, small segments, a snapshot every few hundred bytes, and logs that are deleted
+up to it. Power fails around single writes, flushes and renames, on one controller, on the leader that was just
+elected, on one that truncates its log or loads a snapshot, or on all three at once; leaders are isolated in
+between, so that there is something to truncate. No operation fails and no disk lies: a disk keeps what it has
+flushed, and loses any part of the rest. So every guarantee must hold, however often power fails.
 
-Over sockets there is no loss of power: controllers are killed at times.
-Source: KIP-595, KIP-630, KAFKA-10533; Pillai et al., All File Systems Are Not Created Equal (2014), for crashes between any two writes.
+Over sockets there is no power loss: controllers are killed at random times.
+Source: KIP-595, KIP-630, KAFKA-10533; Pillai et al., All File Systems Are Not Created Equal (2014), for crashes
+between any two writes.
 """
 
 from typing import TYPE_CHECKING
@@ -19,18 +21,18 @@ from kraftsim.faults.targets import LEADER_WORD
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, Trigger
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 CONTROLLERS = ("controller-101", "controller-102", "controller-103")
 WORK_SECONDS = 8.0
 WORKLOAD = {"ids": 3500, "ids_after": 1100, "work_ms": int(WORK_SECONDS * 1000)}
-"""`ids_after` are asked for once everything is healed."""
+"""`ids_after` are requested after everything is healed."""
 OPERATIONS = {
     FileClass.METADATA_LOG: (("write", "flush", "flush"), 250),
     FileClass.QUORUM_STATE: (("write", "flush", "rename"), 10),
     FileClass.CHECKPOINT: (("write", "flush", "rename"), 30),
 }
-"""What is done to the files of a class, and about how often."""
+"""The operations on each class of files, and their approximate number per run."""
 MOMENTS = (
     ("VoteTold", 8),
     ("ControllerElected", 4),
@@ -40,30 +42,30 @@ MOMENTS = (
     ("HighWatermarkMoved", 300),
     ("MetadataAppended", 150),
 )
-"""Facts right behind which power may fail, and about how often they are noted."""
+"""Events right after which power may fail, and their approximate number per run."""
 
 
 async def play(stage: Stage) -> None:
-    """Ask for ids while the power fails, heal, and ask again; what was promised is judged from the events."""
+    """Request ids while power fails, heal, and request more; invariants are checked from the events."""
     await stage.create_topic("before", 2)
-    told: list[int] = []
-    await under_faults(stage, _ask(stage, "asker-1", stage.workload("ids"), told), seconds=stage.workload("work_ms") / 1000)
-    await _ask(stage, "asker-2", stage.workload("ids_after"), told)
+    ids: list[int] = []
+    await under_faults(stage, _ask(stage, "asker-1", stage.workload("ids"), ids), seconds=stage.workload("work_ms") / 1000)
+    await _ask(stage, "asker-2", stage.workload("ids_after"), ids)
     await stage.create_topic("after", 2)
-    if len(set(told)) != stage.workload("ids") + stage.workload("ids_after"):
-        raise StoryFailed(f"{len(told)} producer ids were handed out, of which {len(set(told))} are different")
+    if len(set(ids)) != stage.workload("ids") + stage.workload("ids_after"):
+        raise StoryFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw a schedule: over sockets kills at times; in simulation seven to fifteen losses of power, and leaders that are cut off."""
+    """Draw a schedule: over sockets kills; in simulation seven to fifteen power losses, and leaders that are isolated."""
     if mode is not Mode.SIM:
         return tuple(_restart(random, random.choice(CONTROLLERS), _time(random), power_loss=False) for _ in range(random.randint(2, 4)))
     schedule = [_loss(random) for _ in range(random.randint(6, 14))]
-    schedule += [_cut_off(random) for _ in range(random.randint(0, 3))]
+    schedule += [_isolate(random) for _ in range(random.randint(0, 3))]
     if random.random() < BLACKOUT_SHARE:
         at = _time(random)
         schedule += [_restart(random, name, at) for name in CONTROLLERS]
-    # However the rest strikes, somebody must take over from a leader that had told something: else nothing is learned of what leaders must have.
+    # In any case one leader must be replaced after it acknowledged something: otherwise leader completeness is not exercised.
     return (*schedule, _restart(random, LEADER_WORD, AtTime(at_ms=int(WORK_SECONDS * 500))))
 
 
@@ -71,7 +73,7 @@ BLACKOUT_SHARE = 0.3
 
 
 def _loss(random: "Random") -> Fault:
-    """One controller loses its power at a moment of its disk, or of the quorum."""
+    """One controller loses power at a disk operation or at a quorum event."""
     if random.random() < 0.7:
         file_class = random.choice(tuple(OPERATIONS))
         operations, times = OPERATIONS[file_class]
@@ -88,8 +90,8 @@ def _loss(random: "Random") -> Fault:
     return _restart(random, AT_THE_TRIGGER, trigger)
 
 
-def _cut_off(random: "Random") -> Fault:
-    """Whoever leads is alone for a while: what it writes then has no future."""
+def _isolate(random: "Random") -> Fault:
+    """The leader is isolated for a while: what it writes then is truncated later."""
     kind, times = random.choice((("ControllerElected", 4), ("MetadataAppended", 150)))
     return Fault(kind="partition", trigger=OnEvent(kind=kind, nth=random.randint(1, times)), params={"duration_ms": random.randint(300, 2500)})
 
@@ -102,8 +104,8 @@ def _restart(random: "Random", target: str, trigger: Trigger, *, power_loss: boo
     return Fault(kind="restart", target=target, trigger=trigger, params={"power_loss": power_loss, "after_ms": random.choice((20, 100, 400, 1500))})
 
 
-def _swarm(random: "Random") -> dict[str, str]:
-    """Draw what one run is set to: how often files are changed for others."""
+def _draw_settings(random: "Random") -> dict[str, str]:
+    """Draw the settings of a run: how often segments are rolled and snapshots written."""
     return {
         "metadata.log.max.record.bytes.between.snapshots": random.choice(("500", "1500", "4000")),
         "metadata.log.segment.bytes": random.choice(("600", "2000", "6000")),
@@ -113,15 +115,15 @@ def _swarm(random: "Random") -> dict[str, str]:
     }
 
 
-async def _ask(stage: Stage, client_id: str, count: int, told: list[int]) -> None:
-    asker = stage.id_asker(client_id)
-    told += await asker.ask(count)
-    await asker.close()
+async def _ask(stage: Stage, client_id: str, count: int, ids: list[int]) -> None:
+    client = stage.id_asker(client_id)
+    ids += await client.ask(count)
+    await client.close()
 
 
 SCENARIO = Scenario(
     name="power_fails_again_and_again",
-    story="Controllers lose their power in the middle of what they write; whatever they told anybody is still there.",
+    story="Controllers lose power in the middle of writes; everything that they acknowledged is still there.",
     must_exercise=(
         "one-leader-per-epoch",
         "durable-metadata-stays",
@@ -144,7 +146,7 @@ SCENARIO = Scenario(
         **QUICKER_ELECTIONS,
         "metadata.max.idle.interval.ms": "50",
     },
-    swarm=_swarm,
+    swarm=_draw_settings,
     limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_controllers=3,

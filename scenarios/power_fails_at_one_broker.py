@@ -1,9 +1,10 @@
-"""One broker of three loses its power again and again under acks=all: what was acknowledged is still there, though nobody flushed it.
+"""One broker of three loses power repeatedly with acks=all; checks that acknowledged records survive although nothing was flushed.
 
-Kafka acknowledges what is on two brokers and on no disk. That is enough as long as those who lose what they had are the fewer: here it is always the
-same broker, in the middle of what it writes, right after it took over, or while it comes back; the others are slow at times and lose answers, and
-none of them is ever missing. More than that is not promised: a broker that is the only one left in sync and loses its power takes records with it
-that others have, and who allows less than a majority to go down together must flush (power_fails_where_all_is_flushed).
+Kafka acknowledges records that are on two brokers and flushed on none. That is safe as long as a minority loses
+its unflushed records: here it is always the same broker, in the middle of a write, right after it became
+leader, or while it recovers; the others are slow at times and lose responses, and are never down. Kafka does
+not guarantee more: a broker that is the only in-sync replica and loses power loses records that the others
+have, and an operator who lets a majority lose power together must flush (power_fails_where_all_is_flushed).
 Source: KIP-966 (motivation), KAFKA-4215; org.apache.kafka.storage.internals.log.LogConfig (flush.messages).
 """
 
@@ -17,7 +18,7 @@ from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, OnFrame, Trigger
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 LEDGER = Ledger(partitions=4)
 BROKERS = ("broker-1", "broker-2", "broker-3")
@@ -28,11 +29,11 @@ MOMENTS = (
     *(("BatchAppended", 120), ("BatchReplicated", 200), ("PartitionTruncated", 3)),
     *(("LeaderElected", 8), ("LeaderFollowed", 12), ("IsrChanged", 6)),
 )
-"""Facts of the broker right behind which its power fails, and about how often they come."""
+"""Events of the broker right after which its power fails, and their approximate number per run."""
 
 
 async def play(stage: Stage) -> None:
-    """Write while the power fails, let the broker lead again whenever it may, and read everything back."""
+    """Produce while power fails, let the broker lead again whenever possible, and read everything back."""
     await LEDGER.open(stage)
     seconds = stage.workload("work_ms") / 1000
     writers = (LEDGER.write(stage, number) for number in LEDGER.writers(stage))
@@ -41,7 +42,7 @@ async def play(stage: Stage) -> None:
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw the broker, two to six losses of its power, and some answers that are lost; over sockets it is killed instead, at times."""
+    """Draw the broker, two to six power losses, and some lost responses; over sockets it is killed instead, at random times."""
     victim = random.choice(BROKERS)
     losses = tuple(_loss(random, victim, _moment(random, victim, mode)) for _ in range(random.randint(2, 6)))
     if mode is not Mode.SIM:
@@ -69,7 +70,7 @@ def _lost_answer(random: "Random") -> Fault:
 
 
 def swarm(random: "Random") -> Mapping[str, str]:
-    """Draw how often a broker writes down how far it flushed, and how large its segments are: what is rolled is flushed."""
+    """Draw how often a broker writes its recovery point, and its segment size: a rolled segment is flushed."""
     return {
         "log.segment.bytes": random.choice(("2000", "20000", "1073741824")),
         "log.flush.offset.checkpoint.interval.ms": random.choice(("100", "2000", "60000")),
@@ -79,7 +80,7 @@ def swarm(random: "Random") -> Mapping[str, str]:
 
 SCENARIO = Scenario(
     name="power_fails_at_one_broker",
-    story="One broker of three loses its power again and again; what was acknowledged by two is still there, flushed or not.",
+    story="One broker of three loses power again and again; records acknowledged by two brokers survive, flushed or not.",
     must_exercise=MUST_EXERCISE,
     play=play,
     faults=faults,

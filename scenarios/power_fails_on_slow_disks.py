@@ -1,11 +1,13 @@
-"""Disks are slow, and controllers lose their power with much that is written and not flushed: what was told to be durable is there again.
+"""Controllers with slow disks lose power with many unflushed writes; checks that everything they reported as durable is there again.
 
-A flush takes tens of milliseconds, and everything goes on beside it: records are appended, segments begin, states of elections pile up, and the
-recovery point is written after each flush. Power fails right behind such a step; some controllers are only killed, and find what was never flushed.
-Leaders are cut off in between, from all or only from the other voters, so that followers have to cut what they copied and brokers what they read.
-Whoever was killed while it cut its log must not take it for damaged, and whoever lost its power must have what it once told to be durable.
+A flush takes tens of milliseconds, and everything else continues meanwhile: records are appended, segments
+roll, quorum states queue up, and the recovery point is written after each flush. Power fails right after such a
+step; some controllers are only killed, and find what was never flushed. Leaders are isolated in between, from
+all nodes or only from the other voters, so that followers and brokers have to truncate. A controller that is
+killed while it truncates its log must not treat the log as corrupt, and one that loses power must have what it
+once reported as durable.
 
-Over sockets controllers are killed at times.
+Over sockets controllers are killed at random times.
 Source: KIP-595, KAFKA-10533; Pillai et al., All File Systems Are Not Created Equal (2014).
 """
 
@@ -19,28 +21,28 @@ from kraftsim.faults.targets import LEADER_WORD
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, OnFrame, Trigger
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 FIRST_ID, COUNTS = 101, (3, 3, 5)
 WORK_SECONDS = 5.0
 WORKLOAD = {"askers": 3, "ids_per_asker": 200, "ids_after": 40, "topics": 4, "work_ms": int(WORK_SECONDS * 1000)}
 MOMENTS = (("MetadataFlushed", 100), ("MetadataReplicated", 150), ("VoteTold", 10), ("MetadataTruncated", 3))
-"""Facts right behind which power may fail, and about how often they are noted."""
+"""Events right after which power may fail, and their approximate number per run."""
 OPERATIONS = (("flush", FileClass.METADATA_LOG, 60), ("flush", FileClass.QUORUM_STATE, 6), ("rename", FileClass.CHECKPOINT, 30))
 FACTORS = (5, 20, 50, 100)
-"""How many times as long a flush takes; usual is a part of a millisecond."""
+"""The factors by which flushes are slowed down; normally they take a fraction of a millisecond."""
 
 
 async def play(stage: Stage) -> None:
-    """Ask for ids and create topics while the power fails, heal, and do both again."""
-    told: list[int] = []
+    """Request ids and create topics while power fails, heal, and do both again."""
+    ids: list[int] = []
     await stage.wait_for_leader()
-    askers = (_ask(stage, f"asker-{number}", stage.workload("ids_per_asker"), told) for number in range(1, stage.workload("askers") + 1))
-    await under_faults(stage, _create_topics(stage), *askers, seconds=stage.workload("work_ms") / 1000)
-    await _ask(stage, "asker-last", stage.workload("ids_after"), told)
+    clients = (_ask(stage, f"asker-{number}", stage.workload("ids_per_asker"), ids) for number in range(1, stage.workload("askers") + 1))
+    await under_faults(stage, _create_topics(stage), *clients, seconds=stage.workload("work_ms") / 1000)
+    await _ask(stage, "asker-last", stage.workload("ids_after"), ids)
     await stage.create_topic("after", 2)
-    if len(set(told)) != len(told):
-        raise StoryFailed(f"{len(told)} producer ids were handed out, of which {len(set(told))} are different")
+    if len(set(ids)) != len(ids):
+        raise StoryFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
 
 
 async def _create_topics(stage: Stage) -> None:
@@ -49,24 +51,24 @@ async def _create_topics(stage: Stage) -> None:
         await stage.sleep(WORK_SECONDS / stage.workload("topics"))
 
 
-async def _ask(stage: Stage, client_id: str, count: int, told: list[int]) -> None:
-    asker = stage.id_asker(client_id)
-    told += await asker.ask(count)
-    await asker.close()
+async def _ask(stage: Stage, client_id: str, count: int, ids: list[int]) -> None:
+    client = stage.id_asker(client_id)
+    ids += await client.ask(count)
+    await client.close()
 
 
 # Faults ---------------------------------------------------------------------------------------------------------------------------------------------
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw a schedule: over sockets kills at times; in simulation slow disks, losses of power, kills, and leaders that are cut off."""
+    """Draw a schedule: over sockets kills; in simulation slow disks, power losses, kills, and isolated leaders."""
     if mode is not Mode.SIM:
         return tuple(_restart(random, _controller(random), _time(random), power_loss=False) for _ in range(random.randint(2, 4)))
     factor = random.choice(FACTORS)
     slow: dict[str, int | str | bool | None] = {"factor": factor, "duration_ms": int(WORK_SECONDS * 1000)}
     schedule = [Fault(kind="slow-disk", target="controller-*", trigger=AtTime(at_ms=1), params=slow)]
     for _ in range(random.randint(2, 4)):
-        schedule += random.choice((_stuck, _stuck, _comes_back, _slow_to_vote, _in_mid_snapshot))(random)
+        schedule += random.choice((_stalled_flushes, _stalled_flushes, _comes_back, _slow_to_vote, _in_mid_snapshot))(random)
     schedule += [random.choice((_at_an_event, _on_disk, _reading_on))(random) for _ in range(random.randint(2, 6))]
     return (*schedule, _restart(random, LEADER_WORD, AtTime(at_ms=int(WORK_SECONDS * 500)), power_loss=True))
 
@@ -76,21 +78,21 @@ def _controller(random: "Random") -> str:
 
 
 def _at_an_event(random: "Random") -> Fault:
-    """Power fails the moment that something is durable, written, or told."""
+    """Power fails as soon as something is durable, written, or sent."""
     kind, times = random.choice(MOMENTS)
     return _loss(random, AT_THE_TRIGGER, OnEvent(kind=kind, nth=random.randint(1, times)))
 
 
 def _on_disk(random: "Random") -> Fault:
-    """Power fails around a flush of the log or of quorum-state, or as soon as a recovery point has its name."""
+    """Power fails around a flush of the log or of quorum-state, or right after the rename of a recovery-point file."""
     operation, file_class, times = random.choice(OPERATIONS)
     moment = "after" if operation == "rename" else random.choice(("before", "after"))
     trigger = OnDisk(operation=operation, file_class=file_class, host=_controller(random), nth=random.randint(1, times), moment=moment)
     return _loss(random, AT_THE_TRIGGER, trigger)
 
 
-def _stuck(random: "Random") -> list[Fault]:
-    """Flushes of whoever leads do not return for a while, and it loses its power with all that it has written meanwhile."""
+def _stalled_flushes(random: "Random") -> list[Fault]:
+    """Flushes of the leader do not return for a while, and it loses power with everything that it has written meanwhile."""
     at_ms, duration_ms = random.randint(300, int(WORK_SECONDS * 800)), random.randint(200, 1500)
     params: dict[str, int | str | bool | None] = {"file_class": FileClass.METADATA_LOG.value, "duration_ms": duration_ms + 50}
     stuck = Fault(kind="stuck-flush", target=LEADER_WORD, trigger=AtTime(at_ms=at_ms), params=params)
@@ -98,7 +100,7 @@ def _stuck(random: "Random") -> list[Fault]:
 
 
 def _comes_back(random: "Random") -> list[Fault]:
-    """A leader is cut off as soon as it leads, and goes down when it is back and copies the first records of those that led after it."""
+    """A leader is isolated as soon as it is elected, and fails when it is back and replicates the first records of later leaders."""
     schedule = []
     for name in (f"controller-{FIRST_ID + index}" for index in random.sample(range(3), 2)):
         alone = OnEvent(kind="ControllerElected", host=name, nth=1)
@@ -114,7 +116,7 @@ EPOCHS_OF_SUCCESSORS = (2, 3, 4)
 
 
 def _slow_to_vote(random: "Random") -> list[Fault]:
-    """Whoever leads is alone, and a voter cannot write down for whom it votes while one candidate after the other asks it."""
+    """The leader is isolated, and a voter cannot store its vote while several candidates request it."""
     at_ms = random.randint(300, int(WORK_SECONDS * 600))
     alone = Fault(kind="partition", target=LEADER_WORD, trigger=AtTime(at_ms=at_ms), params={"duration_ms": 2500})
     params: dict[str, int | str | bool | None] = {"file_class": FileClass.QUORUM_STATE.value, "duration_ms": random.randint(1000, 3000)}
@@ -122,7 +124,7 @@ def _slow_to_vote(random: "Random") -> list[Fault]:
 
 
 def _in_mid_snapshot(random: "Random") -> list[Fault]:
-    """A controller is cut off until the others begin their logs behind what it has; it goes down while it takes a snapshot in their place."""
+    """A controller is isolated until the others' log start offset is above its log end; it fails while it fetches a snapshot."""
     name, at_ms, away_ms = _controller(random), random.randint(300, 800), random.randint(1500, 2000)
     schedule = [Fault(kind="partition", target=name, trigger=AtTime(at_ms=at_ms), params={"duration_ms": away_ms})]
     if random.random() < 0.4:
@@ -139,11 +141,11 @@ def _in_mid_snapshot(random: "Random") -> list[Fault]:
 
 FETCH_SNAPSHOT = 59
 UNFINISHED = FileClass.OTHER
-"""A snapshot that is not complete has a name that is nobody's: it is flushed before it gets its own."""
+"""An incomplete snapshot has a temporary name: it is flushed before it is renamed."""
 
 
 def _loss(random: "Random", target: str, trigger: Trigger) -> Fault:
-    """A controller loses its power, sometimes in the middle of a write; or it is only killed."""
+    """A controller loses power, sometimes in the middle of a write; or it is only killed."""
     draw = random.random()
     if draw < TORN_SHARE:
         shape = random.choice(("prefix", "holes", "holes", "zeros"))
@@ -155,7 +157,7 @@ TORN_SHARE, KILLED_SHARE = 0.2, 0.3
 
 
 def _reading_on(random: "Random") -> Fault:
-    """Whoever leads loses its power, or is heard by nobody but brokers: what it writes then has no future, and brokers may have read it."""
+    """The leader loses power, or reaches only brokers: what it writes then is truncated later, and brokers may have fetched it."""
     trigger = OnEvent(kind="MetadataReplicated", nth=random.randint(10, 200))
     if random.random() < 0.6:
         return _loss(random, LEADER_WORD, trigger)
@@ -175,7 +177,7 @@ def _restart(random: "Random", target: str, trigger: Trigger, *, power_loss: boo
 
 
 def swarm(random: "Random") -> dict[str, str]:
-    """Draw how large segments are, how much a Fetch brings, and how often the recovery point is written."""
+    """Draw the segment size, the size of a Fetch response, and how often the recovery point is written."""
     return {
         "metadata.log.segment.bytes": random.choice(("150", "400", "6000")),
         "controller.quorum.election.timeout.ms": random.choice(("100", "400", "400")),
@@ -189,7 +191,7 @@ def swarm(random: "Random") -> dict[str, str]:
 
 SCENARIO = Scenario(
     name="power_fails_on_slow_disks",
-    story="Disks are slow, and power fails with much that is written and not flushed; whatever was told to be durable is there again.",
+    story="Disks are slow, and power fails with many unflushed writes; everything that was reported as durable is there again.",
     must_exercise=(
         "one-leader-per-epoch",
         "one-vote-per-epoch",

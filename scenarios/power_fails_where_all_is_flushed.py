@@ -1,7 +1,8 @@
-"""Brokers that flush every batch before they answer lose their power, any of them and all at once: nothing that was acknowledged is lost.
+"""Brokers that flush every batch before they respond lose power, alone or all at once; checks that no acknowledged record is lost.
 
-log.flush.interval.messages=1: a leader answers, and a follower asks for more, when what they wrote is on their disks. So the last replica that is in
-sync may lose its power, too, and so may all three in the same moment, with links cut and brokers killed around it.
+log.flush.interval.messages=1: a leader responds, and a follower fetches more, when what they wrote is on their
+disks. The last in-sync replica may therefore lose power, too, and so may all three at once, while links are
+partitioned and brokers are killed.
 Source: KAFKA-4215; org.apache.kafka.storage.internals.log.UnifiedLog.append (flush.messages).
 """
 
@@ -14,7 +15,7 @@ from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, Trigger
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 LEDGER = Ledger(partitions=3)
 BROKERS = ("broker-1", "broker-2", "broker-3")
@@ -22,11 +23,11 @@ WORK_SECONDS = 8.0
 ELECTION_SECONDS = 1.5
 BLACKOUT_SHARE = 0.4
 MOMENTS = (("BatchAppended", 150), ("BatchReplicated", 300), ("PartitionHighWatermarkMoved", 200), ("LeaderElected", 12), ("IsrChanged", 6))
-"""Facts right behind which power may fail, and about how often they come."""
+"""Events right after which power may fail, and their approximate number per run."""
 
 
 async def play(stage: Stage) -> None:
-    """Write while the power fails, and read everything back."""
+    """Produce while power fails, and read everything back."""
     await LEDGER.open(stage)
     seconds = stage.workload("work_ms") / 1000
     writers = (LEDGER.write(stage, number) for number in LEDGER.writers(stage))
@@ -35,11 +36,11 @@ async def play(stage: Stage) -> None:
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw three to eight losses of power, links that are cut meanwhile, and in some runs all brokers at once; over sockets kills at times."""
+    """Draw three to eight power losses, network partitions, and in some runs a power loss of all brokers; over sockets kills at random times."""
     if mode is not Mode.SIM:
         return tuple(_restart(random, random.choice(BROKERS), _time(random)) for _ in range(random.randint(2, 3)))
     schedule = [_loss(random) for _ in range(random.randint(3, 8))]
-    schedule += [_cut_off(random) for _ in range(random.randint(0, 3))]
+    schedule += [_isolate(random) for _ in range(random.randint(0, 3))]
     if random.random() < BLACKOUT_SHARE:
         at = _time(random)
         schedule += [_restart(random, name, at) for name in BROKERS]
@@ -56,7 +57,7 @@ def _loss(random: "Random") -> Fault:
     return _restart(random, host, trigger)
 
 
-def _cut_off(random: "Random") -> Fault:
+def _isolate(random: "Random") -> Fault:
     one, other = random.sample(BROKERS, 2)
     params = {"duration_ms": random.randint(300, 5000)}
     return Fault(kind="partition", target=f"{one}{random.choice(('>', '<>'))}{other}", trigger=_time(random), params=params)
@@ -72,7 +73,7 @@ def _restart(random: "Random", target: str, trigger: Trigger) -> Fault:
 
 SCENARIO = Scenario(
     name="power_fails_where_all_is_flushed",
-    story="Brokers flush before they answer and lose their power, all at once, too; nothing that was acknowledged is lost.",
+    story="Brokers flush before they respond and lose power, also all at once; no acknowledged record is lost.",
     must_exercise=MUST_EXERCISE,
     play=play,
     faults=faults,

@@ -1,9 +1,11 @@
-"""Brokers and controllers that come by producer ids as KIP-730's text allows or rejects: whatever is drawn, no id is given twice.
+"""Draws variants of producer-id allocation that KIP-730 allows or rejects, under failures; checks that no producer id is returned twice.
 
-A run draws when brokers ask for the next block (at nine tenths, as shipped, with the first id, or when none is left), where blocks come from (the
-shared channel, one of its own, numbered requests, after replay, or the broker's own disk), and how the controller gives them (as shipped, of another
-size, or once for each request). The size is changed while brokers run and hold blocks. Clients use up block after block, nodes are killed, and in
-simulation answers to AllocateProducerIds are lost. What the variants cost is counted in docs/producer-variants.md.
+A run draws when brokers request the next block (at 90 %, as shipped, with the first id, or when none is left),
+where blocks come from (the shared channel, a separate channel, numbered requests, after replay, or the broker's
+own disk), and how the controller allocates them (as shipped, with another size, or one per request). The block
+size is changed while brokers run and hold blocks. Clients use up block after block, nodes are killed, and in
+simulation AllocateProducerIds responses are lost. The costs of the variants are measured in
+docs/producer-variants.md.
 Source: KIP-730 (proposed changes and rejected alternatives).
 """
 
@@ -18,7 +20,7 @@ from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import AtTime, OnEvent, OnFrame, Trigger
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 TOPIC = "ledger"
 PARTITIONS = 3
@@ -32,11 +34,11 @@ WORKLOAD = {"records": 50, "askers": 3, "ids_per_asker": 500, "resizes": 4, "wor
 
 
 async def play(stage: Stage) -> None:
-    """Ask and write through the kills while the size of blocks changes; what was promised is judged from the events."""
+    """Request ids and produce under faults while the block size changes; invariants are checked from the events."""
     await stage.create_topic(TOPIC, PARTITIONS)
-    told: list[int] = []
-    askers, ids_each = stage.workload("askers"), stage.workload("ids_per_asker")
-    asked = (_ask(stage, number, ids_each, told) for number in range(1, askers + 1))
+    ids: list[int] = []
+    clients, ids_each = stage.workload("askers"), stage.workload("ids_per_asker")
+    asked = (_ask(stage, number, ids_each, ids) for number in range(1, clients + 1))
     await under_faults(
         stage,
         write_lines(stage, TOPIC, PARTITIONS, stage.workload("records"), pause_seconds=PAUSE_SECONDS),
@@ -44,27 +46,27 @@ async def play(stage: Stage) -> None:
         *asked,
         seconds=stage.workload("work_ms") / 1000,
     )
-    if len(set(told)) != askers * ids_each:
-        raise StoryFailed(f"{len(told)} producer ids were handed out, of which {len(set(told))} are different")
+    if len(set(ids)) != clients * ids_each:
+        raise StoryFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
 
 
 async def _resize(stage: Stage) -> None:
-    chance, resizes = stage.random("block sizes"), stage.workload("resizes")
+    random, resizes = stage.random("block sizes"), stage.workload("resizes")
     for number in range(resizes):
-        size = chance.choice(SIZES)
+        size = random.choice(SIZES)
         await stage.exact_client(f"resizer-{number}", TOPIC).set_block_size(size)
         await stage.sleep(stage.workload("work_ms") / 1000 / resizes)
 
 
-async def _ask(stage: Stage, number: int, count: int, told: list[int]) -> None:
-    asker = stage.id_asker(f"asker-{number}")
-    told += await asker.ask(count)
-    await asker.close()
+async def _ask(stage: Stage, number: int, count: int, ids: list[int]) -> None:
+    client = stage.id_asker(f"asker-{number}")
+    ids += await client.ask(count)
+    await client.close()
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw one to three deaths of any node; in simulation one of a controller that has given a block, and up to four lost answers, too."""
-    deaths = [_death(random, random.choice((*BROKERS, *CONTROLLERS)), AtTime(at_ms=_moment(random))) for _ in range(random.randint(1, 3))]
+    """Draw one to three kills of any node; in simulation also one of a controller that has allocated a block, and up to four lost responses."""
+    deaths = [_kill(random, random.choice((*BROKERS, *CONTROLLERS)), AtTime(at_ms=_moment(random))) for _ in range(random.randint(1, 3))]
     if mode is not Mode.SIM:
         return tuple(deaths)
     given = OnEvent(kind="ProducerIdBlockAllocated", nth=random.randint(1, 8))
@@ -76,19 +78,19 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
         )
         for _ in range(random.randint(0, 4))
     ]
-    return (*deaths, _death(random, AT_THE_TRIGGER, given), *lost)
+    return (*deaths, _kill(random, AT_THE_TRIGGER, given), *lost)
 
 
 def _moment(random: "Random") -> int:
     return random.randint(200, int(WORK_SECONDS * 1000))
 
 
-def _death(random: "Random", target: str, trigger: Trigger) -> Fault:
+def _kill(random: "Random", target: str, trigger: Trigger) -> Fault:
     return Fault(kind="restart", target=target, trigger=trigger, params={"power_loss": False, "after_ms": random.randint(50, 1500)})
 
 
 def draw_variants(random: "Random") -> Mapping[str, str]:
-    """Draw a way of asking, of getting, and of giving."""
+    """Draw when blocks are requested, where they come from, and how they are allocated."""
     return {
         "kraftsim.producer.ids": random.choice(("as-released", "on-demand", "eager", "ending")),
         "kraftsim.producer.id.blocks": random.choice(("shared-channel", "own-channel", "numbered", "numbered", "after-replay", "own-disk")),
@@ -101,7 +103,7 @@ def draw_variants(random: "Random") -> Mapping[str, str]:
 
 SCENARIO = Scenario(
     name="producer_id_variants",
-    story="Blocks of producer ids as KIP-730 allows or rejects: early, late, of any size, numbered, after replay, or off one's own disk.",
+    story="Producer-id blocks allocated as KIP-730 allows or rejects: early, late, of any size, numbered, after replay, or from a broker's own disk.",
     must_exercise=(
         "producer-id-blocks-disjoint",
         "producer-id-unique",

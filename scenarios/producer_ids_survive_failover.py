@@ -1,9 +1,10 @@
-"""Brokers and the controller are killed and restarted while producers work: no producer id is handed out twice, no record is lost or doubled.
+"""Kills and restarts brokers and the controller under load; checks that no producer id is returned twice and no record is lost or duplicated.
 
-Writers send numbered records with idempotence and acks=all; askers use up block after block of producer ids, so that the controller is asked
-for new ones all the time. In simulation the controller also loses power at the moments that matter: just before or after a flush of its log,
-and right after it answered with a block. Brokers are only killed: with replication factor 1 and Kafka's default flush settings a broker that
-loses power loses acknowledged records, and Kafka promises nothing else.
+Producers send numbered records with idempotence and acks=all; producer-id clients use up block after block, so
+that the controller is always requested for new ones. In simulation the controller also loses power just before
+or after a flush of its log, and right after it returned a block. Brokers are only killed: with replication
+factor 1 and Kafka's default flush settings a broker that loses power loses acknowledged records, which Kafka
+allows.
 
 Source: KIP-730, KIP-98, KAFKA-10533.
 """
@@ -18,20 +19,20 @@ from kraftsim.faults.terrain import ASKER_APIS, WRITER_APIS, cluster_terrain
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, Trigger
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 TOPIC = "ledger"
 PARTITIONS = 6
 PAUSE_SECONDS = 0.05
 WORK_SECONDS = 6.0
-"""How long faults usually go on; writers and askers take about as long when nothing is in their way."""
+"""How long faults are injected; the clients take about as long without faults."""
 WORKLOAD = {"writers": 4, "records_per_writer": 120, "askers": 2, "ids_per_asker": 1200, "work_ms": int(WORK_SECONDS * 1000)}
 BROKERS = ("broker-1", "broker-2", "broker-3")
 CONTROLLER = "controller-101"
 
 
 async def play(stage: Stage) -> None:
-    """Work through the faults, heal, and see that everything settles; what was promised is judged from the events."""
+    """Run the workload under faults, heal, and check that the cluster recovers; invariants are checked from the events."""
     await stage.create_topic(TOPIC, PARTITIONS)
     writers = [stage.producer(f"writer-{number}") for number in range(1, stage.workload("writers") + 1)]
     work = [_write(stage, writer, number) for number, writer in enumerate(writers, 1)]
@@ -44,11 +45,11 @@ async def play(stage: Stage) -> None:
     await reader.close()
     sent, found = len(writers) * stage.workload("records_per_writer"), len({record.key for record in read})
     if found < sent:
-        raise StoryFailed(f"{sent} records were sent, but the reader found {found} of them")
+        raise StoryFailed(f"{sent} records were sent, but the consumer read {found} of them")
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw two to five restarts; in simulation at least one of them hits the controller's disk at a moment that matters."""
+    """Draw two to five restarts; in simulation at least one of them is a power loss of the controller around a flush or a response."""
     schedule = [_timed(random) for _ in range(random.randint(1, 3))]
     if mode is Mode.SIM:
         schedule += [_triggered(random) for _ in range(random.randint(1, 2))]
@@ -90,18 +91,18 @@ async def _write(stage: Stage, writer: ProducerDriver, number: int) -> None:
         await stage.sleep(PAUSE_SECONDS)
     left = await writer.flush(CALLS_SECONDS)
     if left:
-        raise LivenessLost(f"writer-{number} still waits for {left} records {CALLS_SECONDS:g} s after it sent the last one")
+        raise LivenessLost(f"writer-{number} has {left} unacknowledged records {CALLS_SECONDS:g} s after it sent the last one")
 
 
 async def _ask(stage: Stage, number: int) -> None:
-    asker = stage.id_asker(f"asker-{number}")
-    await asker.ask(stage.workload("ids_per_asker"))
-    await asker.close()
+    client = stage.id_asker(f"asker-{number}")
+    await client.ask(stage.workload("ids_per_asker"))
+    await client.close()
 
 
 SCENARIO = Scenario(
     name="producer_ids_survive_failover",
-    story="Brokers and the controller are killed and restarted while producers work; no producer id is handed out twice, no record lost or doubled.",
+    story="Brokers and the controller are killed and restarted under load; no producer id is returned twice, no record is lost or duplicated.",
     must_exercise=(
         "producer-id-blocks-disjoint",
         "producer-id-unique",

@@ -1,9 +1,9 @@
-"""What an application of three threads costs with a producer for each input partition, and with one for each thread (KIP-447): counted, in one run.
+"""Measures the cost of an app of three threads with a producer per input partition and with one per thread (KIP-447), in one run.
 
-The same topic is copied twice, by one application after the other. What each opens and does is counted: producers, connections, transactions,
-and how long it takes. The knob `partitions` says how many input partitions there are, `replicas` how often each is kept; bench/bench_tasks.py makes
-a table of it.
-Source: KIP-447 and the document of its design: "the number of producers grows linearly with the number of tasks".
+The same topic is copied twice, by one app after the other. The run counts what each opens and does: producers,
+connections, transactions and elapsed time. The workload parameter `partitions` is the number of input
+partitions, `replicas` their replication factor; bench/bench_tasks.py makes a table of the results.
+Source: KIP-447 and its design document: "the number of producers grows linearly with the number of tasks".
 """
 
 from typing import TYPE_CHECKING
@@ -14,13 +14,13 @@ from kraftsim.cluster.scenario import Mode, Scenario, Stage
 from kraftsim.faults.fault import Fault
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 
 async def play(stage: Stage) -> None:
-    """Copy with one kind of producers, then with the other, and count."""
+    """Run the app with one kind of producers, then with the other, and measure the costs."""
     for variant, name in ((Variant.PER_TASK, "task"), (Variant.PER_THREAD, "thread")):
-        copying = Copying(
+        app = Copying(
             partitions=stage.workload("partitions"),
             replicas=stage.workload("replicas"),
             variant=variant,
@@ -28,22 +28,22 @@ async def play(stage: Stage) -> None:
             session_timeout_ms=30_000,
             transaction_timeout_ms=30_000,
         )
-        await copying.open(stage)
-        await copying.fill(stage)
+        await app.open(stage)
+        await app.fill(stage)
         began = stage.now_seconds()
-        await under_faults(stage, copying.run(stage), seconds=0.1)
-        copying.count(stage, stage.now_seconds() - began)
-        await copying.audit(stage)
+        await under_faults(stage, app.run(stage), seconds=0.1)
+        app.count(stage, stage.now_seconds() - began)
+        await app.audit(stage)
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw nothing: what is counted is to be the same in every run."""
+    """Draw nothing: the measured counts must be the same in every run."""
     return ()
 
 
 SCENARIO = Scenario(
     name="producer_per_task_against_per_thread",
-    story="A topic is copied with a producer for each partition and with one for each thread; both are right, and their costs are counted.",
+    story="A topic is copied with a producer per partition and with one per thread; both outputs are correct, and the costs are measured.",
     must_exercise=MUST_EXERCISE,
     play=play,
     faults=faults,

@@ -1,14 +1,16 @@
-"""The same records go to two brokers, one of which remembers five batches of each producer and the other one its latest: who keeps the promise.
+"""Sends the same records to a broker that caches five batches per producer and to one that caches the latest; checks both for loss and duplicates.
 
-The partitions are twins: what is written to one is written to the other, by one producer with up to five requests under way. Answers are lost,
-requests come twice, late, or in another order, connections break, and sequences wrap. The broker that remembers the latest batch is killed as well:
-what lies within its range is a duplicate for it, wherever it began. The other one would know one batch of each producer after that, take four of
-five for out of order, and have their records again; nothing is wrong with that, but it is no comparison.
+The partitions are twins: one producer with up to five requests in flight writes each record to both. Responses
+are lost, requests are duplicated, late, or reordered, connections break, and sequences wrap. The broker that
+caches the latest batch is killed as well: it treats every batch within its range as a duplicate, at whatever
+sequence it begins. The other broker would have one batch per producer after a restart, reject four of five as
+out of order, and append their records again; that is correct, but would make the comparison meaningless.
 
-The broker with the latest batch may lack one kind of record, and no other: where the first requests of a producer overtake each other, it appends a
-later batch first, for it knows nothing of the producer, and takes those before for duplicates. `acknowledged-records-in-final-log` tells these from
-any other loss (kraftsim/invariants/overtaken_beginnings.py). What the two answer, what they cost, and
-where KIP-758 loses records that shipped brokers keep is counted in docs/producer-variants.md.
+The broker with the latest batch may lack one kind of record only: if the first requests of a producer are
+reordered, it appends a later batch first, because the producer is unknown, and treats the earlier ones as
+duplicates. `acknowledged-records-in-final-log` distinguishes these from any other loss
+(kraftsim/invariants/overtaken_beginnings.py). The responses and costs of both brokers, and where KIP-758 loses
+records that shipped brokers keep, are measured in docs/producer-variants.md.
 Source: KIP-98, KIP-758.
 """
 
@@ -22,7 +24,7 @@ from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import AtTime, OnFrame
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 TOPIC = "twins"
 TWINS = 2
@@ -35,7 +37,7 @@ MISHAPS = (("lost-reply", True), ("duplicate-request", False), ("duplicate-reque
 
 
 async def play(stage: Stage) -> None:
-    """Write everything to both twins; the one with five batches has it all, the other one has all but beginnings."""
+    """Write everything to both twins; the one with five batches has all records, the other one may lack first records of a producer."""
     await stage.create_topic(TOPIC, TWINS)
     writers = range(1, stage.workload("writers") + 1)
     await under_faults(stage, *(_write(stage, number) for number in writers), seconds=stage.workload("work_ms") / 1000)
@@ -50,7 +52,7 @@ async def play(stage: Stage) -> None:
 
 
 def _missing_beginning(stage: Stage, number: int, found: set[str]) -> list[str]:
-    """Return the first records of a writer up to the first one that was found: none, unless its first requests overtook each other."""
+    """Return the missing first records of a producer: none, unless its first requests were reordered."""
     keys = [f"{number}.{index}" for index in range(stage.workload("records_per_writer"))]
     return list(takewhile(lambda key: key not in found, keys))
 
@@ -66,23 +68,23 @@ async def _write(stage: Stage, number: int) -> None:
     left = await writer.flush(CALLS_SECONDS)
     await writer.close()
     if left:
-        raise LivenessLost(f"writer-{number} still waits for {left} records {CALLS_SECONDS:g} s after it sent the last one")
+        raise LivenessLost(f"writer-{number} has {left} unacknowledged records {CALLS_SECONDS:g} s after it sent the last one")
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw six to sixteen mishaps of Produce, and up to two deaths of the broker that keeps the latest batch; over sockets deaths only."""
-    deaths = tuple(_death(random) for _ in range(random.randint(0, 2)))
+    """Draw six to sixteen faults on Produce, and up to two kills of the broker that caches the latest batch; over sockets kills only."""
+    deaths = tuple(_kill(random) for _ in range(random.randint(0, 2)))
     if mode is not Mode.SIM:
         return deaths
-    return (*deaths, *(_mishap(random) for _ in range(random.randint(6, 16))))
+    return (*deaths, *(_fault(random) for _ in range(random.randint(6, 16))))
 
 
-def _death(random: "Random") -> Fault:
+def _kill(random: "Random") -> Fault:
     trigger = AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000)))
     return Fault(kind="restart", target=LATEST_BATCH, trigger=trigger, params={"power_loss": False, "after_ms": random.randint(20, 800)})
 
 
-def _mishap(random: "Random") -> Fault:
+def _fault(random: "Random") -> Fault:
     kind, is_response = random.choice(MISHAPS)
     trigger = OnFrame(api_key=PRODUCE, is_response=is_response, nth=random.randint(1, 250), moment="before")
     params: dict[str, int | str | bool | None] = {}
@@ -94,13 +96,13 @@ def _mishap(random: "Random") -> Fault:
 
 
 def swarm(random: "Random") -> Mapping[str, str]:
-    """Draw how far behind the latest batch everything counts as a duplicate; the least is more than five requests hold here."""
+    """Draw the range before the latest batch that counts as duplicate; the smallest is more than five requests hold here."""
     return {"max.in.flight.sequence.number.per.connection": random.choice(("500", "10000000", str(2**30)))}
 
 
 SCENARIO = Scenario(
     name="producer_state_variants",
-    story="Five batches of each producer, or the latest one: the same records go to two brokers; what KIP-758 loses is named.",
+    story="The same records go to a broker with five cached batches per producer and to one with the latest; losses of KIP-758 are reported.",
     must_exercise=("one-append-per-sequence", "records-in-final-log-once", "acknowledged-records-in-final-log", "settles-after-heal"),
     play=play,
     faults=faults,

@@ -1,10 +1,12 @@
-"""A broker dies whenever it begins a segment or writes a batch, and remembers every producer: nothing is appended twice, nothing is forgotten.
+"""Kills a broker at segment rolls and log writes; checks that its producer state survives: no batch is appended twice or lost.
 
-Segments are small, so that producer snapshots are taken all the time; writers in simulation begin shortly before sequence 2^31-1 and wrap. Answers to
-Produce are lost, and the same batches come again to a broker that has just read its snapshots and its log. Nobody loses power.
+Segments are small, so that producer snapshots are taken all the time; in simulation producers start shortly
+before sequence 2^31-1 and wrap. Produce responses are lost, and the same batches are retried at a broker that
+has just loaded its snapshots and its log. No broker loses power.
 
-One request is under way at a time, for a snapshot remembers one batch of each producer: of five whose answers are lost, a broker that is restarted
-twice takes four for out of order, and the producer appends them again. That is so in Apache Kafka, too, and no promise is broken that it makes.
+One request is in flight at a time, because a snapshot has one batch per producer: of five batches whose
+responses are lost, a broker that is restarted twice rejects four as out of order, and the producer appends them
+again. Apache Kafka does so as well, and it violates no guarantee.
 Source: KIP-98, KAFKA-5435, KAFKA-6683, KAFKA-7692.
 """
 
@@ -16,7 +18,7 @@ from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnFrame, Trigger
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 TOPIC = "ledger"
 PARTITIONS = 2
@@ -28,7 +30,7 @@ WORKLOAD = {"writers": WRITERS, "bursts_per_writer": 60, "records_per_burst": 5,
 
 
 async def play(stage: Stage) -> None:
-    """Write in bursts while the broker dies again and again, and read everything back."""
+    """Produce in bursts while the broker is killed again and again, and read everything back."""
     await stage.create_topic(TOPIC, PARTITIONS)
     writers = range(1, stage.workload("writers") + 1)
     await under_faults(stage, *(_write(stage, number) for number in writers), seconds=stage.workload("work_ms") / 1000)
@@ -37,11 +39,11 @@ async def play(stage: Stage) -> None:
     await reader.close()
     sent = len(writers) * stage.workload("bursts_per_writer") * stage.workload("records_per_burst")
     if len(read) != sent:
-        raise StoryFailed(f"{sent} records were sent, and the reader found {len(read)}")
+        raise StoryFailed(f"{sent} records were sent, but the consumer read {len(read)}")
 
 
 async def _write(stage: Stage, number: int) -> None:
-    """Send several records at once: a batch that wraps has some before the end of the sequences and some behind it."""
+    """Send several records at once: a batch that wraps has some before the last sequence and some after it."""
     writer = stage.producer(f"writer-{number}", ProducerSettings(first_sequence=BEFORE_THE_END - number, max_in_flight_requests_per_connection=1))
     await writer.start()
     for burst in range(stage.workload("bursts_per_writer")):
@@ -52,18 +54,18 @@ async def _write(stage: Stage, number: int) -> None:
     left = await writer.flush(CALLS_SECONDS)
     await writer.close()
     if left:
-        raise LivenessLost(f"writer-{number} still waits for {left} records {CALLS_SECONDS:g} s after it sent the last one")
+        raise LivenessLost(f"writer-{number} has {left} unacknowledged records {CALLS_SECONDS:g} s after it sent the last one")
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw one to four deaths and up to ten answers that are lost; over sockets deaths at times only."""
+    """Draw one to four kills and up to ten lost responses; over sockets kills at random times only."""
     if mode is not Mode.SIM:
-        return tuple(_death(random, _time(random)) for _ in range(random.randint(1, 2)))
-    deaths = tuple(_death(random, random.choice((_time, _write_of_log, _write_of_log, _answer))(random)) for _ in range(random.randint(1, 4)))
+        return tuple(_kill(random, _time(random)) for _ in range(random.randint(1, 2)))
+    deaths = tuple(_kill(random, random.choice((_time, _write_of_log, _write_of_log, _answer))(random)) for _ in range(random.randint(1, 4)))
     return (*deaths, *(_lost_answer(random) for _ in range(random.randint(2, 10))))
 
 
-def _death(random: "Random", trigger: Trigger) -> Fault:
+def _kill(random: "Random", trigger: Trigger) -> Fault:
     return Fault(kind="restart", target="broker-1", trigger=trigger, params={"power_loss": False, "after_ms": random.randint(20, 500)})
 
 
@@ -86,7 +88,7 @@ def _lost_answer(random: "Random") -> Fault:
 
 SCENARIO = Scenario(
     name="producers_are_remembered",
-    story="A broker dies at every roll of a segment; its producers' retries are recognised all the same, also where sequences wrap.",
+    story="A broker is killed at every segment roll; retries of its producers are still recognised as duplicates, also where sequences wrap.",
     must_exercise=(
         "one-append-per-sequence",
         "producer-snapshot-of-appended-only",

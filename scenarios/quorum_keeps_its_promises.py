@@ -1,12 +1,14 @@
-"""Some controllers are gone for long: as long as a majority is there somebody leads soon, and goes on leading, and whoever asks is served in time.
+"""Keeps a minority of controllers down for long; checks that the majority elects a leader in time, keeps it, and serves requests within a bound.
 
-Three, four or five controllers have at most as many away at a time as they can spare: dead, or cut off from everybody, the leader among them or not.
-Nobody comes back to help before the bound of the story is over, so the others must do it alone: notice that the leader is gone, elect another one
-though all of them noticed at once and split their votes, commit without those who are away, and not give up a leader whom a majority hears. Releases
-with and without a question before each election (KIP-996) are drawn; some answers between controllers come out of epochs that are over.
+Of three, four or five controllers at most a minority is down at a time: killed, or isolated from all nodes, the
+leader among them or not. No controller returns before the bound of the scenario is over, so the others must do
+without: detect that the leader is gone, elect another one although all detected it at once and split their
+votes, commit without the missing voters, and not depose a leader that a majority follows. Releases with and
+without pre-vote (KIP-996) are drawn; some responses between controllers have past epochs.
 
-Over sockets there are three controllers, and nobody is held to more than that everything settles in the end.
-Source: KIP-595, KIP-996, KAFKA-15489; canMakeProgressIfMajorityIsReachable of org.apache.kafka.raft.RaftEventSimulationTest.
+Over sockets there are three controllers, and the only requirement is that the cluster recovers in the end.
+Source: KIP-595, KIP-996, KAFKA-15489; canMakeProgressIfMajorityIsReachable of
+org.apache.kafka.raft.RaftEventSimulationTest.
 """
 
 from collections.abc import Awaitable, Mapping
@@ -21,36 +23,36 @@ from kraftsim.faults.targets import LEADER_WORD
 from kraftsim.faults.trigger import AtTime, OnEvent
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 SPARED = ("controller-10[15]", "controller-10[25]", "controller-10[35]", LEADER_WORD, LEADER_WORD)
-"""Who may be away: of five controllers two, of three or four one."""
+"""The controllers that may be down: two of five, one of three or four."""
 AWAY_MS = 9000
 BACK_MS = 3500
-"""How long all are together again before the next ones go."""
+"""How long all are up again before the next ones fail."""
 PARTS = 2
 WORKLOAD = {"ids": 20, "ids_after": 100, "work_ms": PARTS * (AWAY_MS + BACK_MS)}
-"""`ids` are asked for at a time: each time at least one block must be committed."""
+"""`ids` are requested at a time: each time at least one block must be committed."""
 SERVED_SECONDS = 7.0
-"""How long whoever asks may wait. An election takes up to two time-outs and is repeated when votes are split, which gets rarer each time."""
+"""How long a client may wait. An election takes up to two timeouts and is repeated on split votes, each time with lower probability."""
 PAUSE_SECONDS = 0.4
 
 
 async def play(stage: Stage) -> None:
-    """Ask for ids all the time, each time within the bound."""
-    told: list[int] = []
+    """Request ids all the time, each time within the bound."""
+    ids: list[int] = []
     await stage.wait_for_leader()
     seconds = stage.workload("work_ms") / 1000
-    await under_faults(stage, _ask_all_the_time(stage, seconds, told), seconds=seconds)
+    await under_faults(stage, _ask_all_the_time(stage, seconds, ids), seconds=seconds)
     last = stage.id_asker("asker-last")
-    await _ask(last, stage.workload("ids_after"), told)
+    await _ask(last, stage.workload("ids_after"), ids)
     await last.close()
-    if len(set(told)) != len(told):
-        raise StoryFailed(f"{len(told)} producer ids were handed out, of which {len(set(told))} are different")
+    if len(set(ids)) != len(ids):
+        raise StoryFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw who is away and how, one after the other; in simulation some answers are of former epochs, too."""
+    """Draw which controllers fail and how, one after the other; in simulation some responses have past epochs, too."""
     schedule = []
     targets = random.sample((LEADER_WORD, random.choice(SPARED)), PARTS) if mode is Mode.SIM else [LEADER_WORD] * PARTS
     for number, target in enumerate(targets):
@@ -69,40 +71,40 @@ OLD_ANSWERS_SHARE = 0.5
 
 
 def _old_answers(random: "Random") -> Fault:
-    """Whoever stands for election is told what was said in an election before."""
+    """A candidate receives responses from an earlier election."""
     trigger = OnEvent(kind="RaftRoleChanged", fields={"role": "Candidate"}, nth=random.randint(2, 8))
     return Fault(kind="old-epoch-answer", trigger=trigger, params={"times": random.randint(1, 4), "duration_ms": 3000})
 
 
 def swarm(random: "Random") -> Mapping[str, str]:
-    """Draw the release: from 4.0 on voters ask before they stand."""
+    """Draw the release: from 4.0 on voters use pre-vote."""
     return {"kraftsim.release": random.choice(("3.3", "3.9", "4.0", "4.4"))}
 
 
-async def _ask_all_the_time(stage: Stage, seconds: float, told: list[int]) -> None:
+async def _ask_all_the_time(stage: Stage, seconds: float, ids: list[int]) -> None:
     ends_at = stage.now_seconds() + seconds
-    asker = stage.id_asker("asker-1")
+    client = stage.id_asker("asker-1")
     while stage.now_seconds() < ends_at:
-        await _served(stage, _ask(asker, stage.workload("ids"), told))
+        await _served(stage, _ask(client, stage.workload("ids"), ids))
         await stage.sleep(PAUSE_SECONDS)
-    await asker.close()
+    await client.close()
 
 
 async def _served(stage: Stage, ask: Awaitable[None]) -> None:
-    """Wait for an answer; in virtual time, where nothing is slow that the story did not slow down, no longer than the bound."""
+    """Wait for a response; in virtual time, where only faults cause delays, no longer than the bound."""
     if stage.mode is Mode.SIM:
-        await within(stage, f"ids with a majority of the controllers there ({stage.spec.controllers} in all)", ask, SERVED_SECONDS)
+        await within(stage, f"producer ids with a majority of {stage.spec.controllers} controllers up", ask, SERVED_SECONDS)
     else:
         await ask
 
 
-async def _ask(asker: IdAsker, count: int, told: list[int]) -> None:
-    told += await asker.ask(count)
+async def _ask(client: IdAsker, count: int, ids: list[int]) -> None:
+    ids += await client.ask(count)
 
 
 SCENARIO = Scenario(
     name="quorum_keeps_its_promises",
-    story="As many controllers are gone for long as can be spared; the others elect in time, go on leading, and serve whoever asks.",
+    story="A minority of controllers is down for long; the others elect a leader in time, keep it, and serve requests within a bound.",
     must_exercise=PROVEN,
     play=play,
     faults=faults,

@@ -1,13 +1,16 @@
-"""Three controllers and three brokers go through elections, cuts, pauses, power losses and bad disks: the log that they agree on never forks.
+"""Runs elections, partitions, pauses, power losses and disk faults on three controllers and three brokers; checks that the metadata log never forks.
 
-Askers use up block after block of producer ids, so that the metadata log grows all the time; snapshots are written every few kilobytes and the log
-is cut behind them, so that whoever was away begins with one. In simulation faults strike at the moments that matter: a vote that is given and not
-yet written down, a leader that was just elected, a record that is written and not yet committed, a flush of any file of the quorum. Over sockets
-nodes are killed, stand still, and are cut off at times, and connections break in the middle of a frame.
+Producer-id clients use up block after block, so that the metadata log grows all the time; snapshots are written
+every few kilobytes and the log before them is deleted, so that a node that was down starts from a snapshot. In
+simulation faults are triggered by events: a vote that is granted and not yet stored, a leader that was just
+elected, a record that is written and not yet committed, a flush of any file of the quorum. Over sockets nodes
+are killed, paused and isolated at random times, and connections break in the middle of a frame.
 
-Every run draws some kinds of faults and leaves out others (swarm testing): kinds that come together all the time hide what one of them would show.
-Power losses and refused flushes never come together: after a refused flush nobody can know what the next loss of power takes.
-Source: KIP-595, KIP-630, KAFKA-10527, KAFKA-10533, KAFKA-12619, KAFKA-13357, KAFKA-14618; Groce et al., Swarm Testing (2012).
+Every run draws some kinds of faults and omits others (swarm testing): kinds that always occur together mask
+each other. Power losses and failed flushes never occur together: after a failed flush it is unknown what the
+next power loss removes.
+Source: KIP-595, KIP-630, KAFKA-10527, KAFKA-10533, KAFKA-12619, KAFKA-13357, KAFKA-14618; Groce et al., Swarm
+Testing (2012).
 """
 
 from collections.abc import Callable
@@ -22,33 +25,33 @@ from kraftsim.faults.terrain import ASKER_APIS, cluster_terrain
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, OnFrame, Trigger
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 CONTROLLERS = ("controller-101", "controller-102", "controller-103")
 BROKERS = ("broker-1", "broker-2", "broker-3")
 WORK_SECONDS = 8.0
-"""How long faults usually go on; the askers take longer if they must."""
+"""How long faults are injected; the clients may take longer."""
 WORKLOAD = {"askers": 2, "ids_per_asker": 2500, "ids_after": 1100, "work_ms": int(WORK_SECONDS * 1000)}
-"""`ids_after` are asked for once everything is healed."""
+"""`ids_after` are requested after everything is healed."""
 QUORUM_APIS = (1, 52, 53, 54, 59)
 """Fetch, Vote, BeginQuorumEpoch, EndQuorumEpoch, FetchSnapshot."""
 QUORUM_FILES = (FileClass.METADATA_LOG, FileClass.QUORUM_STATE, FileClass.CHECKPOINT)
 
 
 async def play(stage: Stage) -> None:
-    """Ask for ids through the faults, heal, and see that everybody is served again; what was promised is judged from the events."""
+    """Request ids under faults, heal, and check that every client is served again; invariants are checked from the events."""
     await stage.sleep(1.0)
-    told: list[int] = []
-    askers, ids_each, ids_after = (stage.workload(knob) for knob in ("askers", "ids_per_asker", "ids_after"))
-    asked = (_ask(stage, f"asker-{number}", ids_each, told) for number in range(1, askers + 1))
+    ids: list[int] = []
+    clients, ids_each, ids_after = (stage.workload(parameter) for parameter in ("askers", "ids_per_asker", "ids_after"))
+    asked = (_ask(stage, f"asker-{number}", ids_each, ids) for number in range(1, clients + 1))
     await under_faults(stage, *asked, seconds=stage.workload("work_ms") / 1000)
-    await _ask(stage, "asker-last", ids_after, told)
-    if len(set(told)) != askers * ids_each + ids_after:
-        raise StoryFailed(f"{len(told)} producer ids were handed out, of which {len(set(told))} are different")
+    await _ask(stage, "asker-last", ids_after, ids)
+    if len(set(ids)) != clients * ids_each + ids_after:
+        raise StoryFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw a schedule: over sockets of kinds that have a meaning there; in simulation of all below, most of them tied to what the quorum does."""
+    """Draw a schedule: over sockets of the kinds that apply there; in simulation of all below, most of them triggered by quorum events."""
     if mode is not Mode.SIM:
         kinds = random.sample(KINDS_OVER_SOCKETS, 3)
         schedule = [_killed_in_time(random), *(random.choice(kinds)(random) for _ in range(random.randint(2, 4)))]
@@ -61,17 +64,17 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     if story >= 1 - READ_AND_LOST_SHARE:
         return _read_and_lost(random)
     kinds = random.sample(KINDS, random.randint(2, 4))
-    if _refused_flush in kinds and any(kind in kinds for kind in (_power_loss, _dark)):
+    if _refused_flush in kinds and any(kind in kinds for kind in (_power_loss, _timed_power_loss)):
         kinds.remove(_refused_flush)
-    schedule = [_strike_at_leader(random) for _ in range(random.randint(1, 3))]
+    schedule = [_fail_leader(random) for _ in range(random.randint(1, 3))]
     return (*schedule, *(random.choice(kinds)(random) for _ in range(random.randint(2, 8))))
 
 
 # Kinds of faults ------------------------------------------------------------------------------------------------------------------------------------
 
 
-def _strike_at_leader(random: "Random") -> Fault:
-    """Whoever leads dies, is cut off or stands still, so that there is an election."""
+def _fail_leader(random: "Random") -> Fault:
+    """The leader is killed, isolated or paused, so that there is an election."""
     trigger = OnEvent(kind="MetadataAppended", nth=random.randint(1, 120))
     kind = random.choice(("restart", "partition", "pause"))
     if kind == "restart":
@@ -80,78 +83,78 @@ def _strike_at_leader(random: "Random") -> Fault:
 
 
 def _kill(random: "Random") -> Fault:
-    """A node dies at a moment of the quorum, and comes back."""
+    """A node is killed at a quorum event, and restarted."""
     return _restart(random, AT_THE_TRIGGER, _moment(random))
 
 
 def _killed_in_time(random: "Random") -> Fault:
-    """A node dies at some time, and comes back."""
+    """A node is killed at a random time, and restarted."""
     return _restart(random, random.choice((*CONTROLLERS, *CONTROLLERS, *BROKERS)), _time(random))
 
 
 def _power_loss(random: "Random") -> Fault:
-    """A controller loses its power at a moment of the quorum: what it had not flushed is gone."""
+    """A controller loses power at a quorum event: what it had not flushed is lost."""
     return _restart(random, AT_THE_TRIGGER, _moment(random), power_loss=True)
 
 
-def _dark(random: "Random") -> Fault:
-    """A controller loses its power at some time, perhaps with others that have drawn the same."""
+def _timed_power_loss(random: "Random") -> Fault:
+    """A controller loses power at a random time, perhaps together with others."""
     return _restart(random, random.choice(CONTROLLERS), AtTime(at_ms=random.choice((2000, 5000, 8000))), power_loss=True)
 
 
-def _cut(random: "Random") -> Fault:
-    """Two controllers do not hear each other, in one direction or both."""
+def _partition(random: "Random") -> Fault:
+    """Two controllers are partitioned, in one direction or both."""
     one, other = random.sample(CONTROLLERS, 2)
     target = f"{one}{random.choice(('>', '<>'))}{other}"
     return Fault(kind="partition", target=target, trigger=_time(random), params={"duration_ms": random.randint(300, 6000)})
 
 
-def _cut_leader(random: "Random") -> Fault:
-    """Whoever leads at some time is cut off from everybody."""
+def _isolate_leader(random: "Random") -> Fault:
+    """The leader at a random time is isolated from all nodes."""
     return Fault(kind="partition", target=LEADER_WORD, trigger=_time(random), params={"duration_ms": random.randint(500, 4000)})
 
 
 def _isolated_leader(random: "Random") -> Fault:
-    """Whoever was just elected is cut off from everybody."""
+    """A leader that was just elected is isolated from all nodes."""
     return Fault(kind="partition", trigger=_elected(random), params={"duration_ms": random.randint(500, 6000)})
 
 
-def _cut_frame(random: "Random") -> Fault:
-    """A connection breaks in the middle of what controllers tell each other."""
+def _break_frame(random: "Random") -> Fault:
+    """A connection between controllers breaks in the middle of a frame."""
     return Fault(kind="cut-connection", trigger=_frame(random), params={"after_bytes": random.choice((-1, 0, 3, 20))})
 
 
 def _pause(random: "Random") -> Fault:
-    """A controller stands still."""
+    """A controller is paused."""
     trigger = random.choice((_time(random), _elected(random)))
     target = random.choice(CONTROLLERS) if isinstance(trigger, AtTime) else AT_THE_TRIGGER
     return Fault(kind="pause", target=target, trigger=trigger, params={"duration_ms": random.randint(100, 6000)})
 
 
-def _standstill(random: "Random") -> Fault:
-    """A controller stands still at some time."""
+def _timed_pause(random: "Random") -> Fault:
+    """A controller is paused at a random time."""
     return Fault(kind="pause", target=random.choice(CONTROLLERS), trigger=_time(random), params={"duration_ms": random.randint(100, 4000)})
 
 
 def _slow_network(random: "Random") -> Fault:
-    """Everything between a controller and the rest takes its time."""
+    """All messages of a controller are slow."""
     params: dict[str, int | str | bool | None] = {"latency_ms": random.randint(5, 300), "jitter_ms": random.randint(5, 300), "duration_ms": 5000}
     return Fault(kind="slow-link", target=random.choice(CONTROLLERS), trigger=_time(random), params=params)
 
 
 def _slow_disk(random: "Random") -> Fault:
-    """A controller's flushes take their time: others read what is not durable at the leader."""
+    """A controller's flushes are slow: others fetch records that are not durable on the leader."""
     params: dict[str, int | str | bool | None] = {"factor": random.choice((20, 200, 1000)), "duration_ms": random.randint(500, 5000)}
     return Fault(kind="slow-disk", target=random.choice(CONTROLLERS), trigger=_time(random), params=params)
 
 
 def _full_disk(random: "Random") -> Fault:
-    """A controller's disk takes no more: it goes down, and comes back when it is healed."""
+    """A controller's disk is full: the controller halts, and is restarted when the disk is healed."""
     return Fault(kind="disk-full", target=random.choice(CONTROLLERS), trigger=_time(random), params={"duration_ms": random.randint(200, 3000)})
 
 
 def _refused_flush(random: "Random") -> Fault:
-    """A flush of a file of the quorum is refused: the node goes down."""
+    """A flush of a file of the quorum fails: the node halts."""
     params: dict[str, int | str | bool | None] = {"times": 1, "file_class": random.choice(QUORUM_FILES).value}
     return Fault(kind="flush-error", target=random.choice(CONTROLLERS), trigger=_time(random), params=params)
 
@@ -159,29 +162,36 @@ def _refused_flush(random: "Random") -> Fault:
 KINDS: tuple[Callable[["Random"], Fault], ...] = (
     _kill,
     _power_loss,
-    _dark,
-    _cut,
+    _timed_power_loss,
+    _partition,
     _isolated_leader,
-    _cut_frame,
+    _break_frame,
     _pause,
     _slow_network,
     _slow_disk,
     _full_disk,
     _refused_flush,
 )
-KINDS_OVER_SOCKETS: tuple[Callable[["Random"], Fault], ...] = (_killed_in_time, _cut, _cut_leader, _cut_frame, _standstill, _slow_network)
+KINDS_OVER_SOCKETS: tuple[Callable[["Random"], Fault], ...] = (
+    _killed_in_time,
+    _partition,
+    _isolate_leader,
+    _break_frame,
+    _timed_pause,
+    _slow_network,
+)
 FIGURE_8_SHARE = 0.15
 LOST_TAIL_SHARE = 0.15
 READ_AND_LOST_SHARE = 0.12
 EPOCHS_OF_FIGURE_8 = range(3, 9)
 FETCH_BYTES = (1, 1, 150, 400, 8388608)
-"""What a Fetch between controllers is answered at most: with little, a high watermark stops at every batch."""
+"""The largest Fetch response between controllers: if it is small, the high watermark stops at every batch."""
 
 
 def _figure_8(random: "Random") -> tuple[Fault, ...]:
-    """Two leaders are cut off in turn, each with records that nobody else has. The first leads again, hands its old ones on, and is gone for good.
+    """Two leaders are isolated in turn, each with records that no other voter has. The first leads again, replicates its old records, and fails.
 
-    The second comes back then, whose last epoch is the later one: figure 8 of the Raft paper.
+    Then the second returns, whose last epoch is higher: figure 8 of the Raft paper.
     """
     isolations: list[tuple[OnEvent, int]] = [
         (OnEvent(kind="MetadataAppended", nth=random.randint(3, 25)), random.randint(1400, 2600)),
@@ -195,7 +205,7 @@ def _figure_8(random: "Random") -> tuple[Fault, ...]:
 
 
 def _lost_tail(random: "Random") -> tuple[Fault, ...]:
-    """Disks that are slow, and leaders that lose their power with records that others have read already, and are back before they are missed."""
+    """Slow disks, and leaders that lose power with records that others have fetched, and return before an election starts."""
     schedule = _slow_disks(random)
     for _ in range(random.randint(2, 4)):
         trigger = OnFrame(api_key=QUORUM_APIS[0], is_response=True, server=random.choice(CONTROLLERS), nth=random.randint(20, 200), moment="after")
@@ -205,7 +215,7 @@ def _lost_tail(random: "Random") -> tuple[Fault, ...]:
 
 
 def _read_and_lost(random: "Random") -> tuple[Fault, ...]:
-    """The same, aimed: whoever leads loses its power the moment that another has written down what it read there, and is back soon."""
+    """The same, triggered: the leader loses power as soon as another voter has written what it fetched, and returns soon."""
     schedule = _slow_disks(random)
     for _ in range(random.randint(2, 4)):
         trigger = OnEvent(kind="MetadataReplicated", nth=random.randint(5, 400))
@@ -215,16 +225,16 @@ def _read_and_lost(random: "Random") -> tuple[Fault, ...]:
 
 
 def _slow_disks(random: "Random") -> list[Fault]:
-    """Every controller's flushes take their time."""
+    """The flushes of all controllers are slow."""
     params: list[dict[str, int | str | bool | None]] = [{"factor": random.choice((20, 100)), "duration_ms": 7000} for _ in CONTROLLERS]
     return [Fault(kind="slow-disk", target=name, trigger=AtTime(at_ms=1), params=each) for name, each in zip(CONTROLLERS, params, strict=True)]
 
 
-# Moments --------------------------------------------------------------------------------------------------------------------------------------------
+# Triggers -------------------------------------------------------------------------------------------------------------------------------------------
 
 
 def _moment(random: "Random") -> Trigger:
-    """Draw one of the moments at which a crash tells most."""
+    """Draw one of the triggers at which a crash is most revealing."""
     return random.choice((_elected, _voted, _appended, _learned, _on_disk, _on_disk, _frame))(random)
 
 
@@ -233,26 +243,26 @@ def _time(random: "Random") -> AtTime:
 
 
 def _elected(random: "Random") -> OnEvent:
-    """Just became leader."""
+    """A leader was just elected."""
     return OnEvent(kind="ControllerElected", nth=random.randint(1, 2))
 
 
 def _voted(random: "Random") -> OnEvent:
-    """Vote granted, not yet on the disk; or on the disk, and just about to be told."""
+    """A vote is granted and not yet on disk; or it is on disk and about to be sent."""
     if random.random() < 0.5:
         return OnEvent(kind="VoteAnswered", fields={"is_granted": True, "is_pre_vote": False}, nth=random.randint(1, 4))
     return OnEvent(kind="VoteTold", nth=random.randint(1, 6))
 
 
 def _appended(random: "Random") -> OnEvent:
-    """Appended, not committed: at the leader, or at whoever copies."""
+    """A record is appended and not committed, on the leader or on a follower."""
     if random.random() < 0.5:
         return OnEvent(kind="MetadataAppended", nth=random.randint(1, 120))
     return OnEvent(kind="MetadataWritten", host=random.choice(CONTROLLERS), nth=random.randint(1, 120))
 
 
 def _learned(random: "Random") -> OnEvent:
-    """Committed, and not yet answered or passed on."""
+    """A record is committed, and its response or the new high watermark is not yet sent."""
     return OnEvent(kind="HighWatermarkMoved", fields={"is_leader": True}, nth=random.randint(1, 120))
 
 
@@ -265,7 +275,7 @@ def _on_disk(random: "Random") -> OnDisk:
 
 
 def _frame(random: "Random") -> OnFrame:
-    """Before or after a request or answer between controllers is sent."""
+    """Before or after a request or response between controllers is sent."""
     api_key = random.choice(QUORUM_APIS)
     return OnFrame(
         api_key=api_key,
@@ -283,23 +293,23 @@ def _restart(random: "Random", target: str, trigger: Trigger, *, power_loss: boo
 # Settings -----------------------------------------------------------------------------------------------------------------------------------------
 
 
-def _swarm(random: "Random") -> dict[str, str]:
-    """Draw what one run is set to."""
+def _draw_settings(random: "Random") -> dict[str, str]:
+    """Draw the settings of a run."""
     return {"controller.quorum.fetch.max.bytes": str(random.choice(FETCH_BYTES))}
 
 
 # Work -----------------------------------------------------------------------------------------------------------------------------------------------
 
 
-async def _ask(stage: Stage, client_id: str, count: int, told: list[int]) -> None:
-    asker = stage.id_asker(client_id)
-    told += await asker.ask(count)
-    await asker.close()
+async def _ask(stage: Stage, client_id: str, count: int, ids: list[int]) -> None:
+    client = stage.id_asker(client_id)
+    ids += await client.ask(count)
+    await client.close()
 
 
 SCENARIO = Scenario(
     name="quorum_under_faults",
-    story="Three controllers go through elections, cuts, power losses and bad disks; their log never forks, and nobody waits for ever.",
+    story="Three controllers go through elections, partitions, power losses and disk faults; their log never forks, and all requests complete.",
     must_exercise=(
         "one-leader-per-epoch",
         "one-vote-per-epoch",
@@ -323,7 +333,7 @@ SCENARIO = Scenario(
         "metadata.log.segment.bytes": "4000",
         "metadata.max.retention.bytes": "8000",
     },
-    swarm=_swarm,
+    swarm=_draw_settings,
     terrain=cluster_terrain(
         controllers=3,
         brokers=3,

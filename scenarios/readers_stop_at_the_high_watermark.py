@@ -1,7 +1,8 @@
-"""Consumers read while followers are slow and leaders fail: no consumer returns a record that is not on all replicas in sync.
+"""Consumers read while followers are slow and leaders fail; checks that no consumer returns a record above the high watermark.
 
-A consumer without isolation reads the whole topic again and again while producers write with acks=all. Followers are slow, isolated or paused, so
-that the leader's log is ahead of its high watermark most of the time; leaders are killed right after an append.
+A read_uncommitted consumer reads the whole topic again and again while producers write with acks=all. Followers
+are slow, isolated or paused, so that the leader's log end offset is above its high watermark most of the time;
+leaders are killed right after an append.
 Source: KIP-98, KIP-207; kafka.cluster.Partition.readRecords.
 """
 
@@ -15,7 +16,7 @@ from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
 from kraftsim.faults.trigger import AtTime, OnEvent
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 LEDGER = Ledger(partitions=2)
 BROKERS = ("broker-1", "broker-2", "broker-3")
@@ -24,7 +25,7 @@ OVER_SOCKETS = ("clog", "partition")
 
 
 async def play(stage: Stage) -> None:
-    """Write and read while followers fall behind and leaders fail, and read everything back."""
+    """Produce and consume while followers fall behind and leaders fail, and read everything back."""
     await LEDGER.open(stage)
     seconds = stage.workload("work_ms") / 1000
     writers = (LEDGER.write(stage, number) for number in LEDGER.writers(stage))
@@ -43,10 +44,10 @@ async def _read(stage: Stage, seconds: float) -> None:
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw two to four slow followers, and in simulation up to two deaths of a leader that has appended."""
+    """Draw two to four slow followers, and in simulation up to two kills of a leader right after an append."""
     schedule = [_slow(random, mode) for _ in range(random.randint(2, 4))]
     if mode is Mode.SIM:
-        schedule += [_death(random) for _ in range(random.randint(0, 2))]
+        schedule += [_kill(random) for _ in range(random.randint(0, 2))]
     return tuple(schedule)
 
 
@@ -58,20 +59,20 @@ def _slow(random: "Random", mode: Mode) -> Fault:
     return Fault(kind=kind, target=target, trigger=trigger, params={"duration_ms": random.randint(500, 2500)})
 
 
-def _death(random: "Random") -> Fault:
+def _kill(random: "Random") -> Fault:
     params: dict[str, Value] = {"power_loss": False, "after_ms": random.randint(20, 2000)}
     trigger = OnEvent(kind="BatchAppended", nth=random.randint(1, 120))
     return Fault(kind="restart", target=AT_THE_TRIGGER, trigger=trigger, params=params)
 
 
 def swarm(random: "Random") -> Mapping[str, str]:
-    """Draw how long a follower may be behind."""
+    """Draw replica.lag.time.max.ms."""
     return {"replica.lag.time.max.ms": str(random.choice((1000, 3000)))}
 
 
 SCENARIO = Scenario(
     name="readers_stop_at_the_high_watermark",
-    story="Consumers read while followers are slow and leaders fail; no record is returned that is not on all replicas in sync.",
+    story="Consumers read while followers are slow and leaders fail; no consumer returns a record above the high watermark.",
     must_exercise=(*MUST_EXERCISE, "reads-below-high-watermark"),
     play=play,
     faults=faults,

@@ -1,7 +1,8 @@
-"""One of three replicas loses its disk under idempotent load: it comes back empty, copies everything anew, and nothing that was acknowledged is gone.
+"""One of three replicas loses its disk under load and replicates everything again; checks that no acknowledged record is lost or duplicated.
 
-Leader or follower, it dies right after an append, a copy or a step of the high watermark, and an empty disk takes the place of its own. The others
-have what was acknowledged, as long as they keep theirs. Answers to Produce get lost meanwhile. Over sockets nobody loses a disk.
+The broker, a leader or follower, is killed right after an append, a replicated batch or an advance of the high
+watermark, and restarted with an empty disk. The other replicas have what was acknowledged, as long as they keep
+their disks. Produce responses are lost meanwhile. Over sockets no disk is lost.
 Source: KIP-98, KIP-853 (directory ids), KIP-966.
 """
 
@@ -14,7 +15,7 @@ from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import AtTime, OnEvent, OnFrame, Trigger
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 LEDGER = Ledger(partitions=4)
 BROKERS = ("broker-1", "broker-2", "broker-3")
@@ -24,7 +25,7 @@ MOMENTS = (("BatchAppended", 60), ("BatchReplicated", 120), ("PartitionHighWater
 
 
 async def play(stage: Stage) -> None:
-    """Write while a disk is lost, and read everything back."""
+    """Produce while a disk is lost, and read everything back."""
     await LEDGER.open(stage)
     writers = (LEDGER.write(stage, number) for number in LEDGER.writers(stage))
     await under_faults(stage, *writers, seconds=stage.workload("work_ms") / 1000)
@@ -32,7 +33,7 @@ async def play(stage: Stage) -> None:
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw the loss, at a time or at a moment that matters, and up to four answers that are lost."""
+    """Draw the disk loss, at a random time or at an event, and up to four lost responses."""
     victim = random.choice(BROKERS)
     trigger: Trigger = AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000)))
     if random.random() < 0.6:
@@ -49,7 +50,7 @@ def _lost_answer(random: "Random") -> Fault:
 
 SCENARIO = Scenario(
     name="replica_loses_its_disk",
-    story="One of three replicas loses its disk and copies everything anew; no acknowledged record is lost or doubled.",
+    story="One of three replicas loses its disk and replicates everything again; no acknowledged record is lost or duplicated.",
     must_exercise=MUST_EXERCISE,
     play=play,
     faults=faults,

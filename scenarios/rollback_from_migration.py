@@ -1,8 +1,9 @@
-"""A cluster is on its way from ZooKeeper to KRaft, and goes back: all that KRaft decided meanwhile is in ZooKeeper, producer ids included.
+"""Rolls a ZooKeeper-to-KRaft migration back; checks that ZooKeeper has all that KRaft decided meanwhile, including producer-id blocks.
 
-Brokers are taken over, one of them becomes a broker of KRaft; then it, and after it all of them, are restarted as brokers of ZooKeeper's time, and
-the claim of the controllers is taken out of ZooKeeper. A controller may fail right after it has given a block of producer ids away, and before
-ZooKeeper knows: the next one must tell it (KAFKA-15010), or a broker takes the same block from ZooKeeper in the end.
+The KRaft controllers take over, and one broker becomes a KRaft broker; then it, and after it all brokers, are
+restarted in ZooKeeper mode, and the controllers' znode /controller is deleted. A controller may fail right
+after it has allocated a producer-id block, and before it is in ZooKeeper: the next controller must write it
+(KAFKA-15010), or a broker allocates the same block from ZooKeeper later.
 Source: KIP-866, the chapter on reverting of Kafka's documentation 3.9.
 """
 
@@ -14,18 +15,18 @@ from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import OnEvent
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 ASKED = 2
-"""How many brokers ask for another block while both are written, at about the same time."""
+"""How many brokers request another block during dual write, at about the same time."""
 IDS_IN_DUAL_WRITE = 920
-"""So many of each: a broker asks when nine tenths of a block are used."""
+"""The number of ids per broker: a broker requests a block when 90 % of the previous one is used."""
 IDS_AFTERWARDS = 90
 WHILE_IT_FAILS_SECONDS = 5.0
 
 
 async def go(move: Move) -> None:
-    """Go half of the way and back."""
+    """Run half of the migration, and roll it back."""
     migration, stage = move.migration, move.stage
     await move.ask()
     await migration.take_over()
@@ -41,16 +42,16 @@ async def go(move: Move) -> None:
 
 
 async def use_up_blocks(stage: Stage) -> None:
-    """Let clients of some brokers ask for so many ids that these need another block."""
+    """Let clients of some brokers request so many ids that these brokers need another block."""
     names = stage.random("askers").sample(stage.spec.broker_names, ASKED)
-    askers = [stage.id_asker(f"asker-of-{name}", broker=name) for name in names]
-    await stage.gather(*(asker.ask(IDS_IN_DUAL_WRITE) for asker in askers))
-    for asker in askers:
-        await asker.close()
+    clients = [stage.id_asker(f"asker-of-{name}", broker=name) for name in names]
+    await stage.gather(*(client.ask(IDS_IN_DUAL_WRITE) for client in clients))
+    for client in clients:
+        await client.close()
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """In simulation let a controller fail when it has given a block away and not told ZooKeeper."""
+    """In simulation a controller fails when it has allocated a block and not yet written it to ZooKeeper."""
     if mode is not Mode.SIM:
         return ()
     trigger = OnEvent(kind="ProducerIdBlockAllocated", nth=random.randint(1, ASKED))
@@ -59,7 +60,7 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 SCENARIO = migration_story(
     name="rollback_from_migration",
-    story="A cluster that is on its way to KRaft goes back to ZooKeeper, and nothing is lost or given away twice.",
+    story="A migration to KRaft is rolled back to ZooKeeper; nothing is lost, and no producer-id block is allocated twice.",
     go=go,
     faults=faults,
     workload={"brokers_of_kraft": 1},

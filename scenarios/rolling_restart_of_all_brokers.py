@@ -1,7 +1,8 @@
-"""Every broker is stopped in good order and started again, one after the other, under idempotent load: nobody loses or doubles a record.
+"""Restarts every broker with a controlled shutdown, one after the other, under idempotent load; checks that no record is lost or duplicated.
 
-A broker that is told to stop asks the controller for leave first, which moves its partitions to other replicas that are in sync. Some are slow to
-come back, so that the next one goes while they still catch up; one may be killed instead, because it took too long.
+A broker that stops requests a controlled shutdown from the controller, which moves its leaderships to other
+in-sync replicas. Some brokers are slow to return, so that the next one stops while they still catch up; one may
+be killed instead, because its shutdown took too long.
 Source: KIP-631 (controlled shutdown by BrokerHeartbeat), KIP-98.
 """
 
@@ -14,17 +15,17 @@ from kraftsim.faults.fault import Fault
 from kraftsim.faults.trigger import AtTime
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 LEDGER = Ledger(partitions=4)
 BROKERS = ["broker-1", "broker-2", "broker-3"]
 WORK_SECONDS = 10.0
 APART_MS = 2800
-"""How far apart the stops are."""
+"""The time between two shutdowns."""
 
 
 async def play(stage: Stage) -> None:
-    """Write while the brokers are restarted, and read everything back."""
+    """Produce while the brokers are restarted, and read everything back."""
     await LEDGER.open(stage)
     writers = (LEDGER.write(stage, number) for number in LEDGER.writers(stage))
     await under_faults(stage, *writers, seconds=stage.workload("work_ms") / 1000)
@@ -32,7 +33,7 @@ async def play(stage: Stage) -> None:
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw the order, when each one stops, how long it is away, and how much patience is had with it."""
+    """Draw the order, when each broker stops, how long it is down, and after which time its shutdown is forced."""
     order = random.sample(BROKERS, len(BROKERS))
     return tuple(
         Fault(
@@ -47,7 +48,7 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 SCENARIO = Scenario(
     name="rolling_restart_of_all_brokers",
-    story="All brokers are restarted in good order, one after the other, under idempotent load; no record is lost or doubled.",
+    story="All brokers are restarted with a controlled shutdown, one after the other, under idempotent load; no record is lost or duplicated.",
     must_exercise=(*MUST_EXERCISE, "replicas-join-beyond-epoch-start"),
     play=play,
     faults=faults,

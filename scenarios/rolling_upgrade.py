@@ -1,8 +1,9 @@
-"""A cluster is upgraded while idempotent writers and a transactional application work: binaries one node after the other, then the levels.
+"""Upgrades a KRaft cluster under idempotent and transactional load: binaries node by node, then feature levels. Clients see retriable errors only.
 
-It begins with a release and goes to one or more later ones, all of them drawn from the seed (`kraftsim.release` says where to begin, `hops` how many
-steps there are at most). Some upgrades leave the levels where they are for a while, as careful people do: the cluster is mixed then in what its nodes
-could do and one in what it does. After each restart new clients ask for producer ids, so that blocks of every release are in use.
+The run starts with a release and upgrades to one or more later ones, all drawn from the seed
+(`kraftsim.release` is the first release, `hops` the largest number of steps). Some upgrades leave the feature
+levels for a while, as cautious operators do: nodes then have different binaries and the same finalized levels.
+After each restart new clients request producer ids, so that blocks of every release are in use.
 Source: Kafka's upgrade guides for KRaft, KIP-778, KIP-890 (transaction.version), KIP-730.
 """
 
@@ -15,22 +16,22 @@ from kraftsim.cluster.upgrading import LastingCopying, kraft_lines, path_from
 from kraftsim.faults.fault import Fault
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 IDS_PER_RESTART = 40
 SKIPPED = 0.3
-"""How often levels stay where they are until the next release."""
+"""The share of upgrades that leave the feature levels until the next release."""
 SETTINGS = {**COPYING_SETTINGS, "kraftsim.release": "3.3", "broker.session.timeout.ms": "2000"}
-"""From 4.1 on a broker that is started again waits until the session of its former life is over: half of a run would be that."""
+"""From 4.1 on a restarted broker waits until the session of its previous incarnation has expired: that would take half of a run."""
 
 
 async def play(stage: Stage) -> None:
-    """Upgrade step by step with clients at work, end with everything finalized, and read what they wrote."""
+    """Upgrade step by step under load, finalize the levels, and check what the clients wrote."""
     await while_clients_work(stage, climb, ids_per_restart=IDS_PER_RESTART, copying=LastingCopying(partitions=2))
 
 
 async def climb(load: UnderLoad) -> None:
-    """Do the upgrades."""
+    """Run the upgrades."""
     stage, upgrade = load.stage, load.upgrade
     path, patience = path_from(stage, kraft_lines(), stage.workload("hops")), stage.random("patience")
     for line in path:
@@ -41,18 +42,18 @@ async def climb(load: UnderLoad) -> None:
 
 
 def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Restarts are enough."""
+    """Draw nothing: the scenario restarts nodes itself."""
     return ()
 
 
 def begin(random: "Random") -> dict[str, str]:
-    """Draw the release to begin with."""
+    """Draw the first release."""
     return {"kraftsim.release": random.choice(kraft_lines()[:-1])}
 
 
 SCENARIO = Scenario(
     name="rolling_upgrade",
-    story="A cluster goes to later releases, node by node and level by level, and clients at work see nothing that does not pass by itself.",
+    story="A cluster is upgraded to later releases, node by node and level by level; clients see retriable errors only.",
     must_exercise=(
         *PROVEN,
         "every-input-copied-once",

@@ -1,9 +1,10 @@
-"""A cluster whose metadata is in ZooKeeper is upgraded while clients work: new binaries at the old level first, then the level, in two rounds.
+"""Upgrades a ZooKeeper cluster under load in two rolling rounds: new binaries first, then inter.broker.protocol.version.
 
-It begins with a release from 2.3 on and goes to later ones up to 3.9, drawn from the seed (`kraftsim.release` with inter.broker.protocol.version says
-where to begin, `hops` how many steps there are at most). In the first round every broker comes back with the new release and says to others what it
-said before; in the second round inter.broker.protocol.version is raised. On the way brokers learn to ask the controller for producer ids (3.0),
-topics get ids (2.8), and each broker may be the controller at any time.
+The run starts with a release from 2.3 on and upgrades to later ones up to 3.9, drawn from the seed
+(`kraftsim.release` with inter.broker.protocol.version is the first release, `hops` the largest number of
+steps). In the first round every broker is restarted with the new release and the old protocol version; in the
+second round inter.broker.protocol.version is raised. On the way brokers start to use AllocateProducerIds (3.0),
+topics get ids (2.8), and any broker may be the controller.
 Source: Kafka's upgrade guides 2.8 to 3.9, KIP-497, KIP-516, KIP-730.
 """
 
@@ -16,19 +17,19 @@ from kraftsim.cluster.upgrading import VERSION_KEY, LastingCopying, path_from, z
 from kraftsim.faults.fault import Fault
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 IDS_PER_RESTART = 40
 FIRST = "2.3"
 
 
 async def play(stage: Stage) -> None:
-    """Upgrade step by step with clients at work, and read what they wrote."""
+    """Upgrade step by step under load, and check what the clients wrote."""
     await while_clients_work(stage, climb, ids_per_restart=IDS_PER_RESTART, copying=LastingCopying(partitions=2))
 
 
 async def climb(load: UnderLoad) -> None:
-    """Do the upgrades, binaries first, then the level, in rounds of their own."""
+    """Run the upgrades, binaries first, then the protocol version, in separate rounds."""
     for line in path_from(load.stage, zookeeper_lines(), load.stage.workload("hops")):
         await load.upgrade.brokers_to(line)
         await load.upgrade.raise_version(line)
@@ -36,19 +37,19 @@ async def climb(load: UnderLoad) -> None:
 
 
 def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Restarts are enough."""
+    """Draw nothing: the scenario restarts nodes itself."""
     return ()
 
 
 def begin(random: "Random") -> dict[str, str]:
-    """Draw the release to begin with; its brokers speak its own level."""
+    """Draw the first release; its brokers use its own protocol version."""
     line = random.choice(zookeeper_lines()[zookeeper_lines().index(FIRST) : -1])
     return {"kraftsim.release": line, VERSION_KEY: line}
 
 
 SCENARIO = Scenario(
     name="rolling_upgrade_on_zookeeper",
-    story="A cluster in ZooKeeper mode goes to later releases, binaries first and levels in a second round, and clients go on working.",
+    story="A ZooKeeper cluster is upgraded to later releases, binaries first and protocol versions in a second round; clients continue.",
     must_exercise=(
         *PROVEN,
         "every-input-copied-once",

@@ -1,12 +1,13 @@
-"""Producers say any sequence, in turn and out of turn, while leaders fail: each answer is the one that Apache Kafka gives, and the log is as told.
+"""Producers send batches with arbitrary sequences while leaders fail; checks each response against Apache Kafka's rules, and the log.
 
-Whoever writes a client relies on this: the next batch is appended; one of the last five is known again and told where it is; a gap, an overlap and
-what is older are out of order; an old epoch is refused, a new one begins at 0; sequences wrap. A few partitions are walked through at random, first
-in transactions of the old and of the new kind while nothing fails, then without any while brokers are killed and stopped and connections break.
-Answers are compared with rules that were written down for this story, from the documents.
+Client implementations depend on these rules: the next batch is appended; one of the last five is a duplicate
+and returns its offset; a gap, an overlap and anything older is out of order; an old epoch is rejected, a new
+one starts at 0; sequences wrap. Random sequences are sent to a few partitions, first in transactions of both
+protocol versions without faults, then without transactions while brokers are killed and stopped and connections
+break. Responses are compared with rules that were derived for this scenario from the documents.
 
-Half of the transactions are those of clients that know transaction.version 2, which is there since 4.0. Nobody loses power, and nobody stands still:
-a batch that is late for minutes would be another story.
+Half of the transactions are those of clients that support transaction.version 2, which exists since 4.0. No
+broker loses power or is paused: a batch that is minutes late would be another scenario.
 Source: KIP-98, KIP-360, KIP-890, KAFKA-5494, KAFKA-7692, KAFKA-14920.
 """
 
@@ -20,7 +21,7 @@ from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import AtTime, OnEvent, OnFrame
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 BROKERS = (1, 2, 3)
 PRODUCE = 0
@@ -31,7 +32,7 @@ WORKLOAD = {"walks": 2, "producers": 3, "steps": 60, "pause_ms": 40, "transactio
 
 
 async def play(stage: Stage) -> None:
-    """Walk in transactions and in calm, then walk on while leaders fail; read what is there."""
+    """Send sequences in transactions without faults, then without transactions while leaders fail; check the logs."""
     producer_ids = await _producer_ids(stage)
     walks = [await _walk(stage, f"walked-{number}") for number in range(1, stage.workload("walks") + 1)]
     await _transact(stage)
@@ -57,12 +58,12 @@ async def _producer_ids(stage: Stage) -> list[int]:
 async def _walk(stage: Stage, topic: str) -> Walk:
     random = stage.random(topic)
     client = stage.exact_client(f"walker-of-{topic}", topic)
-    await within(stage, f"{topic} is not there", client.create_topic(random.sample(BROKERS, len(BROKERS)), {}), STEP_SECONDS)
+    await within(stage, f"{topic} was not created", client.create_topic(random.sample(BROKERS, len(BROKERS)), {}), STEP_SECONDS)
     return Walk(stage=stage, client=client, random=random, topic=topic)
 
 
 async def _transact(stage: Stage) -> None:
-    """Let one transactional id after the other be new to a partition."""
+    """Use one new transactional id after the other on a partition."""
     walk = await _walk(stage, "walked-in-transactions")
     for number in range(1, stage.workload("transactional_ids") + 1):
         transactional_id = walk.client.transactional_id(f"walker-{number}")
@@ -72,15 +73,15 @@ async def _transact(stage: Stage) -> None:
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw one to four deaths of brokers and some broken connections; over sockets deaths at times only."""
+    """Draw one to four kills of brokers and some broken connections; over sockets kills at random times only."""
     if mode is not Mode.SIM:
-        return tuple(_death(random, f"broker-{random.choice(BROKERS)}", _time(random)) for _ in range(random.randint(1, 2)))
-    deaths = (_death(random, AT_THE_TRIGGER, _moment(random)) for _ in range(random.randint(1, 4)))
+        return tuple(_kill(random, f"broker-{random.choice(BROKERS)}", _time(random)) for _ in range(random.randint(1, 2)))
+    deaths = (_kill(random, AT_THE_TRIGGER, _moment(random)) for _ in range(random.randint(1, 4)))
     return (*deaths, *(_broken(random) for _ in range(random.randint(0, 6))))
 
 
 def _moment(random: "Random") -> AtTime | OnEvent:
-    """A leader has just written, or just begun to lead."""
+    """A leader has just appended, or was just elected."""
     kind = random.choice(("BatchAppended", "BatchAppended", "BatchReplicated", "LeaderElected", "DuplicateAnswered", "ProduceRefused"))
     return OnEvent(kind=kind, nth=random.randint(1, 60 if kind != "LeaderElected" else 8))
 
@@ -89,7 +90,7 @@ def _time(random: "Random") -> AtTime:
     return AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000)))
 
 
-def _death(random: "Random", target: str, trigger: AtTime | OnEvent) -> Fault:
+def _kill(random: "Random", target: str, trigger: AtTime | OnEvent) -> Fault:
     after_ms = random.choice((20, 500, 3000))
     if random.random() < 0.4:
         return Fault(kind="stop", target=target, trigger=trigger, params={"after_ms": after_ms})
@@ -103,7 +104,7 @@ def _broken(random: "Random") -> Fault:
 
 SCENARIO = Scenario(
     name="sequences_out_of_turn",
-    story="Producers say any sequence while leaders fail; each answer is Apache Kafka's, and the log holds what was acknowledged.",
+    story="Producers send arbitrary sequences while leaders fail; each response is Apache Kafka's, and the log has what was acknowledged.",
     must_exercise=("one-append-per-sequence", "replicas-equal", "partition-log-matching", "one-partition-leader-per-epoch", "settles-after-heal"),
     play=play,
     faults=faults,

@@ -1,11 +1,12 @@
-"""Brokers refuse records that are too large, answers get lost beside that, and no other record is lost, doubled or out of order.
+"""Brokers reject oversized records with several batches in flight and lost responses; checks that no other record is lost, duplicated or reordered.
 
-Writers with idempotence keep several batches under way in each of a few partitions, one record a batch. Some records are larger than brokers take
-(message.max.bytes): the batches behind them have a gap before them, and are refused for that. Only when the fate of all of them is known may they go
-on under another epoch; while one of them may be in the log, it keeps its sequence. Answers are lost, connections break and break off in the middle.
-Disks and brokers do nothing wrong, so that the log must be what was sent, in its order, without what was too large.
+Idempotent producers keep several batches in flight to each of a few partitions, one record per batch. Some
+records exceed message.max.bytes: the batches after them have a sequence gap, and are rejected as out of order.
+Only when all of them are settled may the producer bump its epoch; while one of them may be in the log, it keeps
+its sequence. Responses are lost, connections break, also in the middle of a frame. Disks and brokers have no
+faults, so the log must be what was sent, in order, without the oversized records.
 
-Source: KIP-98, KIP-360 (why a producer may begin a new epoch by itself), KAFKA-5494 (several requests under way).
+Source: KIP-98, KIP-360 (why a producer may bump its epoch by itself), KAFKA-5494 (several requests in flight).
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
 from kraftsim.faults.trigger import AtTime, OnFrame
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 TOPIC = "ledger"
 BROKERS = ("broker-1", "broker-2")
@@ -29,11 +30,11 @@ TOO_LARGE = b"x" * (2 * LARGEST_BYTES)
 WORK_SECONDS = 4.0
 WORKLOAD = {"writers": 3, "records_per_writer": 120, "too_large_per_mille": 60, "pause_ms": 10, "work_ms": int(WORK_SECONDS * 1000)}
 SINGLY = ProducerSettings(linger_ms=0, batch_size_bytes=1, request_timeout_ms=3000)
-"""Each record is a batch of its own, and nothing but itself is refused with it."""
+"""Each record is its own batch, so that no other record is rejected with it."""
 
 
 async def play(stage: Stage) -> None:
-    """Write while some records are refused and answers get lost, and compare what is there with what should be."""
+    """Produce while some records are rejected and responses are lost, and compare the log with the expected records."""
     await stage.create_topic(TOPIC, PARTITIONS)
     writers = [stage.producer(f"writer-{number}", SINGLY) for number in range(1, stage.workload("writers") + 1)]
     for number, writer in enumerate(writers, 1):
@@ -52,13 +53,13 @@ async def _write(stage: Stage, writer: ProducerDriver, number: int, refused: Map
 
 
 async def _send(stage: Stage, writer: ProducerDriver, number: int, indices: Sequence[int], refused: Mapping[int, bytes]) -> None:
-    """Send records, and wait until the fate of all is known. The first ones of a partition go before all faults: its leader knows the producer."""
+    """Send records, and wait until all are settled. The first ones are sent before all faults, so that each leader knows the producer."""
     for index in indices:
         await writer.send(TOPIC, index % PARTITIONS, f"{number}.{index}", refused.get(index, b"line %d" % index))
         await stage.sleep(stage.workload("pause_ms") / 1000)
     left = await writer.flush(CALLS_SECONDS)
     if left:
-        raise LivenessLost(f"writer-{number} still waits for {left} records {CALLS_SECONDS:g} s after it sent the last one")
+        raise LivenessLost(f"writer-{number} has {left} unacknowledged records {CALLS_SECONDS:g} s after it sent the last one")
 
 
 def _drawn(stage: Stage, number: int) -> Mapping[int, bytes]:
@@ -71,7 +72,7 @@ def _drawn(stage: Stage, number: int) -> Mapping[int, bytes]:
 async def _audit(stage: Stage, refused: Sequence[Mapping[int, bytes]]) -> None:
     """Read everything. Raises StoryFailed unless each partition has all records of each writer once and in order, without those too large.
 
-    A client that puts several records into one batch loses its neighbours with one that is too large: then nothing is said of what is missing.
+    A client that batches several records loses the others in a batch with an oversized one: missing records are then not checked.
     """
     reader = stage.reader("reader-1")
     read = [(record.partition, *map(int, record.key.split("."))) for record in await reader.read_all(TOPIC, range(PARTITIONS))]
@@ -79,21 +80,21 @@ async def _audit(stage: Stage, refused: Sequence[Mapping[int, bytes]]) -> None:
     for number, too_large in enumerate(refused, 1):
         sent = [index for index in range(PARTITIONS + stage.workload("records_per_writer")) if index not in too_large]
         for partition in range(PARTITIONS):
-            found = [index for where, who, index in read if (where, who) == (partition, number)]
+            found = [index for where, writer, index in read if (where, writer) == (partition, number)]
             wanted = [index for index in sent if index % PARTITIONS == partition]
             if found != (wanted if stage.mode is not Mode.PROCESSES else sorted(set(found))):
                 raise StoryFailed(f"of writer-{number} partition {partition} has {found} instead of {wanted}")
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw five to fifteen answers and requests that are lost; over sockets brokers that stand still."""
+    """Draw five to fifteen lost responses and requests; over sockets paused brokers."""
     if mode is not Mode.SIM:
         at_ms = random.randint(200, int(WORK_SECONDS * 1000))
         return (Fault(kind="pause", target=random.choice(BROKERS), trigger=AtTime(at_ms=at_ms), params={"duration_ms": 800}),)
-    return tuple(_mishap(random) for _ in range(random.randint(5, 15)))
+    return tuple(_fault(random) for _ in range(random.randint(5, 15)))
 
 
-def _mishap(random: "Random") -> Fault:
+def _fault(random: "Random") -> Fault:
     kind, is_response = random.choice((("lost-reply", True), ("lost-reply", True), ("cut-connection", True), ("cut-connection", False)))
     trigger = OnFrame(api_key=PRODUCE, is_response=is_response, nth=random.randint(10, 250), moment="before")
     params: dict[str, Value] = {"after_bytes": random.choice((0, 5, 30))} if kind == "cut-connection" else {}
@@ -102,7 +103,7 @@ def _mishap(random: "Random") -> Fault:
 
 SCENARIO = Scenario(
     name="some_records_are_too_large",
-    story="Brokers refuse some records among many under way, and answers get lost; all others are in the log once, in their order.",
+    story="Brokers reject some records among many in flight, and responses are lost; all others are in the log once, in order.",
     must_exercise=("one-append-per-sequence", "records-in-final-log-once", "acknowledged-records-in-final-log", "settles-after-heal"),
     play=play,
     faults=faults,

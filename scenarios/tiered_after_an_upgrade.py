@@ -1,7 +1,7 @@
-"""Brokers of 2.7 write a log, the cluster is upgraded to 3.6, migrates to KRaft, and the topic is tiered at once.
+"""Upgrades a cluster with a log from 2.7 to 3.6 and KRaft, then tiers the topic; checks which segments are copied to remote storage.
 
 Brokers before 2.8 keep producer snapshots of the two newest segments only. As released, the leader fails to copy the oldest
-segment, because it has no snapshot, tries again and again, and copies none of the segments behind it. With
+segment, because it has no snapshot, retries again and again, and copies none of the segments after it. With
 `kraftsim.tiering.remedy=empty-at-archive` the leader writes an empty snapshot for each such segment and copies all of them.
 Source: KAFKA-15195, KAFKA-9393, KIP-405, KIP-866, Kafka's upgrade guides 2.8 to 3.6.
 """
@@ -20,7 +20,7 @@ from kraftsim.events.runs import PhaseBegan
 from kraftsim.faults.fault import Fault
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 TOPIC: Final = "ledger"
 OLDEST, NEWER = "2.3", "3.6"
@@ -32,13 +32,13 @@ SETTLING_SECONDS: Final = 1.0
 TRIES_SECONDS: Final = 5.0
 """Of the leader, which looks every 300 ms for segments to copy."""
 UNTIERED: Final = {name: CONFIGS[name] for name in ("segment.bytes", "index.interval.bytes", "retention.ms")}
-"""Brokers before 2.8 refuse the others as unknown."""
+"""Brokers before 2.8 reject the other configs as unknown."""
 TIERED: Final = {"local.retention.bytes": CONFIGS["local.retention.bytes"], "remote.storage.enable": "true"}
 TIERING: Final = {key: value for key, value in TIERED_FROM_THE_START.items() if not key.startswith(("kraftsim.", "broker."))}
 
 
 async def play(stage: Stage) -> None:
-    """Write, upgrade, migrate, tier the topic, and compare what is local with what the remedy promises."""
+    """Write, upgrade, migrate, tier the topic, and compare the local log with what the remedy guarantees."""
     client = stage.exact_client("operator", TOPIC)
     stage.note(PhaseBegan(phase=f"written-by-{stage.spec.release}"))
     await within(stage, "the topic was not created", client.create_topic([1, 2], {}), STEP_SECONDS)
@@ -67,7 +67,7 @@ async def play(stage: Stage) -> None:
     read = [record.key for record in await reader.read_all(TOPIC, [0])]
     await reader.close()
     if read != written:
-        raise StoryFailed(f"{written} were written, and {read} are read")
+        raise StoryFailed(f"{written} were written, but {read} were read")
 
 
 async def _write(stage: Stage, client_id: str, count: int) -> list[str]:
@@ -84,13 +84,13 @@ async def _write(stage: Stage, client_id: str, count: int) -> list[str]:
 
 
 def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Restarts are enough."""
+    """Draw nothing: the scenario restarts nodes itself."""
     return ()
 
 
 SCENARIO = Scenario(
     name="tiered_after_an_upgrade",
-    story="A log of 2.7 goes to 3.6 and to KRaft; its segments without producer snapshots cannot be copied to a remote store.",
+    story="A log written by 2.7 is upgraded to 3.6 and KRaft; its segments without producer snapshots cannot be copied to remote storage.",
     must_exercise=(
         "acknowledged-records-in-final-log",
         "one-append-per-sequence",

@@ -1,12 +1,15 @@
-"""A new cluster is started with time-outs that are too short for its machines: leaders follow one another before they have done a thing.
+"""Starts a new cluster with election and fetch timeouts too short for its machines; checks that no controller acts in a past epoch.
 
-Elections take milliseconds, and controllers stand still for longer than that, just when the first record of an epoch is copied: when the leader goes
-on it finds at once that it is committed, and that the others are an epoch further. Disks are slow to keep that in mind. Until somebody leads for
-long enough nobody has written the records that a new cluster begins with, and whoever leads next is to write them. Nobody may act in an epoch that is
-over; once machines are as quick as they should be the same time-outs do, and the cluster serves whoever asks for ids.
+Elections take milliseconds, and controllers are paused for longer than that, just when the first record of an
+epoch is replicated: when the leader resumes, it finds that the record is committed and that the others are an
+epoch further. Disks are slow to store it. Until a leader stays for long enough, no leader has written the
+bootstrap records of a new cluster, and the next leader has to write them. No controller may act in a past
+epoch; once the machines are as fast as they should be, the same timeouts suffice, and the cluster returns
+producer ids.
 
-Over sockets links are slow at times, and in separate processes controllers stand still.
-Source: KIP-595; org.apache.kafka.controller.QuorumController (QuorumMetaLogListener.handleLeaderChange, CompleteActivationEvent).
+Over sockets links are slow at times, and in separate processes controllers are paused.
+Source: KIP-595; org.apache.kafka.controller.QuorumController (QuorumMetaLogListener.handleLeaderChange,
+CompleteActivationEvent).
 """
 
 from collections.abc import Mapping
@@ -20,32 +23,32 @@ from kraftsim.faults.targets import LEADER_WORD
 from kraftsim.faults.trigger import AtTime, OnEvent, Trigger
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 WORK_MS = 3000
 WORKLOAD = {"askers": 2, "ids_per_asker": 60, "ids_after": 40, "work_ms": WORK_MS}
 FETCH_MS = 150
-"""How long a follower waits to hear of its leader. A leader writes something every 20 ms, so on quick machines it is heard in time."""
+"""The fetch timeout of a follower. A leader writes something every 20 ms, so on fast machines followers receive it in time."""
 
 
 async def play(stage: Stage) -> None:
-    """Ask for ids from the first moment on, heal, and ask again."""
-    told: list[int] = []
-    askers = (_ask(stage, f"asker-{number}", stage.workload("ids_per_asker"), told) for number in range(1, stage.workload("askers") + 1))
-    await under_faults(stage, *askers, seconds=stage.workload("work_ms") / 1000)
-    await _ask(stage, "asker-last", stage.workload("ids_after"), told)
-    if len(set(told)) != len(told):
-        raise StoryFailed(f"{len(told)} producer ids were handed out, of which {len(set(told))} are different")
+    """Request ids from the start, heal, and request more."""
+    ids: list[int] = []
+    clients = (_ask(stage, f"asker-{number}", stage.workload("ids_per_asker"), ids) for number in range(1, stage.workload("askers") + 1))
+    await under_faults(stage, *clients, seconds=stage.workload("work_ms") / 1000)
+    await _ask(stage, "asker-last", stage.workload("ids_after"), ids)
+    if len(set(ids)) != len(ids):
+        raise StoryFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
 
 
-async def _ask(stage: Stage, client_id: str, count: int, told: list[int]) -> None:
-    asker = stage.id_asker(client_id)
-    told += await asker.ask(count)
-    await asker.close()
+async def _ask(stage: Stage, client_id: str, count: int, ids: list[int]) -> None:
+    client = stage.id_asker(client_id)
+    ids += await client.ask(count)
+    await client.close()
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw what is too slow for the time-outs: machines whenever a leader begins, disks, and links; over sockets links and machines, at times."""
+    """Draw what is too slow for the timeouts: machines whenever a leader is elected, disks, and links; over sockets links and machines."""
     links = tuple(_slow_links(random) for _ in range(random.randint(1, 3)))
     if mode is Mode.EMBEDDED:
         return links
@@ -58,13 +61,13 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 
 EPOCHS = 40
-"""So many may begin while it lasts; in most of them nobody is elected."""
+"""The number of epochs that may start during the faults; most of them elect no leader."""
 LINKS_SHARE = 0.3
 TIMES_MS = (600, 1200, 1800, 2400)
 
 
 def _stands_still(random: "Random", trigger: Trigger) -> Fault:
-    """Whoever leads stands still for longer than a time-out, or much longer."""
+    """The leader is paused for longer than a timeout, or much longer."""
     return Fault(kind="pause", target=LEADER_WORD, trigger=trigger, params={"duration_ms": random.randint(FETCH_MS + 50, 3 * FETCH_MS)})
 
 
@@ -74,17 +77,17 @@ def _slow_disks(random: "Random") -> Fault:
 
 
 def _slow_links(random: "Random") -> Fault:
-    """Controllers hear each other about as late as a time-out is long."""
+    """The latency between controllers is about one timeout."""
     params: dict[str, int | str | bool | None] = {"latency_ms": FETCH_MS // 3, "jitter_ms": FETCH_MS // 2, "duration_ms": random.randint(200, 800)}
     at_ms = random.randint(1, WORK_MS)
     return Fault(kind="slow-link", target="controller-*<>controller-*", trigger=AtTime(at_ms=at_ms), params=params)
 
 
 def swarm(random: "Random") -> Mapping[str, str]:
-    """Draw the release (from 4.0 on voters ask before they stand), and how soon whoever would lead stands for election, and again.
+    """Draw the release (from 4.0 on voters use pre-vote), the election timeout, and the election backoff.
 
-    The pause after an election that was lost may not be as short as all that: it is drawn in steps of 100 ms, and where all are cut to the same most,
-    candidates who met once meet again and again, however quick the network is.
+    The backoff after a lost election may not be too short: it is drawn in steps of 100 ms, and if all values are capped to the same maximum,
+    candidates that collide once collide again and again, however fast the network is.
     """
     return {
         "kraftsim.release": random.choice(("3.3", "3.6", "3.9", "3.9", "4.0", "4.4")),
@@ -95,7 +98,7 @@ def swarm(random: "Random") -> Mapping[str, str]:
 
 SCENARIO = Scenario(
     name="time_outs_are_too_short",
-    story="A new cluster's time-outs are too short for its machines: leaders follow one another, and nobody acts in an epoch that is over.",
+    story="A new cluster's timeouts are too short for its machines: leaders change constantly, and no controller acts in a past epoch.",
     must_exercise=(
         "one-leader-per-epoch",
         "one-vote-per-epoch",

@@ -1,7 +1,9 @@
-"""Brokers say for a moment that a topic is unknown, as one does that was just started: producers wait for it, and go on where they were.
+"""Returns stale metadata in which a topic is unknown; checks that producers wait for the topic and continue with their sequences.
 
-Three writers begin before their topic exists, and are told so. It is created; connections break, so that they ask again, and are given the old
-answer. A producer that took the topic for gone would begin again with sequence 0, and its new records would be taken for its old ones.
+Three producers start before their topic exists, and receive UNKNOWN_TOPIC_OR_PARTITION. It is created;
+connections break, so that they refresh their metadata, and receive the old response. A producer that treated
+the topic as deleted would restart at sequence 0, and its new records would be treated as duplicates of its old
+ones.
 Source: KIP-98; librdkafka 1.9.0.
 """
 
@@ -13,7 +15,7 @@ from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import AtTime, OnFrame
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 TOPIC = "ledger"
 BROKERS = ("broker-1", "broker-2")
@@ -26,7 +28,7 @@ WORKLOAD = {"writers": 3, "records_per_writer": 60, "pause_ms": 50, "work_ms": i
 
 
 async def play(stage: Stage) -> None:
-    """Write to a topic that is there late and is called unknown now and then, and read everything back."""
+    """Produce to a topic that is created late and reported as unknown now and then, and read everything back."""
     writers = range(1, stage.workload("writers") + 1)
     work = (_write(stage, number) for number in writers)
     await under_faults(stage, _create(stage), *work, seconds=stage.workload("work_ms") / 1000)
@@ -35,7 +37,7 @@ async def play(stage: Stage) -> None:
     await reader.close()
     sent = {f"{number}.{index}" for number in writers for index in range(stage.workload("records_per_writer"))}
     if len(read) != len(sent) or {record.key for record in read} != sent:
-        raise StoryFailed(f"{len(sent)} records were sent, and the reader found {len(read)}, {len(sent & {each.key for each in read})} of them")
+        raise StoryFailed(f"{len(sent)} records were sent, but the consumer read {len(read)}, {len(sent & {each.key for each in read})} of them")
 
 
 async def _create(stage: Stage) -> None:
@@ -52,13 +54,13 @@ async def _write(stage: Stage, number: int) -> None:
     left = await writer.flush(CALLS_SECONDS)
     await writer.close()
     if left:
-        raise LivenessLost(f"writer-{number} still waits for {left} records {CALLS_SECONDS:g} s after it sent the last one")
+        raise LivenessLost(f"writer-{number} has {left} unacknowledged records {CALLS_SECONDS:g} s after it sent the last one")
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw old answers to Metadata and broken connections; over sockets the latter only."""
-    cuts = tuple(_cut(random) for _ in range(random.randint(2, 8)))
-    return cuts if mode is not Mode.SIM else (*cuts, *(_old_answer(random) for _ in range(random.randint(2, 4))))
+    """Draw stale Metadata responses and broken connections; over sockets the latter only."""
+    breaks = tuple(_break_connection(random) for _ in range(random.randint(2, 8)))
+    return breaks if mode is not Mode.SIM else (*breaks, *(_old_answer(random) for _ in range(random.randint(2, 4))))
 
 
 def _old_answer(random: "Random") -> Fault:
@@ -66,14 +68,14 @@ def _old_answer(random: "Random") -> Fault:
     return Fault(kind="stale-metadata", target=random.choice(BROKERS), trigger=AtTime(at_ms=random.randint(450, 2500)), params=params)
 
 
-def _cut(random: "Random") -> Fault:
+def _break_connection(random: "Random") -> Fault:
     trigger = OnFrame(api_key=PRODUCE, is_response=True, nth=random.randint(1, 60), moment="before")
     return Fault(kind="cut-connection", target=AT_THE_TRIGGER, trigger=trigger, params={"after_bytes": random.choice((0, 5, 30))})
 
 
 SCENARIO = Scenario(
     name="topic_vanishes_from_metadata",
-    story="Brokers call a topic unknown for a moment; producers go on with their sequences where they were.",
+    story="Brokers report a topic as unknown for a moment; producers continue with their sequences.",
     must_exercise=("one-append-per-sequence", "records-in-final-log-once", "acknowledged-records-in-final-log", "settles-after-heal"),
     play=play,
     faults=faults,

@@ -1,8 +1,9 @@
-"""Transactions take longer than they may, and are aborted over their producers' heads; what is written late must not come back to life.
+"""Transactions exceed transaction.timeout.ms and are aborted; checks that late writes of their producers are in no transaction.
 
-Half of the applications stand still within a transaction until it has timed out, and go on as if nothing had happened. Requests to write, too, come
-late: they wait in the network until their clients have given them up and aborted. No partition may take them into a transaction that nobody will
-end. Before 3.6 partitions did: `--release 3.5` shows KAFKA-14402 as it was, without a bug being put back.
+Half of the apps are paused within a transaction until it has timed out, and continue as if nothing had
+happened. Produce requests are late, too: they stay in the network until their clients have timed them out and
+aborted. No partition may append them to a transaction that no coordinator will end. Before 3.6 partitions did:
+`--release 3.5` reproduces KAFKA-14402 without injecting a bug.
 Source: KIP-98, KIP-588, KIP-890 part 1.
 """
 
@@ -16,17 +17,17 @@ from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
 from kraftsim.faults.trigger import AtTime, OnFrame
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 PRODUCE, ADD_PARTITIONS_TO_TXN = 0, 24
 BROKERS = ("broker-1", "broker-2", "broker-3")
 WORK_SECONDS = 12.0
 HURRIED = ProducerSettings(delivery_timeout_ms=750, request_timeout_ms=700)
-"""What is not acknowledged soon is given up, and its transaction aborted."""
+"""What is not acknowledged soon times out, and its transaction is aborted."""
 
 
 async def play(stage: Stage) -> None:
-    """Deal in a hurry, and too slowly."""
+    """Run the orders workload with short client timeouts, and with transactions that exceed theirs."""
     hurried, slow = Deals(producer=HURRIED), Deals(transaction_timeout_ms=2000)
     await hurried.open(stage)
     dealers = stage.workload("dealers")
@@ -36,28 +37,28 @@ async def play(stage: Stage) -> None:
     await slow.audit(stage)
 
 
-async def _too_slow(stage: Stage, deals: Deals, number: int) -> None:
-    dealer = deals.dealer(stage, f"slow-{number}", f"slow-{number}")
+async def _too_slow(stage: Stage, orders: Deals, number: int) -> None:
+    app = orders.dealer(stage, f"slow-{number}", f"slow-{number}")
     random = stage.random(f"slow-{number}")
 
     async def work() -> None:
         for _ in range(max(1, stage.workload("transactions") // 4)):
-            await _go_on_late(stage, deals, dealer, random.uniform(2.5, 5.0))
+            await _go_on_late(stage, orders, app, random.uniform(2.5, 5.0))
 
-    await dealer.workplace.run(work())
+    await app.workplace.run(work())
 
 
-async def _go_on_late(stage: Stage, deals: Deals, dealer: Dealer, seconds: float) -> None:
-    """Send, stand still until the transaction is over, send more, and commit: that must fail."""
-    client = await dealer.begin_life()
+async def _go_on_late(stage: Stage, orders: Deals, app: Dealer, seconds: float) -> None:
+    """Send, pause until the transaction has timed out, send more, and commit: that must fail."""
+    client = await app.begin_life()
     try:
         await client.begin()
-        await deals.send(stage, client, "early", [0])
+        await orders.send(stage, client, "early", [0])
         await stage.sleep(0.3)
         client.freeze()
         await stage.sleep(seconds)
         client.thaw()
-        await deals.send(stage, client, "late", [1, 2])
+        await orders.send(stage, client, "late", [1, 2])
         await client.commit()
     except AbortNeeded:
         with suppress(AbortNeeded, ProducerFailed):
@@ -68,14 +69,14 @@ async def _go_on_late(stage: Stage, deals: Deals, dealer: Dealer, seconds: float
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw requests that wait in the network for longer than their clients do; over sockets a broker that stands still."""
+    """Draw requests that stay in the network for longer than their clients wait; over sockets a paused broker."""
     if mode is not Mode.SIM:
         return (Fault(kind="pause", target="broker-1", trigger=AtTime(at_ms=random.randint(500, 3000)), params={"duration_ms": 2500}),)
     return tuple(_late(random) for _ in range(random.randint(3, 8)))
 
 
 def _late(random: "Random") -> Fault:
-    """A request to write is done when its client has given it up, and aborted; or a broker hears of a transaction when that is over."""
+    """A Produce request arrives after its client has timed it out and aborted; or AddPartitionsToTxn arrives after the transaction ended."""
     waits_ms = random.randint(700, 1600)
     if random.random() < 0.4:
         asker = random.choice(BROKERS)
@@ -88,7 +89,7 @@ def _late(random: "Random") -> Fault:
 
 SCENARIO = Scenario(
     name="transaction_times_out",
-    story="Transactions time out and are aborted, and what their producers write late is in no transaction.",
+    story="Transactions time out and are aborted; late writes of their producers are in no transaction.",
     must_exercise=MUST_EXERCISE,
     play=play,
     faults=faults,

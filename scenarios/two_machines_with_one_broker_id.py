@@ -1,12 +1,15 @@
-"""A machine is copied, and two of them say that they are the same broker, while controllers come and go: the cluster listens to one at a time.
+"""Runs a cloned machine with the same broker id while controllers fail over; checks that the cluster accepts one incarnation at a time.
 
-While the broker lives, its copy is refused. The broker dies; when its session is over, and no sooner, the copy is registered, and let in when it has
-read of that. It dies and comes back as another process under a new epoch, and what its former life had sent before reaches the controllers late: that
-keeps no session alive, and gets no block of producer ids. At last the copy falls silent, the broker is started again, and serves. Whoever leads by
-then must know all this from the log alone, and give whoever is in service a full session.
+While the broker lives, the registration of the clone is rejected. The broker is killed; when its session has
+expired, and no sooner, the clone is registered, and unfenced when it has read its registration. It is restarted
+as another incarnation with a new epoch, and requests that its previous incarnation sent reach the controllers
+late: they keep no session alive, and get no producer-id block. At last the clone stops, the broker is started
+again, and serves. The active controller must know all this from the log alone, and give every unfenced broker a
+full session.
 
-The copy is played by hand: it speaks to the controllers as a broker does.
-Source: KIP-631 (DUPLICATE_BROKER_REGISTRATION, STALE_BROKER_EPOCH, fencing), KIP-730; org.apache.kafka.controller.ClusterControlManager.
+The clone is simulated: it sends the requests of a broker to the controllers.
+Source: KIP-631 (DUPLICATE_BROKER_REGISTRATION, STALE_BROKER_EPOCH, fencing), KIP-730;
+org.apache.kafka.controller.ClusterControlManager.
 """
 
 from typing import TYPE_CHECKING
@@ -18,28 +21,28 @@ from kraftsim.cluster.scenario import Mode, Scenario, Stage, StoryFailed, within
 from kraftsim.faults.fault import Fault
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
-COPIED = "broker-2"
+CLONED = "broker-2"
 NOTHING_READ = -1
 PAUSE_SECONDS = 0.4
 REGISTERED_SECONDS = 40.0
-"""A session, and another one for each controller that takes over meanwhile."""
+"""A session timeout, and another one for each new active controller."""
 LET_IN_SECONDS = 10.0
 ALIVE_SECONDS = 60.0
 TERM_SECONDS = (1.5, 4.0)
-"""For how long a controller is left alone."""
+"""The time between two failures of controllers."""
 AWAY_SECONDS = 1.0
 WORKLOAD = {"attempts": 10, "late_words": 8, "ids_after": 30, "work_ms": 100}
 REFUSED, STALE, NONE = "DUPLICATE_BROKER_REGISTRATION", "STALE_BROKER_EPOCH", "NONE"
 
 
 async def play(stage: Stage) -> None:
-    """Let two machines be one broker in turn while controllers come and go; afterwards the first of them must serve as before."""
+    """Run two machines with one broker id in turn while controllers fail over; afterwards the first must serve as before."""
     await stage.wait_for_brokers()
-    machine = OtherMachine(stage.workplace("copy"), stage.spec, COPIED, host_is_name=stage.mode is Mode.SIM)
+    machine = OtherMachine(stage.workplace("copy"), stage.spec, CLONED, host_is_name=stage.mode is Mode.SIM)
     is_over: list[bool] = []
-    await stage.gather(_two_machines(stage, machine, is_over), _controllers_come_and_go(stage, is_over))
+    await stage.gather(_two_machines(stage, machine, is_over), _fail_controllers_over(stage, is_over))
     machine.close()
     await under_faults(stage, _ask(stage), seconds=stage.workload("work_ms") / 1000)
 
@@ -49,91 +52,91 @@ async def _two_machines(stage: Stage, machine: OtherMachine, is_over: list[bool]
     for _ in range(stage.workload("attempts")):
         await _refused(machine, first, "while the broker lives")
         await stage.sleep(PAUSE_SECONDS)
-    await stage.kill(COPIED)
+    await stage.kill(CLONED)
     first_epoch = await _registered(stage, machine, first)
-    await _let_in(stage, machine, first_epoch)
-    _require((await machine.ask_for_block(first_epoch)).name, NONE, "a block for the copy")
-    await _refused(machine, second, "within the session of the life before")
+    await _unfenced(stage, machine, first_epoch)
+    _require((await machine.ask_for_block(first_epoch)).name, NONE, "a block for the clone")
+    await _refused(machine, second, "within the session of the previous incarnation")
     second_epoch = await _registered(stage, machine, second)
     if second_epoch <= first_epoch:
-        raise StoryFailed(f"the second life of the copy has epoch {second_epoch}, where the first one had {first_epoch}")
-    await _late_words(machine, first_epoch, second_epoch)
-    await _let_in(stage, machine, second_epoch)
-    await stage.gather(_start_again(stage), _late_words_now_and_then(stage, machine, first_epoch, second_epoch))
+        raise StoryFailed(f"the second incarnation of the clone has epoch {second_epoch}, the first one had {first_epoch}")
+    await _late_requests(machine, first_epoch, second_epoch)
+    await _unfenced(stage, machine, second_epoch)
+    await stage.gather(_start_again(stage), _repeat_late_requests(stage, machine, first_epoch, second_epoch))
     is_over.append(True)
 
 
-async def _refused(machine: OtherMachine, life: bytes, when: str) -> None:
-    _require((await machine.register(life))[0].name, REFUSED, f"a copy that registers {when}")
+async def _refused(machine: OtherMachine, incarnation_id: bytes, when: str) -> None:
+    _require((await machine.register(incarnation_id))[0].name, REFUSED, f"a clone that registers {when}")
 
 
-async def _registered(stage: Stage, machine: OtherMachine, life: bytes) -> int:
-    """Ask until there is an epoch, as a broker does that comes up."""
+async def _registered(stage: Stage, machine: OtherMachine, incarnation_id: bytes) -> int:
+    """Register until there is an epoch, as a starting broker does."""
 
     async def ask() -> None:
         while not epochs:
-            error, broker_epoch = await machine.register(life)
+            error, broker_epoch = await machine.register(incarnation_id)
             if error.name == NONE:
                 epochs.append(broker_epoch)
             else:
-                _require(error.name, REFUSED, "a copy that registers")
+                _require(error.name, REFUSED, "a clone that registers")
                 await stage.sleep(PAUSE_SECONDS)
 
     epochs: list[int] = []
-    await within(stage, "the copy is registered", ask(), REGISTERED_SECONDS)
+    await within(stage, "the clone is registered", ask(), REGISTERED_SECONDS)
     return epochs[0]
 
 
-async def _let_in(stage: Stage, machine: OtherMachine, broker_epoch: int) -> None:
-    """See that the copy must wait until it says that it has read of its own registration, which stands where its epoch says, or behind."""
+async def _unfenced(stage: Stage, machine: OtherMachine, broker_epoch: int) -> None:
+    """Check that the clone stays fenced until it reports that it has read its registration, at the offset of its epoch or after."""
     for read_offset in (NOTHING_READ, broker_epoch - 1):
         beat = await machine.beat(broker_epoch, read_offset)
         if beat.error.name != NONE or beat.is_caught_up or not beat.is_fenced:
-            raise StoryFailed(f"a broker of epoch {broker_epoch} that has read up to {read_offset} is answered {beat}")
+            raise StoryFailed(f"a broker of epoch {broker_epoch} that has read up to {read_offset} received {beat}")
 
     async def ask() -> None:
         read_offset = broker_epoch
         while (beat := await machine.beat(broker_epoch, read_offset)).is_fenced:
-            _require(beat.error.name, NONE, "the heartbeat of a broker that has read of itself")
+            _require(beat.error.name, NONE, "the heartbeat of a broker that has read its registration")
             read_offset += 1
             await stage.sleep(PAUSE_SECONDS)
 
-    await within(stage, "the copy is let in", ask(), LET_IN_SECONDS)
+    await within(stage, "the clone is unfenced", ask(), LET_IN_SECONDS)
 
 
-async def _late_words(machine: OtherMachine, former_epoch: int, broker_epoch: int) -> None:
-    """Say what a process said that is no more."""
+async def _late_requests(machine: OtherMachine, former_epoch: int, broker_epoch: int) -> None:
+    """Send late requests of the previous incarnation."""
     beat = await machine.beat(former_epoch, broker_epoch)
-    _require(beat.error.name, STALE, "a heartbeat of the former life")
-    _require((await machine.ask_for_block(former_epoch)).name, STALE, "a block for the former life")
+    _require(beat.error.name, STALE, "a heartbeat of the previous incarnation")
+    _require((await machine.ask_for_block(former_epoch)).name, STALE, "a block for the previous incarnation")
 
 
-async def _late_words_now_and_then(stage: Stage, machine: OtherMachine, former_epoch: int, broker_epoch: int) -> None:
+async def _repeat_late_requests(stage: Stage, machine: OtherMachine, former_epoch: int, broker_epoch: int) -> None:
     for _ in range(stage.workload("late_words")):
-        await _late_words(machine, former_epoch, broker_epoch)
+        await _late_requests(machine, former_epoch, broker_epoch)
         await stage.sleep(PAUSE_SECONDS)
 
 
 async def _start_again(stage: Stage) -> None:
-    await stage.restart(COPIED)
-    await within(stage, f"{COPIED} serves again", stage.wait_for_brokers(), ALIVE_SECONDS)
+    await stage.restart(CLONED)
+    await within(stage, f"{CLONED} serves again", stage.wait_for_brokers(), ALIVE_SECONDS)
 
 
-async def _controllers_come_and_go(stage: Stage, is_over: list[bool]) -> None:
-    """Kill one controller after the other, each for a short while."""
-    chance = stage.random("controllers")
+async def _fail_controllers_over(stage: Stage, is_over: list[bool]) -> None:
+    """Restart one controller after the other."""
+    random = stage.random("controllers")
     while not is_over:
-        await stage.sleep(chance.uniform(*TERM_SECONDS))
-        name = chance.choice(stage.spec.controller_names)
+        await stage.sleep(random.uniform(*TERM_SECONDS))
+        name = random.choice(stage.spec.controller_names)
         await stage.kill(name)
-        await stage.sleep(chance.uniform(0, AWAY_SECONDS))
+        await stage.sleep(random.uniform(0, AWAY_SECONDS))
         await stage.restart(name)
 
 
 async def _ask(stage: Stage) -> None:
-    asker = stage.id_asker("asker", broker=COPIED)
-    await asker.ask(stage.workload("ids_after"))
-    await asker.close()
+    client = stage.id_asker("asker", broker=CLONED)
+    await client.ask(stage.workload("ids_after"))
+    await client.close()
 
 
 def _require(found: str, wanted: str, what: str) -> None:
@@ -142,13 +145,13 @@ def _require(found: str, wanted: str, what: str) -> None:
 
 
 def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Controllers that come and go are enough."""
+    """Draw nothing: the scenario restarts controllers itself."""
     return ()
 
 
 SCENARIO = Scenario(
     name="two_machines_with_one_broker_id",
-    story="A machine is copied, and two of them say that they are one broker, while controllers come and go; the cluster listens to one at a time.",
+    story="A machine is cloned, and two of them use one broker id while controllers fail over; the cluster accepts one incarnation at a time.",
     must_exercise=(
         "incarnations-begin-anew",
         "new-controllers-hear-brokers-out",

@@ -1,10 +1,13 @@
-"""A cluster goes from 3.0 upwards, and at every broker nobody gives producer ids for a while: what clients are told goes by its release.
+"""Upgrades from 3.0 with ZooKeeper unavailable at each broker in turn; checks that InitProducerId returns the error of the broker's release.
 
-From inter.broker.protocol.version 3.0 on brokers ask the controller, which takes blocks out of ZooKeeper. After each restart ZooKeeper is away,
-and a producer asks the new broker, which has no id yet. Up to 3.3.1 it says REQUEST_TIMED_OUT after request.timeout.ms, and a producer of that time
-ends on it; up to 3.5 it says COORDINATOR_LOAD_IN_PROGRESS, as late; from 3.6 on it says so at once. A producer of today asks again in each case, and
-so does one of that time where it is told the latter: both have their ids as soon as ZooKeeper is back.
-Source: KIP-730, KAFKA-14417 (brokers and clients), KAFKA-14694; asked of Apache Kafka 3.0.2, 3.3.2 and 3.6.2 without ZooKeeper.
+From inter.broker.protocol.version 3.0 on brokers send AllocateProducerIds to the controller, which allocates
+blocks in ZooKeeper. After each restart ZooKeeper is unavailable, and a producer requests an id from the
+restarted broker, which has no block yet. Up to 3.3.1 it returns REQUEST_TIMED_OUT after request.timeout.ms, and
+a producer of that time fails; up to 3.5 it returns COORDINATOR_LOAD_IN_PROGRESS after the same time; from 3.6
+on it returns that at once. A current producer retries in each case, and so does one of that time on the latter
+error: both get their ids as soon as ZooKeeper is back.
+Source: KIP-730, KAFKA-14417 (brokers and clients), KAFKA-14694; tested with Apache Kafka 3.0.2, 3.3.2 and 3.6.2
+without ZooKeeper.
 """
 
 import asyncio
@@ -19,19 +22,19 @@ from kraftsim.events.runs import PhaseBegan
 from kraftsim.faults.fault import Fault
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 TOPIC = "ledger"
 PARTITIONS = 3
 SERVER = "zookeeper-1"
 FIRST = "3.0"
 WAIT_SECONDS = 2.0
-"""request.timeout.ms, as brokers are told it here."""
+"""request.timeout.ms of the brokers."""
 PATIENCE_SECONDS = 60.0
 
 
 async def play(stage: Stage) -> None:
-    """Upgrade step by step, let ZooKeeper be away at every broker, and read what was written meanwhile."""
+    """Upgrade step by step with ZooKeeper unavailable at every broker, and read what was written meanwhile."""
     traffic = Traffic(topic=TOPIC, partitions=PARTITIONS)
     await traffic.open(stage)
     writers = [traffic.write(stage, f"writer-{number}") for number in range(1, stage.workload("writers") + 1)]
@@ -51,21 +54,21 @@ async def _climb(stage: Stage, traffic: Traffic) -> None:
 
 
 def path(stage: Stage) -> list[str]:
-    """Return where brokers go: the first release, and one of each way to answer, drawn."""
-    chance, later = stage.random("path"), zookeeper_lines()[zookeeper_lines().index(FIRST) + 1 :]
+    """Return the upgrade path: the first release, and one drawn release for each kind of error."""
+    random, later = stage.random("path"), zookeeper_lines()[zookeeper_lines().index(FIRST) + 1 :]
     ways = dict.fromkeys((waits_for_ids(line), answer_without_ids(line)) for line in later)
-    return [FIRST, *(chance.choice([line for line in later if (waits_for_ids(line), answer_without_ids(line)) == way]) for way in ways)]
+    return [FIRST, *(random.choice([line for line in later if (waits_for_ids(line), answer_without_ids(line)) == way]) for way in ways)]
 
 
 async def _ask_in_vain(stage: Stage, name: str, line: str) -> None:
-    """Let ZooKeeper be away while a broker is asked that has no id yet. Raises StoryFailed unless it answers as its release does."""
+    """Request an id from a broker without a block while ZooKeeper is down. Raises StoryFailed unless it returns its release's error."""
     await stage.kill(SERVER)
     older, newer = (stage.id_asker(f"{which}-producer-at-{line}-of-{name}", broker=name) for which in ("older", "newer"))
     began = stage.now_seconds()
     error = await asyncio.wait_for(older.ask_once(), PATIENCE_SECONDS)
     waited = stage.now_seconds() - began
     if error is not answer_without_ids(line) or not _is_in_time(stage, line, waited):
-        raise StoryFailed(f"{name} of {line} answered {error.name} after {waited:.1f} s, when nobody gave producer ids")
+        raise StoryFailed(f"{name} of {line} returned {error.name} after {waited:.1f} s without producer ids")
     work = [newer.ask(1), stage.restart(SERVER)]
     if error in ASKED_AGAIN:
         work.append(ask_as_before(stage, older, stage.workload("pause_ms") / 1000))
@@ -75,20 +78,20 @@ async def _ask_in_vain(stage: Stage, name: str, line: str) -> None:
 
 
 def _is_in_time(stage: Stage, line: str, waited: float) -> bool:
-    """Tell whether a broker let a client wait as its release does; how soon an answer comes over sockets hangs on the machine."""
+    """Return whether a broker responded as late as its release does; over sockets the time depends on the machine."""
     if waits_for_ids(line):
         return waited >= WAIT_SECONDS
     return waited < WAIT_SECONDS or stage.mode is not Mode.SIM
 
 
 def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """That nobody gives producer ids is enough."""
+    """Draw nothing: the ZooKeeper outages are the only faults."""
     return ()
 
 
 SCENARIO = Scenario(
     name="upgrade_without_producer_ids",
-    story="On the way from 3.0 upwards nobody gives producer ids for a while, at every broker: each release answers as it is known to.",
+    story="Producer ids are unavailable at each broker of an upgrade from 3.0: each release returns the error that it is known for.",
     must_exercise=PROVEN,
     play=play,
     faults=no_faults,

@@ -1,16 +1,18 @@
-"""Controllers join the quorum and leave it while leaders are cut off and die: one log, no producer id twice, and what the operator was told holds.
+"""Adds and removes quorum voters while leaders are isolated and killed; checks for one log, unique producer ids, and the acknowledged voter set.
 
-Four controllers format a quorum whose voters stand in its log (KIP-853). An operator takes voters out and adds them again, one after the other, the
-leader among them, so that there are two, three, and four, and does not wait for a quiet moment. Meanwhile askers use up producer ids. In simulation
-leaders are alone from the moment on at which they have written other voters, or their first record, so that voters that counted already are cut off
-again; controllers lose their power at such moments, connections break, observers look for the leader anew, and somebody is away for so long that the
-log begins behind its end.
+Four controllers format a quorum whose voters are in its log (KIP-853). An operator removes and adds voters one
+after the other, the leader among them, so that there are two, three and four, without waiting for the cluster
+to settle. Meanwhile clients use up producer ids. In simulation leaders are isolated as soon as they have
+written another voter set, or their first record, so that voter sets that were in effect are truncated again;
+controllers lose power at such times, connections break, observers search for the leader again, and a node is
+down for so long that the log starts after its end.
 
-A candidate that lost pauses for up to a second: whoever believes in voters that were never committed asks the wrong ones for ever, and before
-pre-votes (KIP-996) the others must get ahead of its epochs.
+A losing candidate backs off for up to a second: one that uses a voter set that was never committed requests
+votes from the wrong voters forever, and without pre-vote (KIP-996) the others must exceed its epochs.
 
-When all is mended the operator asks for three certain voters, and must get them.
-Source: KIP-853, KIP-595; Ongaro, Consensus: Bridging Theory and Practice (2014), chapter 4, and its erratum on changes by single servers.
+After everything is healed the operator requests a final set of three voters, and must get it.
+Source: KIP-853, KIP-595; Ongaro, Consensus: Bridging Theory and Practice (2014), chapter 4, and its erratum on
+changes by single servers.
 """
 
 from collections.abc import Mapping
@@ -24,7 +26,7 @@ from kraftsim.faults.terrain import FETCH
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, OnFrame, Trigger
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 CONTROLLERS = ("controller-101", "controller-102", "controller-103", "controller-104")
 BROKERS = ("broker-1", "broker-2")
@@ -32,31 +34,31 @@ LAST_VOTERS = ("controller-101", "controller-103", "controller-104")
 FEWEST, MOST = 2, 4
 WORK_SECONDS = 8.0
 CHANGES_SECONDS = 30.0
-"""How long it may take to come to the last voters once nothing is in the way: three changes, each after an election at the worst."""
+"""How long it may take to reach the final voters without faults: three changes, each after an election at worst."""
 BREAKS_MAX = 16
-"""Connections that break in one run. Seldom is it the leader that the broker asks next, and asks by two names before it has answered."""
+"""The number of connections that break in a run: many, because the case to hit, a broker that reconnects to the leader, is rare."""
 QUIET_SHARE = 0.2
-"""In how many runs no controller is struck but who is away: then a leader stays for long enough to delete what those lack."""
+"""The share of runs in which the only fault is a node that is down: the leader stays for long enough to delete what the node lacks."""
 WORKLOAD = {"ids": 2500, "changes": 10, "ids_after": 1100, "work_ms": int(WORK_SECONDS * 1000)}
-"""`changes` are asked for while faults strike; `ids_after` once everything is healed."""
+"""`changes` are requested under faults; `ids_after` after everything is healed."""
 
 
 async def play(stage: Stage) -> None:
-    """Ask for ids while voters change under faults, heal, come to the last voters, and ask again."""
-    told: list[int] = []
-    work = (_ask(stage, "asker-1", stage.workload("ids"), told), _change(stage, stage.workload("changes")))
+    """Request ids while voters change under faults, heal, reach the final voters, and request more."""
+    ids: list[int] = []
+    work = (_ask(stage, "asker-1", stage.workload("ids"), ids), _change(stage, stage.workload("changes")))
     await under_faults(stage, *work, seconds=stage.workload("work_ms") / 1000)
     last = tuple(name for name in LAST_VOTERS if name in stage.spec.controller_names)
     await within(stage, "the last voters", _come_to(stage, last), CHANGES_SECONDS)
-    await _ask(stage, "asker-2", stage.workload("ids_after"), told)
+    await _ask(stage, "asker-2", stage.workload("ids_after"), ids)
     if await stage.voters() != last:
-        raise StoryFailed(f"the operator was told that {', '.join(last)} vote, and they are {await stage.voters()}")
-    if len(set(told)) != stage.workload("ids") + stage.workload("ids_after"):
-        raise StoryFailed(f"{len(told)} producer ids were handed out, of which {len(set(told))} are different")
+        raise StoryFailed(f"the acknowledged voters are {', '.join(last)}, the actual ones {await stage.voters()}")
+    if len(set(ids)) != stage.workload("ids") + stage.workload("ids_after"):
+        raise StoryFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
 
 
 async def _change(stage: Stage, changes: int) -> None:
-    """Ask for one change after the other, whatever comes of it: mostly of whoever fits, at times of whoever leads."""
+    """Request one change after the other, ignoring the results: mostly of a random controller, sometimes of the leader."""
     random = stage.random("operator")
     for _ in range(changes):
         await stage.sleep(random.uniform(0.1, 1.0))
@@ -86,14 +88,14 @@ async def _come_to(stage: Stage, wanted: tuple[str, ...]) -> None:
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw a schedule: over sockets kills and cuts at times; in simulation leaders that are alone, losses of power, and connections that break."""
+    """Draw a schedule: over sockets kills and partitions; in simulation isolated leaders, power losses, and broken connections."""
     if mode is not Mode.SIM:
-        return (_death(random, _time(random), random.choice(CONTROLLERS)), _alone(random, _time(random), random.choice(CONTROLLERS)))
+        return (_kill(random, _time(random), random.choice(CONTROLLERS)), _alone(random, _time(random), random.choice(CONTROLLERS)))
     schedule = [_broken(random) for _ in range(random.randint(0, BREAKS_MAX))]
     if random.random() < QUIET_SHARE:
         return (*schedule, _away(random), _away(random))
     schedule += [_alone(random, _written(random)) for _ in range(random.randint(1, 3))]
-    schedule += [_death(random, _moment(random)) for _ in range(random.randint(0, 3))]
+    schedule += [_kill(random, _moment(random)) for _ in range(random.randint(0, 3))]
     if random.random() < 0.5:
         schedule.append(_away(random))
     if random.random() < 0.4:
@@ -102,12 +104,12 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 
 def _alone(random: "Random", trigger: Trigger, target: str = AT_THE_TRIGGER) -> Fault:
-    """A controller does not hear anybody, nor anybody it: what it writes then has no future."""
+    """A controller is isolated from all nodes: what it writes then is truncated later."""
     return Fault(kind="partition", target=target, trigger=trigger, params={"duration_ms": random.randint(500, 4000)})
 
 
-def _death(random: "Random", trigger: Trigger, target: str = AT_THE_TRIGGER) -> Fault:
-    """A controller dies with its power, where there is a simulated disk to lose, and comes back."""
+def _kill(random: "Random", trigger: Trigger, target: str = AT_THE_TRIGGER) -> Fault:
+    """A controller is killed, in simulation with a power loss, and restarted."""
     return Fault(kind="restart", target=target, trigger=trigger, params={"power_loss": True, "after_ms": random.choice((50, 300, 1500))})
 
 
@@ -119,20 +121,20 @@ def _away(random: "Random") -> Fault:
 
 
 def _broken(random: "Random") -> Fault:
-    """A connection breaks on which a broker fetches: it looks for the leader at its bootstrap servers, and goes on asking it as well."""
+    """A connection on which a broker fetches breaks: it searches for the leader at its bootstrap servers, and also continues to fetch."""
     trigger = OnFrame(api_key=FETCH, is_response=random.random() < 0.3, client=random.choice(BROKERS), nth=random.randint(1, 250), moment="before")
     return Fault(kind="cut-connection", trigger=trigger, params={"after_bytes": random.choice((-1, 0, 3, 20))})
 
 
 def _written(random: "Random") -> OnEvent:
-    """A leader has written other voters, which count at once; or anything else."""
+    """A leader has written another voter set, which takes effect at once; or any other record."""
     if random.random() < 0.7:
         return OnEvent(kind="MetadataAppended", fields={"record_kinds": "Voters"}, nth=random.randint(1, 6))
     return OnEvent(kind="MetadataAppended", nth=random.randint(1, 150))
 
 
 def _moment(random: "Random") -> Trigger:
-    """Other voters are written or copied, somebody votes or leads, or a flush."""
+    """A voter set is written or replicated, a vote, an election, or a flush."""
     kind, times = random.choice((("VotersChanged", 20), ("VoteTold", 6), ("ControllerElected", 3), ("MetadataTruncated", 2), ("SnapshotLoaded", 2)))
     if random.random() < 0.7:
         return OnEvent(kind=kind, nth=random.randint(1, times))
@@ -145,7 +147,7 @@ def _time(random: "Random") -> AtTime:
 
 
 def swarm(random: "Random") -> Mapping[str, str]:
-    """Draw how often snapshots are written, which name the voters, too, how much of the log stays behind them, and how little a Fetch brings."""
+    """Draw how often snapshots, which contain the voters, are written, how much log is kept after them, and the size of a Fetch response."""
     return {
         "metadata.log.max.record.bytes.between.snapshots": random.choice(("700", "1500", "20971520")),
         "metadata.max.retention.bytes": random.choice(("2000", "2000", "8000")),
@@ -153,15 +155,15 @@ def swarm(random: "Random") -> Mapping[str, str]:
     }
 
 
-async def _ask(stage: Stage, client_id: str, count: int, told: list[int]) -> None:
-    asker = stage.id_asker(client_id)
-    told += await asker.ask(count)
-    await asker.close()
+async def _ask(stage: Stage, client_id: str, count: int, ids: list[int]) -> None:
+    client = stage.id_asker(client_id)
+    ids += await client.ask(count)
+    await client.close()
 
 
 SCENARIO = Scenario(
     name="voters_come_and_go",
-    story="Controllers join the quorum and leave it while leaders are cut off and die; one log, and what the operator was told holds.",
+    story="Controllers join and leave the quorum while leaders are isolated and killed; there is one log, and acknowledged voter changes hold.",
     must_exercise=(
         "one-leader-per-epoch",
         "metadata-log-matching",

@@ -1,8 +1,9 @@
-"""A cluster goes from ZooKeeper to KRaft while idempotent writers work: the steps of Kafka's documentation, one after the other.
+"""Migrates a cluster from ZooKeeper to KRaft under idempotent load, following the steps of Kafka's documentation.
 
-Brokers are restarted so that they can be taken over; controllers of KRaft, which are there from the beginning, copy what ZooKeeper has and write both
-from then on; brokers are restarted as brokers of KRaft; controllers end it. After each restart new clients ask for producer ids, so that blocks of
-ZooKeeper's time, of dual write and of KRaft are all in use; as long as both are written ZooKeeper is compared with the log.
+Brokers are restarted for migration; the KRaft controllers, which run from the beginning, copy the metadata from
+ZooKeeper and then write to both (dual write); brokers are restarted as KRaft brokers; the controllers finalize
+the migration. After each restart new clients request producer ids, so that blocks allocated in ZooKeeper mode,
+in dual write and in KRaft mode are all in use; during dual write, ZooKeeper is compared with the log.
 Source: KIP-866, the migration chapter of Kafka's documentation 3.9.
 """
 
@@ -10,7 +11,7 @@ from kraftsim.cluster.migration_story import Move, migration_story
 
 
 async def go(move: Move) -> None:
-    """Go all the way."""
+    """Run the whole migration."""
     migration, stage = move.migration, move.stage
     await move.ask()
     await migration.take_over()
@@ -24,7 +25,7 @@ async def go(move: Move) -> None:
 
 SCENARIO = migration_story(
     name="zk_to_kraft_migration",
-    story="A cluster goes from ZooKeeper to KRaft, step by step, and clients at work see nothing that does not pass by itself.",
+    story="A cluster is migrated from ZooKeeper to KRaft, step by step; clients see retriable errors only.",
     go=go,
     must_exercise=("metadata-log-matching",),
 )

@@ -1,7 +1,8 @@
-"""Two producers, one transactional id: whoever took it last may write, the other may not, wherever in its transaction it stood still.
+"""Pauses a transactional producer until another one takes its transactional id; checks that the paused producer is fenced in every state.
 
-The first producer stands still before, within, or at the end of a transaction, as a process whose garbage is being collected; the second takes the
-transactional id, finishes or drops what the first left, and deals. The first wakes up and goes on. Brokers fail meanwhile.
+The first producer is paused before, within, or at the end of a transaction, like a process in a long garbage
+collection; the second initializes the transactional id, completes or aborts the transaction of the first, and
+runs its own. The first resumes and continues. Brokers fail meanwhile.
 Source: KIP-98, KIP-588, KIP-890.
 """
 
@@ -15,7 +16,7 @@ from kraftsim.faults.terrain import INIT_PRODUCER_ID
 from kraftsim.faults.trigger import AtTime, OnEvent, OnFrame
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 BROKERS = ("broker-1", "broker-2", "broker-3")
 WORK_SECONDS = 10.0
@@ -23,42 +24,42 @@ POINTS = ("begun", "sent", "sent more")
 
 
 async def play(stage: Stage) -> None:
-    """Let one stand still, another take over, and the first come back."""
-    deals = Deals(transaction_timeout_ms=60_000)
-    await deals.open(stage)
+    """Pause one producer, let another initialize its id, and resume the first."""
+    orders = Deals(transaction_timeout_ms=60_000)
+    await orders.open(stage)
     seconds = stage.workload("work_ms") / 1000
-    rounds = [_round(stage, deals, number) for number in range(1, stage.workload("dealers") + 1)]
+    rounds = [_round(stage, orders, number) for number in range(1, stage.workload("dealers") + 1)]
     await under_faults(stage, *rounds, seconds=seconds)
-    await deals.audit(stage)
+    await orders.audit(stage)
 
 
-async def _round(stage: Stage, deals: Deals, number: int) -> None:
-    first = deals.dealer(stage, f"first-{number}", f"deals-{number}")
-    second = deals.dealer(stage, f"second-{number}", f"deals-{number}")
+async def _round(stage: Stage, orders: Deals, number: int) -> None:
+    first = orders.dealer(stage, f"first-{number}", f"deals-{number}")
+    second = orders.dealer(stage, f"second-{number}", f"deals-{number}")
     point = stage.random(f"point-{number}").choice(POINTS)
     is_fenced = [False]
-    await first.workplace.run(_stand_still(stage, deals, first, second, point, is_fenced))
+    await first.workplace.run(_pause(stage, orders, first, second, point, is_fenced))
     if not is_fenced[0]:
-        raise StoryFailed(f"first-{number} stood still when it had {point}, its place was taken, and it committed all the same")
+        raise StoryFailed(f"first-{number} was paused when it had {point}, another producer took its id, and its commit succeeded")
 
 
-async def _stand_still(stage: Stage, deals: Deals, first: Dealer, second: Dealer, point: str, is_fenced: list[bool]) -> None:
+async def _pause(stage: Stage, orders: Deals, first: Dealer, second: Dealer, point: str, is_fenced: list[bool]) -> None:
     zombie = await first.begin_life()
     try:
         await zombie.begin()
-        await deals.send(stage, zombie, "a")
+        await orders.send(stage, zombie, "a")
         await zombie.commit()
     except AbortNeeded:
         await zombie.abort()
     await zombie.begin()
     if point != "begun":
-        await deals.send(stage, zombie, "b")
+        await orders.send(stage, zombie, "b")
         await stage.sleep(0.2 if point == "sent" else 0.0)
     zombie.freeze()
-    await second.workplace.run(_take_over(stage, deals, second))
+    await second.workplace.run(_take_over(stage, orders, second))
     zombie.thaw()
     try:
-        await deals.send(stage, zombie, "c")
+        await orders.send(stage, zombie, "c")
         await zombie.commit()
     except AbortNeeded:
         try:
@@ -70,12 +71,12 @@ async def _stand_still(stage: Stage, deals: Deals, first: Dealer, second: Dealer
     await zombie.close()
 
 
-async def _take_over(stage: Stage, deals: Deals, dealer: Dealer) -> None:
-    client = await dealer.begin_life()
+async def _take_over(stage: Stage, orders: Deals, app: Dealer) -> None:
+    client = await app.begin_life()
     for _ in range(stage.workload("transactions") // 4):
         try:
             await client.begin()
-            await deals.send(stage, client, "d")
+            await orders.send(stage, client, "d")
             await client.commit()
         except AbortNeeded:
             try:
@@ -86,7 +87,7 @@ async def _take_over(stage: Stage, deals: Deals, dealer: Dealer) -> None:
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw up to three deaths of brokers, at the changes of a transaction's state where those can be waited for."""
+    """Draw up to three kills of brokers, in simulation at changes of a transaction's state."""
     if mode is not Mode.SIM:
         return tuple(_restart(random, random.choice(BROKERS), AtTime(at_ms=random.randint(100, 5000))) for _ in range(random.randint(0, 1)))
     if random.random() < 0.4:
@@ -98,7 +99,7 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 
 def _lonely(random: "Random") -> tuple[Fault, ...]:
-    """As somebody is about to be fenced two brokers stand still for so long that the third is alone in sync: nothing can be written about it."""
+    """When a producer is about to be fenced two brokers are paused, so that the ISR is the third alone: the fence cannot be written."""
     duration_ms = random.randint(6000, 9000)
     taken_over = OnFrame(api_key=INIT_PRODUCER_ID, client=f"second-{random.randint(1, WORKLOAD['dealers'])}")
     two = random.sample(BROKERS, 2)
@@ -111,7 +112,7 @@ def _restart(random: "Random", target: str, trigger: AtTime | OnEvent) -> Fault:
 
 SCENARIO = Scenario(
     name="zombie_fenced_by_epoch",
-    story="A producer stands still, another takes its transactional id; the first comes back and is fenced, and nothing of it is committed.",
+    story="A producer is paused while another initializes its transactional id; when it resumes it is fenced, and nothing of it is committed.",
     must_exercise=MUST_EXERCISE,
     play=play,
     faults=faults,

@@ -1,4 +1,4 @@
-"""FetchResponse v12, by hand: records that are not copied, and structures under tags that are rarely there."""
+"""FetchResponse v12, by hand: records without copies, and rarely used tagged structures."""
 
 from struct import Struct
 from struct import error as struct_error

@@ -1,4 +1,4 @@
-"""Strings and the ends of structures, for the messages written by hand."""
+"""Strings and the ends of structures, for the handwritten codecs."""
 
 from collections.abc import Callable
 from typing import Final

@@ -1,4 +1,4 @@
-"""TxnOffsetCommitRequest v3, by hand: strings, and two arrays one in the other."""
+"""TxnOffsetCommitRequest v3, by hand: strings, and two nested arrays."""
 
 from struct import Struct
 from struct import error as struct_error

@@ -1,1 +1,1 @@
-"""Members of a group that copy exactly once, and what becomes of that when one of them dies, stands still, or is of another time (KIP-447)."""
+"""Members of an exactly-once app, and the effects when one of them is killed, paused, or uses an old protocol (KIP-447)."""

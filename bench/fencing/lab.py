@@ -1,6 +1,6 @@
-"""A cluster in virtual time, a topic of a few records, and members that copy it; what each of them did, and when, is in the events.
+"""A cluster in virtual time, a topic of a few records, and members that copy it; the events record what each member did, and when.
 
-Source: KIP-447 and the document of its design.
+Source: KIP-447 and its design document.
 """
 
 from collections import Counter
@@ -41,13 +41,13 @@ SETTINGS = {
 PATIENT = ProducerSettings(linger_ms=0, delivery_timeout_ms=200_000, request_timeout_ms=100_000)
 LIMIT_S = 600.0
 RECORDS = 20
-"""How many there are to copy."""
+"""The number of input records."""
 NS_PER_MS = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Terms:
-    """What members are told. `rules`: of their producers."""
+    """The parameters of members. `rules`: of their producers."""
 
     variant: Variant = Variant.PER_THREAD
     assignor: str = "range"
@@ -60,7 +60,7 @@ class Terms:
 
 
 class Member:
-    """A member on a host of its own. It dies where `dies_at` says, and is not started again."""
+    """A member on its own host. It crashes at `dies_at`, and is not restarted."""
 
     def __init__(self, lab: "FencingLab", name: str, terms: Terms) -> None:
         self.name = name
@@ -76,7 +76,7 @@ class Member:
         self.task = lab.simulation.spawn(self.host, self.copier.live())
 
     def close(self) -> None:
-        """End in good order, when the present transaction is over."""
+        """Leave the group after the current transaction."""
         self.is_done, self.died_ms = True, self._lab.now_ms
 
     def _look(self, point: Point, copier: Copier) -> None:
@@ -86,7 +86,7 @@ class Member:
 
 
 class FencingLab:
-    """`with` it: the cluster is up, and the records are written."""
+    """A context manager: within it the cluster is up, and the input records are written."""
 
     def __init__(
         self,
@@ -99,14 +99,14 @@ class FencingLab:
         settings: Mapping[str, str] | None = None,
     ) -> None:
         self.simulation = Simulation(seed)
-        self._noted: list[tuple[float, Event]] = []
+        self._events: list[tuple[float, Event]] = []
         self._records, self._partitions = records, partitions
-        told = {**SETTINGS, **(settings or {})}
-        self._spec = ClusterSpec(controllers=0 if zookeeper else 1, brokers=1, seed=seed, release=release_name, zookeeper=zookeeper, settings=told)
+        merged = {**SETTINGS, **(settings or {})}
+        self._spec = ClusterSpec(controllers=0 if zookeeper else 1, brokers=1, seed=seed, release=release_name, zookeeper=zookeeper, settings=merged)
 
     def __enter__(self) -> "FencingLab":
         self.simulation.__enter__()
-        self.simulation.observe(lambda node, incarnation, n, t_ns, event: self._noted.append((t_ns / NS_PER_MS, event)))
+        self.simulation.observe(lambda node, incarnation, n, t_ns, event: self._events.append((t_ns / NS_PER_MS, event)))
         self.cluster = SimulatedCluster(self._spec, self.simulation)
         self.client = self.simulation.add_host("client")
         self.cluster.start()
@@ -117,42 +117,42 @@ class FencingLab:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.simulation.__exit__(kind, error, trace)
 
-    # Looking ----------------------------------------------------------------------------------------------------------------------------------
+    # Queries ----------------------------------------------------------------------------------------------------------------------------------
 
     @property
     def now_ms(self) -> float:
-        """Virtual milliseconds since the beginning."""
+        """Virtual milliseconds since the start."""
         return self.simulation.now_ns / NS_PER_MS
 
     def of(self, kind: type[E], *, since_ms: float = 0.0) -> Iterator[tuple[float, E]]:
-        """Yield the facts of a kind, with the moment of each."""
-        return ((t_ms, event) for t_ms, event in self._noted if isinstance(event, kind) and t_ms >= since_ms)
+        """Yield the events of a kind, with the time of each."""
+        return ((t_ms, event) for t_ms, event in self._events if isinstance(event, kind) and t_ms >= since_ms)
 
     def first_read_ms(self, name: str, since_ms: float) -> float | None:
-        """Return when a member read its first record after a moment; None if it has not."""
+        """Return when a member read its first record after a time; None if it has not."""
         return next((t_ms for t_ms, event in self.of(RecordRead, since_ms=since_ms) if event.client_id.startswith(name)), None)
 
     def copies(self) -> Counter[str]:
-        """Return how often each record is in the copy, as readers of committed records see it."""
+        """Return how often read_committed consumers read each output record."""
         return Counter(self.run(self._read()))
 
     def doubled(self) -> int:
-        """Return how many records are in the copy more than once."""
+        """Return the number of duplicated output records."""
         return sum(count > 1 for count in self.copies().values())
 
-    # Doing ------------------------------------------------------------------------------------------------------------------------------------
+    # Actions ----------------------------------------------------------------------------------------------------------------------------------
 
     def run(self, work: Coroutine[object, object, T], limit_s: float = LIMIT_S) -> T:
-        """Carry out work on the client's host."""
+        """Run work on the client's host."""
         found = self.simulation.run_until(self.simulation.spawn(self.client, work), limit_s)
         return found  # type: ignore[return-value]
 
     def wait(self, seconds: float) -> None:
-        """Let virtual time pass."""
+        """Advance virtual time."""
         self.simulation.run_for(seconds)
 
     def until(self, is_so: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
-        """Let virtual time pass until something is so."""
+        """Advance virtual time until a condition holds."""
         self.simulation.run_until(is_so, limit_s)
 
     def random(self, name: str):  # type: ignore[no-untyped-def]
@@ -160,7 +160,7 @@ class FencingLab:
         return self.simulation.world_of(self.client).random(name)
 
     def workplace(self, host: Host, terms: Terms) -> Workplace:
-        """Return where a member works."""
+        """Return the client host of a member."""
 
         async def there(work: Coroutine[object, object, T]) -> T:
             return await self.simulation.spawn(host, work)
@@ -170,7 +170,7 @@ class FencingLab:
         return Workplace(name=host.name, world=world, bootstrap=self.cluster.addresses, frame_events=False, parts=parts, run_there=there)
 
     def group(self, terms: Terms) -> GroupSettings:
-        """Return what a consumer is told."""
+        """Return the settings of a consumer."""
         return GroupSettings(
             group_id=GROUP,
             topics=(INPUT,),
@@ -182,7 +182,7 @@ class FencingLab:
         )
 
     def settings(self, terms: Terms) -> CopierSettings:
-        """Return what a member is told."""
+        """Return the settings of a member."""
         return CopierSettings(
             input_topic=INPUT,
             output_topic=OUTPUT,

@@ -1,4 +1,4 @@
-"""What KIP-447's document says of time and harm, played once and counted. Times are virtual; a seed gives the same numbers again."""
+"""KIP-447's claims on time and correctness, each simulated and measured once. Times are virtual; a seed always gives the same numbers."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ OLD_RELEASE = "2.4"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Takeover:
-    """A member ends, and another one goes on: after how long, how often it was told to wait, and whether it lost its membership over that."""
+    """A takeover by another member: its duration, the retriable errors it received, and whether it lost its membership."""
 
     milliseconds: int
     times_told_to_wait: int
@@ -23,7 +23,7 @@ class Takeover:
 
 
 def takeover(*, dies: bool, transaction_ms: int, session_ms: int = 6000, is_old: bool = False, fencing: str = "") -> Takeover:
-    """Let a member end with its offsets sent: it dies, or it ends its transaction and leaves. Another one joins at that moment."""
+    """End a member with its offsets sent: it crashes, or it ends its transaction and leaves. Another one joins at that time."""
     with FencingLab(settings={"kraftsim.offset.fencing": fencing} if fencing else {}) as lab:
         first = Member(lab, "first", Terms(transaction_ms=transaction_ms, session_ms=session_ms))
         if dies:
@@ -39,13 +39,13 @@ def takeover(*, dies: bool, transaction_ms: int, session_ms: int = 6000, is_old:
             lab.run(lab.write(40, 60))
         lab.until(lambda: lab.first_read_ms("next", died_ms) is not None)
         took_ms = (lab.first_read_ms("next", died_ms) or 0.0) - died_ms
-        told = [event for _, event in lab.of(OffsetLearned) if event.client_id.startswith("next")]
+        events = [event for _, event in lab.of(OffsetLearned) if event.client_id.startswith("next")]
         lost = [event for _, event in lab.of(MembershipLost) if event.client_id.startswith("next")]
-    return Takeover(milliseconds=round(took_ms), times_told_to_wait=sum(event.error_code != 0 for event in told), memberships_lost=len(lost))
+    return Takeover(milliseconds=round(took_ms), times_told_to_wait=sum(event.error_code != 0 for event in events), memberships_lost=len(lost))
 
 
 def aborted_needlessly(pause_ms: int, transaction_ms: int) -> bool:
-    """Let a member stand still for a while within a transaction, and lose no partition over that; tell whether its transaction was aborted."""
+    """Pause a member within a transaction, without a rebalance; return whether its transaction was aborted."""
     with FencingLab() as lab:
         member = Member(lab, "first", Terms(transaction_ms=transaction_ms, session_ms=120_000))
         member.copier.pause_at(Point.SENT, pause_ms / 1000)
@@ -56,7 +56,7 @@ def aborted_needlessly(pause_ms: int, transaction_ms: int) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Awakening:
-    """A member stands still until its partition is another's, wakes up and goes on: records doubled, and what the other one was told meanwhile."""
+    """The effects of a zombie, paused until its partition is reassigned: duplicated records, and the responses to its successor."""
 
     doubled: int
     held_off: int
@@ -74,9 +74,9 @@ def awakening(
     zookeeper: bool = False,
     settings: dict[str, str] | None = None,
 ) -> Awakening:
-    """Let a member stand still at a point of its transaction for 12 seconds; its session is over after 6, its transaction after 20."""
-    told = {**(settings or {}), **({"kraftsim.offset.fencing": fencing} if fencing else {})}
-    with FencingLab(settings=told, release_name=release_name, zookeeper=zookeeper) as lab:
+    """Pause a member at a point of its transaction for 12 seconds; the session timeout is 6 s, the transaction timeout 20 s."""
+    events = {**(settings or {}), **({"kraftsim.offset.fencing": fencing} if fencing else {})}
+    with FencingLab(settings=events, release_name=release_name, zookeeper=zookeeper) as lab:
         zombie = Member(lab, "zombie", Terms(transaction_ms=20_000, is_old=old_zombie, variant=variants[0]))
         zombie.copier.pause_at(point, 12.0)
         lab.wait(3)
@@ -94,11 +94,11 @@ def awakening(
 
 
 CONDITIONS = ("all of them", "offsets are committed by the consumer", "offsets are kept elsewhere", "offsets are sent for no member")
-"""What holds of an application: KIP-447's template, and each of its conditions dropped."""
+"""KIP-447's template of an app, and each of its conditions dropped."""
 
 
 def doubled_where(condition: str) -> int:
-    """Let an application die after it has committed its output, or stand still before; return how many records are there twice."""
+    """Crash an app after it committed its output, or pause it before; return the number of duplicated records."""
     if condition == "offsets are sent for no member":
         return awakening(old_zombie=True).doubled
     with FencingLab() as lab:
@@ -112,7 +112,7 @@ def doubled_where(condition: str) -> int:
 
 
 async def _copy_once(lab: FencingLab, host: Host, condition: str, elsewhere: dict[int, int], *, dies: bool) -> None:
-    """Copy what there is in one transaction, and say how far that was; whoever dies does so before it has said it outside of its transaction."""
+    """Copy all input in one transaction, and commit the offsets; a crash happens before offsets outside the transaction are committed."""
     world, bootstrap = lab.simulation.world_of(host), lab.cluster.addresses
     producer = TransactionalClient(
         world, bootstrap=bootstrap, client_id=f"{host.name}-producer", settings=TransactionalSettings(transactional_id=host.name, producer=PATIENT)
@@ -146,7 +146,7 @@ async def _copy_once(lab: FencingLab, host: Host, condition: str, elsewhere: dic
 
 
 def first_commit_to_old_brokers(*, downgrades: bool) -> str:
-    """Let a producer of today commit offsets for a member at a broker of 2.4; return how that went."""
+    """Let a current producer commit offsets with group metadata to a 2.4 broker; return the result."""
     with FencingLab(release_name=OLD_RELEASE, zookeeper=True) as lab:
         world = lab.simulation.world_of(lab.client)
         settings = TransactionalSettings(transactional_id="x", producer=PATIENT, downgrades_commits=downgrades)
@@ -171,7 +171,7 @@ def first_commit_to_old_brokers(*, downgrades: bool) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fetched:
-    """Questions about offsets beside new assignments: `first`: how many assignments were followed by a question before anything was read."""
+    """OffsetFetch requests and new assignments. `first`: the assignments that were followed by an OffsetFetch before any read."""
 
     assignments: int
     followed: int
@@ -179,7 +179,7 @@ class Fetched:
 
 
 def fetched_after_rebalances(assignor: str) -> Fetched:
-    """Let a second member join one that has two partitions; count who asks where to go on."""
+    """Let a second member join one that has two partitions; count the OffsetFetch requests of each."""
     with FencingLab(partitions=2, records=10) as lab:
         members = [Member(lab, "first", Terms(assignor=assignor))]
         lab.wait(5)

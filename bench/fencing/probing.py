@@ -1,7 +1,7 @@
-"""An application whose members probe versions (KIP-268) is restarted member by member while it copies: KIP-447's document rests its upgrade on that.
+"""Restarts an app with version probing (KIP-268) member by member under load, the upgrade that KIP-447's design document relies on.
 
-Members exchange versions as user data of JoinGroup and SyncGroup through a coordinator that reads none of it. What each member does
-with its version is in the events: transactions are of an id per task or per thread, and each commit of offsets names a generation.
+Members exchange versions as user data of JoinGroup and SyncGroup through a coordinator that ignores it. The events record what each
+member does with its version: transactions have an id per task or per thread, and each offset commit has a generation.
 Source: KIP-268; KIP-447 (upgrade path of its document: UPGRADE_FROM, two rolling bounces).
 """
 
@@ -15,22 +15,22 @@ from kraftsim.events.transactional_clients import MemberStable, TransactionBegun
 
 MEMBERS = 3
 RECORDS_BETWEEN = 6
-"""So many records are written before each restart, and copied behind it."""
+"""The number of records written before each restart, and copied after it."""
 TASKS, THREADS = "task", "thread"
 BEFORE = Terms(variant=Variant.PER_TASK, is_old=True)
 OLD = Terms(variant=Variant.PROBED, is_old=True, latest_version=OF_TASKS)
 PINNED = Terms(variant=Variant.PROBED, latest_version=OF_TASKS)
-"""The new binary with UPGRADE_FROM: it names its member, and says that it understands what the old one does."""
+"""The new binary with UPGRADE_FROM: it commits with group metadata, and reports the old version."""
 NEW = Terms(variant=Variant.PROBED, latest_version=OF_THREADS)
 BY_SETTING = Terms(variant=Variant.PER_THREAD)
-"""As shipped: a setting decides, whatever other members are."""
+"""As shipped: a setting decides, regardless of other members."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bounced:
-    """What came of it. `rebalances`: new generations by each restart, in their order.
+    """The results. `rebalances`: new generations after each restart, in order.
 
-    `mixed`: generations in which offsets were committed by transactional ids of both kinds. `kinds`: of the ids of the last generation.
+    `mixed`: generations with offset commits by transactional ids of both kinds. `kinds`: those of the last generation.
     """
 
     rebalances: tuple[int, ...]
@@ -42,7 +42,7 @@ class Bounced:
 
 
 def bounced(first: Terms, *restarts: tuple[int, Terms]) -> Bounced:
-    """Let three members copy, and restart them as told: which one, and what it is then. Records are written all the time."""
+    """Run three members, and restart them one by one with the given parameters, under load."""
     with FencingLab(records=RECORDS_BETWEEN, partitions=MEMBERS) as lab:
         members = [Member(lab, f"member-{number}", first) for number in range(MEMBERS)]
         lab.wait(10)
@@ -84,13 +84,13 @@ def _generation(lab: FencingLab) -> int:
 
 
 def _kinds(lab: FencingLab) -> dict[int, set[str]]:
-    """Return, by generation, of which kinds the ids are whose transactions committed offsets."""
+    """Return the kinds of transactional ids that committed offsets in each generation."""
     ids = {event.transaction: event.transactional_id for _, event in lab.of(TransactionBegun)}
     moments = [(t_ms, event.generation_id) for t_ms, event in lab.of(MemberStable)]
     found: dict[int, set[str]] = {}
     for t_ms, event in lab.of(TransactionOffsetSent):
         generation = event.generation_id
-        if generation < 0:  # a member of before names none: what was the generation then?
+        if generation < 0:  # an old member commits without a generation: use the one at that time
             generation = max((number for since_ms, number in moments if since_ms <= t_ms), default=0)
         found.setdefault(generation, set()).add(THREADS if "-thread-" in ids[event.transaction] else TASKS)
     return found

@@ -1,1 +1,1 @@
-"""The ways to come by producer ids that KIP-730 names, in virtual time: ids burned, stalls, and how long the numbers last."""
+"""The variants of producer-id allocation in KIP-730, in virtual time: lost ids, stalls, and how long 2^63 ids last."""

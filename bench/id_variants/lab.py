@@ -1,4 +1,4 @@
-"""One controller and its brokers in virtual milliseconds, made of the rules that nodes use: brokers crash, answers get lost, clients ask at a rate.
+"""Simulates one controller and its brokers in virtual milliseconds with the nodes' own rules: crashes, lost responses, a constant client load.
 
 Nothing is measured by a clock; counts follow from the seed alone.   Source: KIP-730.
 """
@@ -22,7 +22,7 @@ YEAR_MS = 365.25 * 86_400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What happens. Rates are per second and broker; `lost_percent`: of answers, which are asked for again after `retry_ms`."""
+    """The parameters. Rates are per second and broker; `lost_percent`: of responses, which are retried after `retry_ms`."""
 
     seconds: float = 60.0
     brokers: int = 3
@@ -38,12 +38,12 @@ class Terms:
 
 @dataclass(slots=True)
 class Found:
-    """What came of it."""
+    """The results."""
 
     given: int = 0
     refused: int = 0
     stalls_ms: list[int] = field(default_factory=list)
-    """How long each client waited that was sent away at least once."""
+    """The wait of each client that received at least one error."""
     blocks: int = 0
     crashes: int = 0
     doubled: int = 0
@@ -53,11 +53,11 @@ class Found:
 
     @property
     def unused(self) -> int:
-        """Ids that are gone and that nobody has."""
+        """Allocated ids that were never returned to a client."""
         return self.next_producer_id - self.given
 
     def years_left(self, seconds: float) -> float:
-        """Return how long the numbers last at this rate."""
+        """Return how long 2^63 ids last at this rate."""
         return LAST_ID / (self.next_producer_id / seconds) / (YEAR_MS / 1000) if self.next_producer_id else float("inf")
 
 
@@ -70,14 +70,14 @@ class Broker:
         self.start()
 
     def start(self) -> None:
-        """Begin anew, with nothing in memory."""
+        """Restart with empty memory."""
         self.epoch += 1
         self.source = self.terms.source(broker_epoch=lambda: self.epoch, note=lambda event: None)
         self.waiting_since_ms: int | None = None
 
 
-def play(terms: Terms, seed: int) -> Found:
-    """Let clients ask for ids for as long as the terms say."""
+def simulate(terms: Terms, seed: int) -> Found:
+    """Let clients request ids for the configured time."""
     random, found = Random(seed), Found()
     brokers = [Broker(number, terms) for number in range(terms.brokers)]
     control_class = RepeatingProducerIdControl if terms.repeats else ResizableProducerIdControl
@@ -99,7 +99,7 @@ def play(terms: Terms, seed: int) -> Found:
                     break
                 demand[broker.broker_id] = max(demand[broker.broker_id] - 1, 0)
             for effect in broker.source.take_effects():
-                assert isinstance(effect, SendAllocate), "nobody waits here, and nobody is woken"
+                assert isinstance(effect, SendAllocate), "no client waits here, so none is woken"
                 broker.requests += 1
                 _allocate(control, broker, effect.broker_epoch, broker.requests, now_ms, random, found, answers, retries)
         for due in [each for each in retries if each[0] <= now_ms]:
@@ -123,7 +123,7 @@ def _claim(broker: Broker, now_ms: int, found: Found, ids: Counter[int]) -> bool
     if broker.waiting_since_ms is not None:
         found.stalls_ms.append(now_ms - broker.waiting_since_ms)
         broker.waiting_since_ms = None
-    assert isinstance(claimed, int), "these sources never let anybody wait"
+    assert isinstance(claimed, int), "these sources never make a client wait"
     ids[claimed] += 1
     found.given += 1
     return True
@@ -140,7 +140,7 @@ def _allocate(
     answers: list[tuple[int, Broker, int, ProducerIdBlock | Refusal]],
     retries: list[tuple[int, Broker, int, int]],
 ) -> None:
-    """Let the controller decide and write; its answer comes later, or is lost, and then the broker asks again."""
+    """Let the controller allocate a block; its response arrives later, or is lost, and then the broker retries."""
     decided = control.decide_allocate(broker.broker_id, epoch, number)
     if isinstance(decided, Decision):
         for record in decided.records:
@@ -156,7 +156,7 @@ def _allocate(
 def _answer(arrived: tuple[int, Broker, int, ProducerIdBlock | Refusal], now_ms: int) -> None:
     _, broker, epoch, decided = arrived
     if broker.epoch != epoch:
-        return  # of a life that is over
+        return  # of an earlier incarnation
     if isinstance(decided, Refusal):
         broker.source.on_response(decided.error, 0, 0, now_ms)
     else:

@@ -1,4 +1,4 @@
-"""What clients wait for, as a picture: for each way to ids the share of clients that waited, by what went on meanwhile; SVG without any library."""
+"""Plots, for each variant of producer-id allocation, the share of clients that waited, by fault; SVG without any library."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -9,7 +9,7 @@ INK: Final = "#333333"
 
 
 def picture(shares: Mapping[str, Mapping[str, float]]) -> str:
-    """Draw it. `shares`: what went on meanwhile -> way -> how many percent of the clients waited."""
+    """Draw the plot. `shares`: fault -> variant -> percentage of the clients that waited."""
     ways = list(dict.fromkeys(way for row in shares.values() for way in row))
     most = max(value for row in shares.values() for value in row.values()) or 1.0
     height = TOP + ROW * len(ways) + 20

@@ -1,6 +1,6 @@
-"""Running nodes in virtual time that come by producer ids in different ways, and clients that ask one broker after the other for ids.
+"""Runs nodes with different variants of producer-id allocation in virtual time, and clients that request ids from the brokers.
 
-Everything but the last digit follows from the seed alone: waiting is counted in virtual time.   Source: KIP-730.
+Everything but the last digit follows from the seed alone: waits are in virtual time.   Source: KIP-730.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ SECONDS_PER_YEAR = 365.25 * 86_400
 
 
 class Trouble(Enum):
-    """What goes on meanwhile."""
+    """The fault or load during a run."""
 
     NONE = "nothing"
     FORWARDED = "20 admin clients change configurations through the broker"
@@ -42,7 +42,7 @@ class Trouble(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """How ids are come by. `brokers`: settings of single ones; `zookeeper`: without controllers of KRaft."""
+    """A variant of producer-id allocation. `brokers`: settings of single brokers; `zookeeper`: without KRaft controllers."""
 
     name: str
     release: str = "3.9"
@@ -52,8 +52,8 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Play:
-    """What happens. `think_ms`: between two questions of one client; `crash_every_s` of each broker; `lost`: every so many answers are lost."""
+class RunParameters:
+    """Load and faults of a run. `think_ms`: between two requests of a client; `crash_every_s`: of each broker; `lost`: every n-th response."""
 
     seconds: float = 4.0
     clients: int = 8
@@ -63,25 +63,25 @@ class Play:
     crashes_cleanly: bool = False
     lost: int = 0
     looper: str = ""
-    """In the name of which broker a broken caller asks the controller for blocks, as fast as it can; clients ask broker 1."""
+    """The broker as which a misbehaving caller requests blocks from the controller, as fast as it can; clients use broker 1."""
     asks_all: bool = False
-    """Whether clients ask all brokers in turn; else broker 1."""
+    """Whether clients use all brokers in turn; else broker 1."""
 
 
 @dataclass(slots=True)
-class Told:
-    """What came of it."""
+class RunCounts:
+    """The results of a run."""
 
     waits_ms: list[float] = field(default_factory=list)
     first_ms: float = 0.0
-    """How long the first one of all waited."""
+    """The wait of the first client."""
     refused: int = 0
     ids: int = 0
     doubled: int = 0
     blocks: dict[str, int] = field(default_factory=dict)
-    """By who gave them: the quorum, the controller of ZooKeeper's time, or the broker itself."""
+    """Blocks by source: the quorum, the ZooKeeper-mode controller, or the broker itself."""
     taken: int = 0
-    """Ids in the blocks that were given."""
+    """The number of ids in the allocated blocks."""
     crashes: int = 0
     lost: int = 0
     records: int = 0
@@ -89,11 +89,11 @@ class Told:
 
     @property
     def stalls(self) -> int:
-        """How many clients waited longer than a commit of the controller takes in quiet times."""
+        """The number of clients that waited longer than a controller commit takes without faults."""
         return sum(each > STALL_MS for each in self.waits_ms)
 
     def share_ms(self, percent: int) -> float:
-        """Return what so many percent of the waits did not exceed."""
+        """Return a percentile of the waits."""
         return quantiles(self.waits_ms, n=100)[percent - 1] if len(self.waits_ms) > 1 else 0.0
 
     @property
@@ -102,19 +102,19 @@ class Told:
         return LAST_PRODUCER_ID / (self.taken / self.seconds) / SECONDS_PER_YEAR if self.taken else float("inf")
 
 
-def play(way: Way, what: Play, seed: int) -> Told:
-    """Start a cluster, let clients ask, and count."""
+def simulate(way: Way, what: RunParameters, seed: int) -> RunCounts:
+    """Run a cluster with clients, and return the results."""
     with collected_after(), Simulation(seed) as simulation:
-        return Run(way, what, simulation, seed).told
+        return Run(way, what, simulation, seed).counts
 
 
 class Run:
-    """One run; `told` is what came of it."""
+    """One run; `counts` has its results."""
 
-    def __init__(self, way: Way, what: Play, simulation: Simulation, seed: int) -> None:
-        self.told = Told(seconds=what.seconds)
+    def __init__(self, way: Way, what: RunParameters, simulation: Simulation, seed: int) -> None:
+        self.counts = RunCounts(seconds=what.seconds)
         self._what, self._simulation, self._seen = what, simulation, set[int]()
-        self._chance = simulation.world_of(simulation.harness).random("mishaps")
+        self._random = simulation.world_of(simulation.harness).random("mishaps")
         simulation.observe(self._observe, WATCHED)
         spec = ClusterSpec(
             controllers=0 if way.zookeeper else 1,
@@ -142,7 +142,7 @@ class Run:
         begun, steps = simulation.now_ns, int(what.seconds * 10)
         for step in range(steps):
             simulation.run_for(max((begun + step * 100_000_000 - simulation.now_ns) / 1e9, 0))
-            self._strike(step)
+            self._inject(step)
         simulation.run_for(0.1)
         self._is_over = True
         for name, host in self._cluster.hosts.items():
@@ -150,7 +150,7 @@ class Run:
                 simulation.restart(host)
         simulation.run_until(lambda: all(task.done() for task in tasks), LIMIT_SECONDS)
 
-    def _strike(self, step: int) -> None:
+    def _inject(self, step: int) -> None:
         what, spec = self._what, self._cluster.spec
         if what.trouble is Trouble.CONTROLLER_AWAY and step in (4, 14):
             host = self._cluster.hosts[spec.controller_names[0]]
@@ -159,8 +159,8 @@ class Run:
             host = self._cluster.hosts[name]
             if not host.is_alive:
                 self._simulation.restart(host)
-            elif self._chance.random() < 0.1 / what.crash_every_s:
-                self.told.crashes += 1
+            elif self._random.random() < 0.1 / what.crash_every_s:
+                self.counts.crashes += 1
                 if not what.crashes_cleanly or self._simulation.stop(host) is None:
                     self._simulation.kill(host)
 
@@ -176,8 +176,8 @@ class Run:
                 await asyncio.sleep(BACKOFF_SECONDS)
             turn += 1
             waited = (self._simulation.now_ns - begun) / 1e6
-            self.told.first_ms = self.told.first_ms or waited
-            self.told.waits_ms.append(waited)
+            self.counts.first_ms = self.counts.first_ms or waited
+            self.counts.waits_ms.append(waited)
             await asyncio.sleep(self._what.think_ms / 1000)
 
     async def _try(self, turn: int) -> bool:
@@ -213,23 +213,23 @@ class Run:
         connection.close()
 
     def _lose(self, frame: FrameSeen, moment: str) -> None:
-        if frame.api_key == ALLOCATE and frame.is_response and moment == "before" and self._chance.randrange(100) < self._what.lost:
-            self.told.lost += 1
+        if frame.api_key == ALLOCATE and frame.is_response and moment == "before" and self._random.randrange(100) < self._what.lost:
+            self.counts.lost += 1
             frame.cut(0)
 
     def _observe(self, node: str, incarnation: int, n: int, t_ns: int, event: Event) -> None:
-        told = self.told
+        counts = self.counts
         match event:
             case ProducerIdReturned():
-                told.ids += 1
-                told.doubled += event.producer_id in self._seen
+                counts.ids += 1
+                counts.doubled += event.producer_id in self._seen
                 self._seen.add(event.producer_id)
             case InitProducerIdRefused():
-                told.refused += 1
+                counts.refused += 1
             case ProducerIdBlockAllocated():
-                told.blocks[event.given_by] = told.blocks.get(event.given_by, 0) + 1
-                told.taken += event.next_producer_id - event.first_producer_id
+                counts.blocks[event.given_by] = counts.blocks.get(event.given_by, 0) + 1
+                counts.taken += event.next_producer_id - event.first_producer_id
             case MetadataAppended():
-                told.records += "ProducerIdsRecord" in event.record_kinds
+                counts.records += "ProducerIdsRecord" in event.record_kinds
             case _:
                 return

@@ -1,1 +1,1 @@
-"""What a producer per task costs beside a producer per thread: counted, weighed, and drawn."""
+"""The cost of a producer per task compared with a producer per thread: counts, memory, and a plot."""

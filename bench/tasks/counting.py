@@ -1,4 +1,4 @@
-"""Plays the story of both variants once, and counts from its event log what each of them opened, asked and left behind.
+"""Runs the scenario with both variants once, and counts from its event log what each of them opened, sent and left behind.
 
 Source: KIP-447, "the number of producers grows linearly with the number of tasks".
 """
@@ -21,14 +21,14 @@ from kraftsim.explore.run import play_request
 SCENARIO = "producer_per_task_against_per_thread"
 RECORDS_PER_PARTITION = 2
 APPLICATIONS = {"task": "a producer per task", "thread": "a producer per thread"}
-"""How the story calls the two: their topics and transactional ids begin so."""
+"""The prefixes of the topics and transactional ids of the two variants in the scenario."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """One line of the table. `states`: how many producers are remembered by the leaders of all partitions together; `ids`: by coordinators.
+    """One line of the table. `states`: the number of producers in the producer state of all partitions; `ids`: at coordinators.
 
-    Times are virtual, of the simulated network and disks; `cpu_seconds` are of the run that played both.
+    Times are virtual, of the simulated network and disks; `cpu_seconds` are of the run with both.
     """
 
     variant: str
@@ -51,7 +51,7 @@ class Counted:
 
 
 def count(partitions: int, replicas: int = 3, seed: int = 1) -> list[Counted]:
-    """Play once, and return a line for each variant. Raises AssertionError if the story did not come true."""
+    """Run once, and return a line for each variant. Raises AssertionError if the scenario failed."""
     request = RunRequest(
         scenario=scenario(SCENARIO),
         mode=Mode.SIM,
@@ -88,7 +88,7 @@ def count(partitions: int, replicas: int = 3, seed: int = 1) -> list[Counted]:
 
 
 def _left_behind(owners: dict[int, str], events: Sequence[Event]) -> tuple[dict[str, set[tuple[str, int, int]]], dict[str, set[str]], dict[str, int]]:
-    """Return by variant who is remembered where, the transactional ids, and how many markers its transactions took."""
+    """Return for each variant its entries in producer states, its transactional ids, and the markers of its transactions."""
     states: dict[str, set[tuple[str, int, int]]] = {variant: set() for variant in APPLICATIONS.values()}
     ids: dict[str, set[str]] = {variant: set() for variant in APPLICATIONS.values()}
     markers = dict.fromkeys(APPLICATIONS.values(), 0)

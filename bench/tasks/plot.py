@@ -1,4 +1,4 @@
-"""The comparison as a picture: what grows with the input partitions, and what stays, drawn as SVG without any library."""
+"""Plots what grows with the input partitions and what stays constant, as SVG without any library."""
 
 from collections.abc import Sequence
 from math import log10
@@ -32,7 +32,7 @@ def picture(rows: Sequence[Counted]) -> str:
 
 
 def value_of(row: Counted, series: str) -> float:
-    """Return what a line of the picture shows of a row."""
+    """Return the value of a row for a line of the plot."""
     return row.records * 1000 / row.virtual_ms if series == "records/s" else float(row.as_row()[series])
 
 

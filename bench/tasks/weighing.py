@@ -1,7 +1,7 @@
-"""What a transactional producer weighs on brokers: in the state of a partition, at its coordinator, and as connections.
+"""Measures the memory of a transactional producer on brokers: in a partition's producer state, at its coordinator, and as connections.
 
-The first two are what the interpreter allocated for the very objects that a broker keeps; the others are what a broker's process grew by, everything
-included, when so many producers did the same over the wire.
+The first two are the allocations of the interpreter for the objects that a broker keeps; the others are the total growth of a broker process with
+that many producers over the wire.
 """
 
 import gc
@@ -44,7 +44,7 @@ SETTINGS = {
 
 
 def weigh() -> dict[str, float]:
-    """Return bytes of one producer: by where."""
+    """Return the bytes of one producer in each place."""
     return {
         "state of a partition": allocated(lambda: remembered(ProducerStateManager, PRODUCERS, 1)),
         "coordinator, transaction open": allocated(lambda: _known(ongoing=True)),
@@ -54,8 +54,8 @@ def weigh() -> dict[str, float]:
 
 
 def allocated(make: Callable[[], object]) -> float:
-    """Return the bytes that are held for each of PRODUCERS."""
-    make()  # what is made once is no producer's
+    """Return the bytes allocated for each of PRODUCERS."""
+    make()  # one-time allocations
     gc.collect()
     tracemalloc.start()
     try:
@@ -70,7 +70,7 @@ def allocated(make: Callable[[], object]) -> float:
 
 
 def _known(*, ongoing: bool) -> TransactionShard:
-    """Return what a coordinator knows of PRODUCERS ids whose transactions have two partitions: the output's, and that of the offsets."""
+    """Return a coordinator's state with PRODUCERS ids, each in a transaction with two partitions: the output and the offsets."""
     shard = TransactionShard()
     for number in range(PRODUCERS):
         partitions = (("task-out", number), ("__consumer_offsets", number % 50)) if ongoing else ()
@@ -88,7 +88,7 @@ def _known(*, ongoing: bool) -> TransactionShard:
 
 
 def _over_the_wire() -> dict[str, float]:
-    """Let OVER_THE_WIRE producers make one transaction of one record each, and open CONNECTIONS; return by what the broker grew for each."""
+    """Let OVER_THE_WIRE producers make one transaction of one record each, and open CONNECTIONS; return the growth of the broker for each."""
     with cluster(KRAFTSIM, settings=SETTINGS) as running, ExitStack() as open_connections:
         target = Target(running.bootstrap)
         topic = target.topic()
@@ -108,7 +108,7 @@ def _over_the_wire() -> dict[str, float]:
 
 
 def _transactions(peer: Peer, topic: str, prefix: str, count: int) -> None:
-    """Let so many ids make a transaction of one record, one after the other."""
+    """Run a transaction of one record for each of `count` ids, one after the other."""
     for number in range(count):
         name = f"{prefix}-{number}"
         producer_id, producer_epoch = _initialised(peer, name)

@@ -1,1 +1,1 @@
-"""The two ways to remember producers, under the same workload: five batches of each, and the latest one only (KIP-758)."""
+"""The two kinds of producer state under the same workload: five batches per producer, and the latest one only (KIP-758)."""

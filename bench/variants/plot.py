@@ -1,4 +1,4 @@
-"""The comparison as a picture: bytes per producer by how many there are, and what each story cost, drawn as SVG without any library."""
+"""Plots bytes per producer by number of producers, and the errors of each workload, as SVG without any library."""
 
 from collections.abc import Mapping, Sequence
 from math import log10
@@ -14,7 +14,7 @@ BARS_LEFT, BARS_WIDTH, ROW = 700, 290, 30
 
 
 def picture(memory: Mapping[tuple[str, int], Sequence[tuple[int, float]]], harm: Sequence[tuple[str, Mapping[str, int]]]) -> str:
-    """Draw it. `memory`: (kind, batches each) -> (producers, bytes of one); `harm`: story -> kind -> batches doubled, lost or misplaced."""
+    """Draw the plot. `memory`: (kind, batches each) -> (producers, bytes of one); `harm`: workload -> kind -> wrong batches."""
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12" fill="{INK}">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="{BACKGROUND}"/>',

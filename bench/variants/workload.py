@@ -1,8 +1,8 @@
-"""One seeded workload, put to one kind of producer state: producers that send in order, and a network that loses, repeats and delays.
+"""One seeded workload for one kind of producer state: producers that send in order, and a network that loses, duplicates and delays.
 
-A producer keeps several batches under way, and sends again what it was not answered. What it makes of an answer is what Apache Kafka's does: what is
-out of order is sent again as long as earlier batches have no answer, and the producer takes a new epoch where there are none. What is drawn does not
-depend on the answers, as far as two kinds of state give the same ones. Nobody but this judge knows which record is which.
+A producer keeps several batches in flight, and retries those without a response. It handles responses like Apache Kafka's producer: an out-of-order
+batch is retried while earlier batches are in flight, and otherwise the producer bumps its epoch. Random choices do not depend on the responses, as
+far as two kinds of state return the same ones. Only the checks know the identity of each record.
 
 Source: KIP-98, KIP-360, KIP-758; org.apache.kafka.clients.producer.internals.TransactionManager.canRetry.
 """
@@ -22,7 +22,7 @@ from protocol.errors import ErrorCode
 from protocol.records import Record
 
 PRODUCER_AT = 43
-"""Where a batch says whose it is: producer id, epoch, base sequence."""
+"""The position of producer id, epoch and base sequence in a batch."""
 PRODUCER = Struct(">qhi")
 RECORDS_MAX = 4
 LAST_SEQUENCE = 2**31 - 1
@@ -34,21 +34,21 @@ NOW_MS = 1_700_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """What happens to producers. Shares are of one in a hundred: of transmissions, rounds or producers."""
+    """A workload. Shares are percentages of transmissions, rounds or producers."""
 
     name: str
     in_flight: int = 5
     broken_percent: int = 20
-    """Transmissions in which the connection breaks: some of what was sent has arrived, and some of that is answered."""
+    """Transmissions in which the connection breaks: some batches have arrived, and some of those have responses."""
     late_percent: int = 0
-    """Batches of which a copy arrives once more, up to thirty batches later."""
+    """Batches that arrive a second time, up to thirty batches later."""
     restart_percent: int = 0
-    """Rounds behind which the broker starts again from its snapshot."""
+    """Rounds after which the broker restarts from its snapshot."""
     first_sequence: int = 0
     forgets_percent: int = 0
-    """Producers that once begin at sequence 0 again, in the same epoch."""
+    """Producers that restart at sequence 0 once, in the same epoch."""
     astray_percent: int = 0
-    """Producers that once go on with numbers they never used, from shortly before 2^31-1, in the same epoch."""
+    """Producers that jump once to unused sequences shortly before 2^31-1, in the same epoch."""
 
 
 STORIES = (
@@ -66,7 +66,7 @@ STORIES = (
 
 @dataclass(slots=True)
 class Sent:
-    """A batch of one producer: which one it is, how many records it has, and under which numbers it was sent."""
+    """A batch of one producer: its identity, its record count, and the epoch and sequence with which it was sent."""
 
     number: int
     count: int
@@ -81,30 +81,30 @@ class Sent:
 
 @dataclass(slots=True)
 class Findings:
-    """What came of it. Counts are of batches."""
+    """The results. Counts are of batches."""
 
     answers: Counter[str] = field(default_factory=Counter)
     batches: int = 0
     doubled: int = 0
-    """In the log twice, or more often."""
+    """In the log more than once."""
     lost: int = 0
-    """Acknowledged, and not in the log."""
+    """Acknowledged, but not in the log."""
     false_duplicates: int = 0
-    """Called a duplicate when they were in no log yet."""
+    """Reported as a duplicate, but not in the log yet."""
     misplaced: int = 0
-    """Acknowledged at an offset where something else is."""
+    """Acknowledged at an offset that has another batch."""
     without_offset: int = 0
-    """Acknowledged without being told where."""
+    """Acknowledged without an offset."""
     new_epochs: int = 0
 
     @property
     def harm(self) -> tuple[int, int, int, int]:
-        """What a promise was broken by: doubled, lost, false duplicates, misplaced."""
+        """The violated guarantees: duplicated, lost, false duplicates, misplaced."""
         return self.doubled, self.lost, self.false_duplicates, self.misplaced
 
 
 class Partition:
-    """The log and the producer state of one partition, of one kind. The log remembers which batch is where."""
+    """The log and the producer state of one partition, of one kind. The log records the identity of each batch."""
 
     def __init__(self, kind: type[ProducerStateManager]) -> None:
         self._kind = kind
@@ -115,7 +115,7 @@ class Partition:
         self._frames = {count: bytearray(_frame(count)) for count in range(1, RECORDS_MAX + 1)}
 
     def take(self, producer_id: int, sent: Sent) -> tuple[ErrorCode, int, str]:
-        """Judge a batch as a leader does; return the error, the offset, and which answer that is."""
+        """Process a batch as a leader does; return the error, the offset, and the kind of response."""
         frame = self._frames[sent.count]
         PRODUCER.pack_into(frame, PRODUCER_AT, producer_id, sent.epoch, sent.first)
         batch = RecordBatch(frame)
@@ -132,7 +132,7 @@ class Partition:
         return verdict.error, NOWHERE, f"{int(verdict.error)} {verdict.error.name}"
 
     def restart(self) -> None:
-        """Forget what no snapshot holds."""
+        """Restart: drop the state that is in no snapshot."""
         rows = list(snapshot_rows(self.state.entries.values()))
         self.state = self._kind(ProducerStatePolicy())
         self.state.load(state_entries(rows, self._kind.entry_class), NOW_MS)
@@ -157,7 +157,7 @@ class Producer:
         self.is_done = False
 
     def transmit(self, partition: Partition, findings: Findings) -> None:
-        """Fill the window, send it, and take the answers that come."""
+        """Fill the window, send it, and process the responses."""
         self._round += 1
         story, random = self._story, self._random
         while len(self._window) < story.in_flight and self._given < self._batches:
@@ -175,11 +175,11 @@ class Producer:
             if position < answered:
                 answers.append((sent, *answer))
         for sent, error, offset in answers:
-            if not self._heard(partition, sent, error, offset, findings):
+            if not self._on_response(partition, sent, error, offset, findings):
                 break
         for due, sent in [each for each in self._late if each[0] <= self._round]:
             self._late.remove((due, sent))
-            self._deliver(partition, sent, findings)  # whoever sent it has its answer, or has a new epoch
+            self._deliver(partition, sent, findings)  # its producer already has the response, or a new epoch
         self.is_done = not self._window and not self._late and self._given == self._batches
 
     def _deliver(self, partition: Partition, sent: Sent, findings: Findings) -> tuple[ErrorCode, int]:
@@ -190,8 +190,8 @@ class Producer:
             findings.false_duplicates += 1
         return error, offset
 
-    def _heard(self, partition: Partition, sent: Sent, error: ErrorCode, offset: int, findings: Findings) -> bool:
-        """Act by an answer; tell whether those behind it still count."""
+    def _on_response(self, partition: Partition, sent: Sent, error: ErrorCode, offset: int, findings: Findings) -> bool:
+        """Process a response; return whether the responses after it still count."""
         if error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self._window.remove(sent)
             self._last_acknowledged_end = increment_sequence(sent.last, 1)
@@ -200,7 +200,7 @@ class Producer:
             findings.lost += partition.copies[self.producer_id, sent.number] == 0
             return True
         if sent is not self._window[0]:
-            return True  # an earlier one has no answer yet: both are sent again
+            return True  # an earlier batch has no response yet: both are retried
         self._epoch += 1
         self._next = 0
         findings.new_epochs += 1
@@ -222,7 +222,7 @@ class Producer:
 
 
 def play(kind: type[ProducerStateManager], story: Story, producers: int, batches_each: int, seed: int) -> tuple[Findings, Partition]:
-    """Let so many producers send so many batches each, and say what came of it."""
+    """Run the workload with `producers` producers of `batches_each` batches; return the results."""
     findings, partition = Findings(batches=producers * batches_each), Partition(kind)
     network = Random(f"{seed}/network")
     waiting = [Producer(number, story, batches_each, Random(f"{seed}/{number}")) for number in range(producers)]
@@ -234,13 +234,13 @@ def play(kind: type[ProducerStateManager], story: Story, producers: int, batches
             break
         if network.randrange(100) < story.restart_percent:
             partition.restart()
-    assert not waiting, "every batch gets its answer some time"
+    assert not waiting, "every batch gets a response in the end"
     findings.doubled = sum(count > 1 for count in partition.copies.values())
     return findings, partition
 
 
 def remembered(kind: type[ProducerStateManager], producers: int, batches_each: int) -> ProducerStateManager:
-    """Return the state of so many producers that wrote so many batches each, and nothing else."""
+    """Return the producer state after `producers` producers wrote `batches_each` batches each."""
     state = kind(ProducerStatePolicy())
     frame = bytearray(_frame(1))
     offset = 1000

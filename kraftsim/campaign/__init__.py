@@ -1,1 +1,1 @@
-"""Many seeds: spread over the cores, counted and judged together."""
+"""Many seeds: distributed over the cores, with a common summary."""

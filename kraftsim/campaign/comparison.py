@@ -1,6 +1,6 @@
-"""Plays designs of the idempotent producer over many seeds, and writes one report: tables, plots, and how to have it again.
+"""Runs designs of the idempotent producer over many seeds, and writes one report: tables, plots, and the command that repeats it.
 
-Outcomes are JSON lines, one per run; they are added up by Spark where that is wanted, by Python else, with the same sums.
+Outcomes are JSON lines, one per run; Spark or Python adds them up, with the same sums.
 Source: see `kraftsim/cluster/comparison/systems.py`.
 """
 
@@ -23,7 +23,7 @@ SUMS: Final = ("records", "doubled", "lost", "missing", "disordered", "refusals"
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """What all runs of a design came to. `silences_ms`: of each run in which a broker was killed under a writer, sorted."""
+    """The sums over all runs of a design. `silences_ms`: of each run in which a broker was killed during writes, sorted."""
 
     system: str
     runs: int
@@ -34,31 +34,31 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     troubles: int
 
     def silence_ms(self, share: float) -> int:
-        """Return the silence that so many of the runs did not exceed; -1 where there was none."""
+        """Return a quantile of the silences; -1 if there is none."""
         return self.silences_ms[min(int(len(self.silences_ms) * share), len(self.silences_ms) - 1)] if self.silences_ms else -1
 
 
 class Played(msgspec.Struct, frozen=True, kw_only=True):
-    """All outcomes, and what they took."""
+    """All outcomes, and their costs."""
 
     outcomes: tuple[Outcome, ...]
     cpu_seconds: float
 
     @property
     def seeds_per_cpu_second(self) -> float:
-        """How many runs of one design a CPU second is good for."""
+        """Runs of one design per CPU second."""
         return len(self.outcomes) / self.cpu_seconds if self.cpu_seconds else 0.0
 
 
 def run_one(name: str, seed: int) -> tuple[Outcome, float]:
-    """Play one seed over one design; return what came of it, and the CPU seconds that it took."""
+    """Run one seed over one design; return the outcome, and the CPU seconds."""
     before = process_time()
     outcome = play(system_named(name), plan_of(seed))
     return outcome, process_time() - before
 
 
 def compare(seeds: Sequence[int], names: Sequence[str] = (), *, jobs: int = 1, report: Callable[[int, int], None] = lambda done, of: None) -> Played:
-    """Play every seed over every design, or over some of them."""
+    """Run every seed over every design, or over some of them."""
     chosen = [system_named(name).name for name in names] or [system.name for system in SYSTEMS]
     work = [(name, seed) for seed in seeds for name in chosen]
     outcomes: list[Outcome] = []
@@ -71,7 +71,7 @@ def compare(seeds: Sequence[int], names: Sequence[str] = (), *, jobs: int = 1, r
 
 
 def _played(work: Sequence[tuple[str, int]], jobs: int) -> Iterator[tuple[Outcome, float]]:
-    """Yield what came of each piece of work, in its order."""
+    """Yield the result of each job, in order."""
     if jobs <= 1:
         for name, seed in work:
             yield run_one(name, seed)
@@ -83,7 +83,7 @@ def _played(work: Sequence[tuple[str, int]], jobs: int) -> Iterator[tuple[Outcom
 
 
 def rows_of(outcomes: Sequence[Outcome]) -> list[Row]:
-    """Add the outcomes up, by design, in the order of the designs."""
+    """Add up the outcomes, by design, in the order of the designs."""
     rows = []
     for system in SYSTEMS:
         own = [each for each in outcomes if each.system == system.name]
@@ -103,7 +103,7 @@ def rows_of(outcomes: Sequence[Outcome]) -> list[Row]:
 
 
 def rows_by_spark(outcomes: Path, master: str) -> list[Row]:
-    """Add the outcomes of a file up with Spark. Raises JavaMissing."""
+    """Add up the outcomes of a file with Spark. Raises JavaMissing."""
     from kraftsim.analysis.session import spark_session
 
     sums = ", ".join(f"sum({name}) AS {name}" for name in SUMS)
@@ -129,16 +129,16 @@ def rows_by_spark(outcomes: Path, master: str) -> list[Row]:
     return [rows[system.name] for system in SYSTEMS if system.name in rows]
 
 
-def write_outcomes(played: Played, directory: Path) -> Path:
+def write_outcomes(runs: Played, directory: Path) -> Path:
     """Write one JSON line per run; return the file."""
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / OUTCOMES
-    file.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in played.outcomes))
+    file.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in runs.outcomes))
     return file
 
 
 def write_report(rows: Sequence[Row], memory: dict[str, float], command: str, directory: Path) -> tuple[Path, Path]:
-    """Write the report for browsers, its tables as Markdown, and a picture beside them; return the first two files."""
+    """Write the HTML report, its tables as Markdown, and an SVG; return the first two files."""
     directory.mkdir(parents=True, exist_ok=True)
     html, markdown = directory / "comparison.html", directory / "comparison.md"
     titles = {system.name: system.title for system in SYSTEMS}

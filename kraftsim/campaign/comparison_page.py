@@ -1,4 +1,4 @@
-"""The report of a comparison: a table of sums, and plots of them in SVG that need nothing but a browser; the same table as Markdown."""
+"""The report of a comparison: a table of sums, and plots of them in SVG without external files; the same table as Markdown."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -26,7 +26,7 @@ text-align:right}td:first-child,th:first-child{text-align:left}svg{display:block
 
 
 def table_of(rows: "Sequence[Row]", titles: Mapping[str, str]) -> list[list[str]]:
-    """Return the table, the names of its columns first."""
+    """Return the table, with the column names as its first row."""
     head = ["design", "runs", "with doubles", "with losses", *(title for _, title in COLUMNS), "silence after a kill, median, ms", "at worst, ms"]
     body = []
     for row in rows:
@@ -62,7 +62,7 @@ def html_page(rows: "Sequence[Row]", titles: Mapping[str, str], memory: Mapping[
 
 
 def bars(title: str, values: Sequence[tuple[str, int]], colour: str) -> str:
-    """Draw a bar for each value, the longest over the whole width."""
+    """Draw a bar for each value, scaled to the largest."""
     most = max([value for _, value in values] + [1])
     height = TOP + ROW_HEIGHT * len(values) + 6
     parts = [
@@ -82,7 +82,7 @@ def bars(title: str, values: Sequence[tuple[str, int]], colour: str) -> str:
 
 
 def picture(rows: "Sequence[Row]", titles: Mapping[str, str]) -> str:
-    """Return one picture for pages: what is doubled, what is lost, requests, and silence after a kill, one below the other."""
+    """Return one SVG: duplicates, losses, requests, and silence after a kill, one below the other."""
     columns: list[tuple[str, list[int]]] = [
         ("records doubled", [row.totals["doubled"] for row in rows]),
         ("records acknowledged and lost", [row.totals["lost"] for row in rows]),

@@ -1,6 +1,6 @@
-"""Workers that play seeds, each a process that is forked once and used again: a seed costs what its simulation costs, and nothing more.
+"""The worker pool: processes that run seeds, each forked once and reused, so that a seed costs no more than its simulation.
 
-They are forked from a server process that has everything imported and no threads, so it does not matter what the caller's process has running.
+They are forked from a server process with all imports and without threads, so that the caller's process may have any.
 """
 
 import multiprocessing
@@ -13,13 +13,13 @@ from types import TracebackType
 from kraftsim.campaign.errand import Done, Errand, broken, carry_out_carefully
 
 AHEAD = 2
-"""How many seeds a worker is given at a time, so that it need not wait for the next one."""
+"""How many seeds are queued at a worker, so that it need not wait for the next one."""
 PRELOADED = ["kraftsim.campaign.errand", "kraftsim.explore.virtual"]
 
 
 @dataclass(kw_only=True, slots=True)
 class Worker:
-    """One process, and the seeds that it was given."""
+    """One process, and the seeds in its queue."""
 
     process: ForkServerProcess
     connection: Connection
@@ -27,7 +27,7 @@ class Worker:
 
 
 class Crew:
-    """Use as a context manager; `give` while `has_room`, `take` while `is_busy`. With one worker everything is played in the caller's process."""
+    """Use as a context manager; call `give` while `has_room`, `take` while `is_busy`. With one worker everything runs in the caller's process."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -38,10 +38,10 @@ class Crew:
     def __enter__(self) -> "Crew":
         if self._size > 1:
             self._context.set_forkserver_preload(PRELOADED)
-            self._workers = [self._hire() for _ in range(self._size)]
+            self._workers = [self._start_worker() for _ in range(self._size)]
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, trouble: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for worker in self._workers:
             if worker.errands:
                 worker.process.kill()
@@ -51,18 +51,18 @@ class Crew:
 
     @property
     def has_room(self) -> bool:
-        """Tell whether somebody could take another seed."""
+        """Return whether a worker can queue another seed."""
         if not self._workers:
             return not self._inline
         return any(len(worker.errands) < AHEAD for worker in self._workers)
 
     @property
     def is_busy(self) -> bool:
-        """Tell whether a seed is outstanding."""
+        """Return whether a seed is outstanding."""
         return bool(self._inline) or any(worker.errands for worker in self._workers)
 
     def give(self, errand: Errand) -> None:
-        """Hand a seed to whoever has the least to do."""
+        """Send a seed to the worker with the shortest queue."""
         if not self._workers:
             self._inline.append(errand)
             return
@@ -71,7 +71,7 @@ class Crew:
         worker.connection.send(errand)
 
     def take(self, timeout_seconds: float | None = None) -> list[tuple[Errand, Done]]:
-        """Return what was done since the last call; waits for something, at most so long."""
+        """Return the jobs that finished since the last call; waits for at least one, at most so long."""
         if not self._workers:
             return [(errand, carry_out_carefully(errand)) for errand in [self._inline.popleft()]] if self._inline else []
         ready = wait([worker.connection for worker in self._workers if worker.errands], timeout_seconds)
@@ -82,23 +82,23 @@ class Crew:
             done = worker.connection.recv()
         except (EOFError, OSError):
             return self._replace(worker)
-        assert isinstance(done, Done), "a worker answers each errand"
+        assert isinstance(done, Done), "a worker answers each job"
         return worker.errands.popleft(), done
 
     def _replace(self, worker: Worker) -> tuple[Errand, Done]:
-        """Put another worker in the place of one that died; the seed that it was at is lost, what waited behind it is not."""
+        """Replace a worker that died; its current seed is lost, its queued seeds are not."""
         worker.process.join()
         lost, *left = worker.errands
         exit_code = worker.process.exitcode
         worker.connection.close()
-        successor = self._hire()
+        successor = self._start_worker()
         self._workers[self._workers.index(worker)] = successor
         for errand in left:
             successor.errands.append(errand)
             successor.connection.send(errand)
-        return lost, broken(lost, f"the process that played it died (exit code {exit_code})")
+        return lost, broken(lost, f"its worker process died (exit code {exit_code})")
 
-    def _hire(self) -> Worker:
+    def _start_worker(self) -> Worker:
         near, far = self._context.Pipe()
         process = self._context.Process(target=_serve, args=(far,), daemon=True)
         process.start()
@@ -107,7 +107,7 @@ class Crew:
 
 
 def _serve(connection: Connection) -> None:
-    """Play one seed after the other until the other end is closed."""
+    """Run one seed after the other until the other end is closed."""
     while True:
         try:
             errand = connection.recv()

@@ -1,4 +1,4 @@
-"""One seed of a campaign: what a worker is asked to play, under the terms that all seeds share, and what it brings back."""
+"""One job of a campaign: a seed for a worker to run, the parameters that all seeds share, and the result."""
 
 import time
 import traceback
@@ -18,7 +18,7 @@ OK, VIOLATED, FAILED = "ok", "violated", "failed"
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What all seeds of a campaign have in common. `workload` turns knobs of the scenarios; counts of nodes that are None are those of each story."""
+    """The parameters that all seeds of a campaign share. Numbers of nodes that are None are those of each scenario."""
 
     release: str = ""
     bugs: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ USUAL = Terms()
 
 
 class Errand(msgspec.Struct, frozen=True, kw_only=True):
-    """One seed of a scenario. What belongs in the directory `out`, says whoever plays it."""
+    """One seed of a scenario. The caller that runs it determines the content of the directory `out`."""
 
     name: str
     seed: int
@@ -40,7 +40,7 @@ class Errand(msgspec.Struct, frozen=True, kw_only=True):
     out: str | None = None
 
     def request(self) -> RunRequest:
-        """Return the run. Raises KeyError for a scenario that does not exist, ValueError for what it cannot be played with."""
+        """Return the request for the run. Raises KeyError for an unknown scenario, ValueError for parameters that it does not support."""
         terms = self.terms
         return RunRequest(
             scenario=scenario(self.name),
@@ -56,9 +56,9 @@ class Errand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def errands_of(names: Iterable[str], seeds: Iterable[int], terms: Terms, out: Path | None = None) -> list[Errand]:
-    """Return every seed of every scenario, seed by seed.
+    """Return the jobs for every seed of every scenario, seed by seed.
 
-    Raises KeyError for a scenario or a bug that does not exist, ValueError for what a scenario cannot be played with: before anything is played.
+    Raises KeyError for an unknown scenario or bug, ValueError for parameters that a scenario does not support: before anything runs.
     """
     for name in terms.bugs:
         bug(name)
@@ -68,19 +68,19 @@ def errands_of(names: Iterable[str], seeds: Iterable[int], terms: Terms, out: Pa
 
 
 def names_of(errands: Sequence[Errand]) -> tuple[str, ...]:
-    """Return the scenarios that errands are of, in their order."""
+    """Return the scenarios of some jobs, in order."""
     return tuple(dict.fromkeys(errand.name for errand in errands))
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of an errand, and what it cost."""
+    """The result of a job, and its cost."""
 
     result: RunResult
     cpu_seconds: float
 
     @property
     def is_clean(self) -> bool:
-        """Tell whether nothing was found."""
+        """Return whether there was no finding."""
         return self.result.outcome == OK
 
     @property
@@ -90,7 +90,7 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def carry_out(errand: Errand) -> Done:
-    """Play a seed. What is not clean is played a second time, to be kept below `out`: a run repeats itself, and clean ones need no files."""
+    """Run a seed. A run that is not clean is repeated, to be kept below `out`: runs are deterministic, and clean ones need no files."""
     began = time.process_time()
     request = errand.request()
     result = play_request(request)
@@ -100,16 +100,16 @@ def carry_out(errand: Errand) -> Done:
 
 
 def carry_out_carefully(errand: Errand) -> Done:
-    """Play a seed. What breaks the harness itself is a finding, too, and no reason to lose the other seeds."""
+    """Run a seed. An exception in the harness itself is a finding, too, and does not stop the other seeds."""
     try:
         return carry_out(errand)
-    except Exception as trouble:
-        place = traceback.extract_tb(trouble.__traceback__)[-1]
-        return broken(errand, f"{type(trouble).__name__} in the harness: {trouble} ({place.name}, line {place.lineno} of {place.filename})")
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        return broken(errand, f"{type(error).__name__} in the harness: {error} ({place.name}, line {place.lineno} of {place.filename})")
 
 
 def broken(errand: Errand, trouble: str) -> Done:
-    """Return what there is to say of a seed that ended its worker or broke the harness."""
+    """Return the result of a seed that ended its worker or raised an exception in the harness."""
     result = RunResult(
         scenario=errand.name,
         mode=Mode.SIM.value,
@@ -135,4 +135,4 @@ def _kept(request: RunRequest, first: RunResult, out: Path) -> RunResult:
     again = play_request(request, out)
     if again.events_sha256 == first.events_sha256:
         return again
-    return msgspec.structs.replace(again, trouble=f"the run did not repeat itself: {first.events_sha256} and {again.events_sha256} ({again.trouble})")
+    return msgspec.structs.replace(again, trouble=f"the run is not deterministic: {first.events_sha256} and {again.events_sha256} ({again.trouble})")

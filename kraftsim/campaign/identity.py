@@ -1,6 +1,6 @@
-"""Does a seed give the same event log, byte for byte? Plays each in two processes under two hash seeds, and names the first event that differs.
+"""Checks that a seed gives the same event log, byte for byte: runs each in two processes under two hash seeds, and reports the first difference.
 
-The second process of each pair plays the seeds backwards, so that what one run leaves behind in its process would show in the next.
+The second process of each pair runs the seeds in reverse order, so that state that leaks from one run into the next becomes visible.
 """
 
 import os
@@ -24,11 +24,11 @@ from kraftsim.explore.result import RunResult
 HASH_SEEDS = ("0", "12345")
 PLAYERS = tuple((hash_seed, is_backwards) for hash_seed in HASH_SEEDS for is_backwards in (False, True))
 BATCH = 8
-"""How many seeds each process is given at a time."""
+"""How many seeds each process gets at a time."""
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """A seed whose event logs differ: the digests by process, and where two of them part first."""
+    """A seed whose event logs differ: the digests by process, and the first divergence of two of them."""
 
     scenario: str
     seed: int
@@ -37,8 +37,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IdentityResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What comparing gave. `seeds` counts those that were compared, each of them played once by each process; `found` holds
-    the runs that were not clean, each as its first process played it."""
+    """The result of the comparison. `seeds` counts those that were compared, each run once by each process; `found` are
+    the runs that were not clean, each from its first process."""
 
     scenarios: tuple[str, ...]
     seeds: int
@@ -52,10 +52,10 @@ class IdentityResult(msgspec.Struct, frozen=True, kw_only=True):
 
     def lines(self) -> list[str]:
         """Return the result as text for people."""
-        armed, fired, bit = (sum(counts[place] for counts in self.faults.values()) for place in range(3))
+        armed, fired, effective = (sum(counts[place] for counts in self.faults.values()) for place in range(3))
         text = [
             f"{', '.join(self.scenarios)}: {len(self.differing)} of {self.seeds} seeds differ between {len(PLAYERS)} processes under hash seeds"
-            f" {' and '.join(HASH_SEEDS)}; {self.plays} plays, {self.events} events, {armed} faults armed, {fired} fired, {bit} bit,"
+            f" {' and '.join(HASH_SEEDS)}; {self.plays} runs, {self.events} events, {armed} faults armed, {fired} fired, {effective} effective,"
             f" {len(self.found)} not clean, {self.simulated_seconds:.0f} simulated seconds in {self.cpu_seconds:.0f} CPU seconds"
         ]
         for each in self.differing:
@@ -65,7 +65,7 @@ class IdentityResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Player:
-    """A process under a hash seed of its own that plays what it is told. Use as a context manager."""
+    """A process with a hash seed of its own that runs the seeds it receives. Use as a context manager."""
 
     def __init__(self, hash_seed: str, is_backwards: bool) -> None:
         self.name = f"hash seed {hash_seed}{', backwards' if is_backwards else ''}"
@@ -80,8 +80,8 @@ class Player:
     def __enter__(self) -> "Player":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, trouble: BaseException | None, trace: TracebackType | None) -> None:
-        if trouble is not None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is not None:
             self._process.kill()
         assert self._process.stdin is not None and self._process.stdout is not None, "both are pipes"
         self._process.stdin.close()
@@ -89,27 +89,27 @@ class Player:
         self._process.stdout.close()
 
     def tell(self, errands: Sequence[Errand]) -> None:
-        """Begin to play."""
+        """Start running seeds."""
         assert self._process.stdin is not None, "it is a pipe"
         for errand in reversed(errands) if self._is_backwards else errands:
             self._process.stdin.write(msgspec.json.encode(errand) + b"\n")
         self._process.stdin.flush()
 
     def answers(self, count: int) -> list[Done]:
-        """Return what came of what it was told, in the order of the seeds. Raises RuntimeError if the process died."""
+        """Return the results in the order of the seeds. Raises RuntimeError if the process died."""
         assert self._process.stdout is not None, "it is a pipe"
         found = []
         for _ in range(count):
             line = self._process.stdout.readline()
             if not line:
-                raise RuntimeError(f"a process that played seeds died ({self.name}); what it said is above")
+                raise RuntimeError(f"a process that runs seeds died ({self.name}); its output is above")
             found.append(msgspec.json.decode(line, type=Done))
         return found[::-1] if self._is_backwards else found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Compared:
-    """One seed, played by all."""
+    """One seed, run by all processes."""
 
     errand: Errand
     answers: Mapping[str, Done]
@@ -131,10 +131,10 @@ def check_identity(
     is_over: Callable[[], bool] = lambda: False,
     report: Report | None = None,
 ) -> IdentityResult:
-    """Play every seed of every scenario in four processes and compare the event logs. `is_over` and `report` are as for a campaign.
+    """Run every seed of every scenario in four processes and compare the event logs. `is_over` and `report` are as for a campaign.
 
-    A run under terms that ask for less work costs less, and its faults strike all the same.
-    Raises KeyError for a scenario or bug that does not exist, ValueError for a knob that a scenario does not have, RuntimeError if a process dies.
+    A run with a smaller workload costs less, and has the same faults.
+    Raises KeyError for an unknown scenario or bug, ValueError for an unknown workload parameter, RuntimeError if a process dies.
     """
     errands = errands_of(names, seeds, terms)
     progress = Progress(total=len(errands))
@@ -179,13 +179,13 @@ def _compared(players: Sequence[Player], errands: Sequence[Errand], is_over: Cal
         batch = errands[start : start + BATCH]
         for player in players:
             player.tell(batch)
-        played = {player.name: player.answers(len(batch)) for player in players}
+        results = {player.name: player.answers(len(batch)) for player in players}
         for number, errand in enumerate(batch):
-            yield _Compared(errand=errand, answers={name: answers[number] for name, answers in played.items()})
+            yield _Compared(errand=errand, answers={name: answers[number] for name, answers in results.items()})
 
 
 def _difference(players: Sequence[Player], compared: _Compared) -> Difference:
-    """Play the seed again in the two processes that differed, keeping both runs, and find where they part."""
+    """Run the seed again in the two processes that differed, keep both runs, and find the first divergence."""
     answers = compared.answers
     one = players[0]
     other = next(player for player in players if answers[player.name].result.events_sha256 != answers[one.name].result.events_sha256)

@@ -1,4 +1,4 @@
-"""A file of JSON lines in which a campaign writes down every seed that is done, so that a campaign that was ended can go on."""
+"""A file of JSON lines with every finished seed of a campaign, so that an interrupted campaign can be resumed."""
 
 from pathlib import Path
 from typing import IO
@@ -9,10 +9,10 @@ from kraftsim.campaign.errand import Done, Terms
 
 
 class Journal:
-    """The seeds that are done, all under the same terms. Use as a context manager; a torn last line, as a killed campaign leaves it, is cut."""
+    """The finished seeds, all with the same parameters. Use as a context manager; a torn last line of a killed campaign is truncated."""
 
     def __init__(self, path: Path, terms: Terms) -> None:
-        """Open the file or begin it. Raises ValueError for a journal of another campaign, or for a file that is none; OSError if it cannot be."""
+        """Open or create the file. Raises ValueError for a journal of another campaign, or for any other file; OSError if that fails."""
         self._path = path
         self.done: dict[tuple[str, int], Done] = {}
         data = path.read_bytes() if path.exists() else b""
@@ -24,18 +24,18 @@ class Journal:
             for line in lines[1:]:
                 done = msgspec.json.decode(line, type=Done)
                 self.done[done.key] = done
-        except msgspec.DecodeError as trouble:
-            raise ValueError(f"{path} is no journal of a campaign: {trouble}") from trouble
+        except msgspec.DecodeError as error:
+            raise ValueError(f"{path} is not a journal of a campaign: {error}") from error
         path.write_bytes(whole or msgspec.json.encode(terms) + b"\n")
         self._file: IO[bytes] = path.open("ab")
 
     def __enter__(self) -> "Journal":
         return self
 
-    def __exit__(self, *trouble: object) -> None:
+    def __exit__(self, *error: object) -> None:
         self._file.close()
 
     def add(self, done: Done) -> None:
-        """Write down a seed that is done."""
+        """Append a finished seed."""
         self._file.write(msgspec.json.encode(done) + b"\n")
         self._file.flush()

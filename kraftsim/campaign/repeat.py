@@ -1,4 +1,4 @@
-"""A process that plays the seeds it is told on its standard input and answers with what came of each: one JSON line.
+"""A process that reads seeds from its standard input, runs them, and answers with the result of each: one JSON line.
 
 Started by `identity` under a hash seed of its own: `python -m kraftsim.campaign.repeat`.
 """
@@ -14,14 +14,14 @@ from kraftsim.explore.run import play_request
 
 
 def main() -> None:
-    """Play until the other end is closed."""
+    """Run seeds until the other end is closed."""
     for line in sys.stdin.buffer:
         sys.stdout.buffer.write(msgspec.json.encode(_play(msgspec.json.decode(line, type=Errand))) + b"\n")
         sys.stdout.buffer.flush()
 
 
 def _play(errand: Errand) -> Done:
-    """Play a run, and leave it in the directory `out` if there is one."""
+    """Run a seed, and keep the run in the directory `out` if there is one."""
     began = time.process_time()
     result = play_request(errand.request(), None if errand.out is None else Path(errand.out))
     return Done(result=result, cpu_seconds=time.process_time() - began)

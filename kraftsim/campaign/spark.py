@@ -1,7 +1,7 @@
-"""A campaign over Spark: the tasks simulate, the events of all runs become one Parquet data set, and one SQL query judges all of them.
+"""A campaign over Spark: the tasks simulate, the events of all runs become one Parquet data set, and SQL queries check all of them.
 
-Every verdict is found twice, by the checks while a run was played and by SQL over what it left; where they differ, one of them is wrong, and that is
-a finding as much as a violation is.
+Every invariant is evaluated twice, by the checks during a run and by SQL over its events; if the results differ, one of them is wrong, and that is
+a finding like a violation.
 """
 
 import os
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TASKS_PER_CORE: Final = 3
-"""Seeds differ in what they cost: with several tasks for each core none waits long for the last one."""
+"""Seeds differ in cost: with several tasks per core none waits long for the last one."""
 NOT_FOUND: Final = Found(0, 0, (), "")
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """One verdict of one run that is violated, or on which check and SQL differ."""
+    """One violated invariant of one run, or one on which check and SQL differ."""
 
     scenario: str
     seed: int
@@ -46,12 +46,12 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_agreed(self) -> bool:
-        """Tell whether both forms of the invariant say the same."""
+        """Return whether both forms of the invariant have the same result."""
         return self.online == self.offline
 
 
 class SparkSweepResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a campaign over Spark found. `judged` lists what was violated and what is disputed; `verdicts` counts all that were compared."""
+    """The findings of a campaign over Spark. `judged` lists violations and disputed results; `verdicts` counts all compared results."""
 
     master: str
     sweeps: tuple[SweepResult, ...]
@@ -65,12 +65,12 @@ class SparkSweepResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_violations(self) -> bool:
-        """Tell whether anything was violated, broke off, or is disputed."""
+        """Return whether there is a violation, an aborted run, or a disputed result."""
         return bool(self.judged) or any(run.outcome in ("violated", "failed") for sweep in self.sweeps for run in sweep.found)
 
     @property
     def is_inconclusive(self) -> bool:
-        """Tell whether some of it could not have found anything."""
+        """Return whether a part of the campaign was ineffective."""
         return bool(idle_kinds(sweep.faults for sweep in self.sweeps)) or any(sweep.unexercised or sweep.found for sweep in self.sweeps)
 
     def lines(self) -> list[str]:
@@ -78,7 +78,7 @@ class SparkSweepResult(msgspec.Struct, frozen=True, kw_only=True):
         disputed = sum(not each.is_agreed for each in self.judged)
         text = [line for sweep in self.sweeps for line in sweep.lines()]
         text.append(
-            f"{self.master}: {self.tasks} tasks, {self.events} events, {self.verdicts} verdicts of the checks compared with those of SQL,"
+            f"{self.master}: {self.tasks} tasks, {self.events} events, {self.verdicts} results of the checks compared with those of SQL,"
             f" {disputed} differ; {self.cpu_seconds:.1f} CPU seconds of simulation"
             + (f", {self.jvm_cpu_seconds:.1f} of Spark's Java" if self.jvm_cpu_seconds is not None else "")
         )
@@ -101,14 +101,14 @@ def sweep_on_spark(
     out: Path | None = None,
     spark: "SparkSession | None" = None,
 ) -> SparkSweepResult:
-    """Play every seed of every scenario as Spark tasks and judge all runs by SQL. `out` keeps events and findings; every worker must see it.
+    """Run every seed of every scenario as Spark tasks and check all runs by SQL. `out` keeps events and findings; every worker must see it.
 
-    Raises KeyError for a scenario or bug that does not exist, ValueError for a knob that a scenario does not have or a cluster without `out`,
+    Raises KeyError for an unknown scenario or bug, ValueError for an unknown workload parameter or a cluster without `out`,
     JavaMissing.
     """
     errands_of(names, seeds[:1], terms)
     if out is None and not master.startswith("local"):
-        raise ValueError(f"with {master} the workers need a directory that all of them see: use --out")
+        raise ValueError(f"with {master} the workers need a shared directory: use --out")
     with _directory(out) as root, _session(spark, master) as session:
         errands = errands_of(names, seeds, terms, root.absolute())
         tasks = max(1, min(len(errands), session.sparkContext.defaultParallelism * TASKS_PER_CORE))
@@ -116,11 +116,11 @@ def sweep_on_spark(
         sweeps = summary(names_of(errands), done).sweeps
         events = sum(each.result.event_count for each in done)
         found = find_verdicts_of_all(session, str(root / EVENTS), events, INVARIANTS.all()) if events else {}
-        judged, verdicts = _judge(done, found, terms.bugs)
+        checked, verdicts = _judge(done, found, terms.bugs)
         return SparkSweepResult(
             master=master,
             sweeps=sweeps,
-            judged=judged,
+            judged=checked,
             verdicts=verdicts,
             events=events,
             parquet=None if out is None else str(root / EVENTS),
@@ -131,15 +131,15 @@ def sweep_on_spark(
 
 
 def _play(session: "SparkSession", errands: Sequence[Errand], tasks: int) -> list[Done]:
-    told = [msgspec.json.encode(errand) for errand in errands]
-    answers = session.sparkContext.parallelize(told, tasks).mapPartitions(play_errands).collect()
+    encoded = [msgspec.json.encode(errand) for errand in errands]
+    answers = session.sparkContext.parallelize(encoded, tasks).mapPartitions(play_errands).collect()
     done = [msgspec.json.decode(answer, type=Done) for answer in answers]
     return sorted(done, key=lambda each: (each.result.seed, each.result.scenario))
 
 
 def _judge(done: Sequence[Done], found: Mapping[str, Mapping[str, Found]], bugs: tuple[str, ...]) -> tuple[tuple[Judged, ...], int]:
-    """Return what is violated or disputed, and how many verdicts were compared."""
-    judged: list[Judged] = []
+    """Return violated and disputed results, and how many results were compared."""
+    checked: list[Judged] = []
     compared = 0
     for each in done:
         offline = found.get(f"{each.result.scenario}-{each.result.seed}", {})
@@ -150,12 +150,12 @@ def _judge(done: Sequence[Done], found: Mapping[str, Mapping[str, Found]], bugs:
             verdict = _offline(name, offline.get(name, NOT_FOUND), each.result)
             if online == verdict and online != "violated":
                 continue
-            judged.append(_judged(each.result, bugs, name, online, verdict, offline.get(name, NOT_FOUND)))
-    return tuple(judged), compared
+            checked.append(_judged(each.result, bugs, name, online, verdict, offline.get(name, NOT_FOUND)))
+    return tuple(checked), compared
 
 
 def _offline(name: str, found: Found, result: RunResult) -> str:
-    """Return what SQL says, as the word that the checks use."""
+    """Return the result of SQL, in the terms of the checks."""
     verdict = judge(name, examined=found.examined, violation_count=found.violation_count, undecidable=found.undecidable)
     return verdict.for_run(must_exercise=name in scenario(result.scenario).must_exercise).outcome.value
 
@@ -194,7 +194,7 @@ def _session(spark: "SparkSession | None", master: str) -> "Iterator[SparkSessio
 
 
 def _jvm_cpu_seconds(session: "SparkSession") -> float | None:
-    """Return what the Java process of the driver has used, where the system tells; with a local master that is all of Spark."""
+    """Return the CPU seconds of the driver's Java process, if the system reports them; with a local master that is all of Spark."""
     gateway = session.sparkContext._gateway
     process = getattr(gateway, "proc", None)
     status = Path(f"/proc/{process.pid}/stat") if process is not None else None

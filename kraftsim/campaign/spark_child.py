@@ -1,6 +1,6 @@
-"""The process in which a Spark task plays its seeds: no fence of a simulation ever touches the worker of Spark, and what a run breaks is its own.
+"""The process in which a Spark task runs its seeds: the guards of a simulation do not affect Spark's worker, and a crash is isolated from it.
 
-Reads one errand a line, plays it, turns its events into Parquet where all runs of the campaign have theirs, and answers with what came of it.
+Reads one job per line, runs it, adds its events to the Parquet data set of the campaign, and answers with the result.
 Started by `spark_task`: `python -m kraftsim.campaign.spark_child`.
 """
 
@@ -21,27 +21,27 @@ EVENTS, FOUND = "events", "found"
 
 
 def events_of(out: Path, name: str, seed: int) -> Path:
-    """Return where the events of a run are: Spark takes scenario and seed from the names of directories."""
+    """Return the directory of a run's events: Spark takes scenario and seed from the names of directories."""
     return out / EVENTS / f"scenario={name}" / f"seed={seed}" / EVENTS_FILE
 
 
 def main() -> None:
-    """Play until the other end is closed."""
+    """Run jobs until the other end is closed."""
     for line in sys.stdin.buffer:
         errand = msgspec.json.decode(line, type=Errand)
         try:
             done = _play(errand)
-        except Exception as trouble:
+        except Exception as error:
             traceback.print_exc()
-            done = broken(errand, f"{type(trouble).__name__} in the harness: {trouble}")
+            done = broken(errand, f"{type(error).__name__} in the harness: {error}")
         sys.stdout.buffer.write(msgspec.json.encode(done) + b"\n")
         sys.stdout.buffer.flush()
 
 
 def _play(errand: Errand) -> Done:
-    """Play a run; its directory is kept below that of the campaign, `out`, if it is not clean."""
+    """Run a seed; its directory is kept below that of the campaign, `out`, if it is not clean."""
     began = time.process_time()
-    assert errand.out is not None, "Spark reads what tasks leave there"
+    assert errand.out is not None, "Spark reads the output of tasks there"
     out = Path(errand.out)
     with tempfile.TemporaryDirectory(prefix="kraftsim-seed-") as scratch:
         run = Path(scratch) / "run"

@@ -1,4 +1,4 @@
-"""What runs inside a Spark task: it hands its seeds, one after the other, to a child process and yields what comes back."""
+"""The code inside a Spark task: it sends its seeds, one after the other, to a child process and yields the results."""
 
 import subprocess
 import sys
@@ -34,4 +34,4 @@ def play_errands(errands: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _lost(data: bytes, exit_code: int) -> Done:
-    return broken(msgspec.json.decode(data, type=Errand), f"the process that played it died (exit code {exit_code})")
+    return broken(msgspec.json.decode(data, type=Errand), f"its worker process died (exit code {exit_code})")

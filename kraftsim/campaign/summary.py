@@ -1,4 +1,4 @@
-"""What a campaign found, as values to print, to write as JSON, and to judge: a campaign that could not have found anything is not clean."""
+"""The findings of a campaign, to print and to write as JSON; an ineffective campaign, which could not have found anything, is not clean."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,15 +9,15 @@ from kraftsim.cluster.scenario import scenario
 from kraftsim.explore.result import RunResult
 
 ARMED_MIN, FIRED_MIN = 60, 20
-"""From so many on, a kind of fault that never bit is a defect of the campaign and not chance: armed so often, or fired."""
+"""A kind of fault that was armed, or fired, at least so often without ever being effective is a defect of the campaign and not coincidence."""
 FOUND_SHOWN_MAX = 20
 FaultCounts = dict[str, tuple[int, int, int]]
 
 
 class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What the seeds of one scenario gave. `found` holds the runs that were not clean; `faults` sums armed, fired and bit over all seeds.
+    """The results of one scenario's seeds. `found` are the runs that were not clean; `faults` sums armed, fired and effective over all seeds.
 
-    `idle_kinds` were armed or fired often enough and never bit here; `unexercised` are invariants that the scenario must exercise and no seed did.
+    `idle_kinds` were armed or fired often enough but never effective here; `unexercised` are invariants that no seed exercised as required.
     """
 
     scenario: str
@@ -37,7 +37,7 @@ class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def troubles(self) -> tuple[str, ...]:
-        """One line for each run that broke off without a violated invariant."""
+        """One line for each run that was aborted without a violated invariant."""
         return tuple(f"seed {run.seed}: {run.trouble}" for run in self.found if run.trouble is not None and not run.violations)
 
     def lines(self) -> list[str]:
@@ -49,29 +49,29 @@ class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
         ]
         text += _table(self.faults, self.idle_kinds)
         if not has_violations(self.found):  # it may have ended at the first one, before a seed exercised the invariant
-            text += [f"  {name} was never exercised: this campaign says nothing about it" for name in self.unexercised]
+            text += [f"  {name} was never exercised: this campaign does not test it" for name in self.unexercised]
         text += found_lines(self.found)
         return text
 
 
 class CampaignResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What all scenarios gave together."""
+    """The results of all scenarios."""
 
     sweeps: tuple[SweepResult, ...]
 
     @property
     def idle_kinds(self) -> tuple[str, ...]:
-        """The kinds that never bit in any scenario, though they were armed or fired often enough."""
+        """The kinds that were never effective in any scenario, though they were armed or fired often enough."""
         return idle_kinds(sweep.faults for sweep in self.sweeps)
 
     @property
     def has_violations(self) -> bool:
-        """Tell whether an invariant was violated, or a run broke off."""
+        """Return whether an invariant was violated, or a run was aborted."""
         return any(has_violations(sweep.found) for sweep in self.sweeps)
 
     @property
     def is_inconclusive(self) -> bool:
-        """Tell whether some of it could not have found anything: a kind that never bit, an invariant never exercised, a run that nobody can judge."""
+        """Return whether a part of it was ineffective: a kind never effective, an invariant never exercised, a run that cannot be checked."""
         return bool(self.idle_kinds) or any(sweep.unexercised or sweep.found for sweep in self.sweeps)
 
     def lines(self) -> list[str]:
@@ -80,12 +80,12 @@ class CampaignResult(msgspec.Struct, frozen=True, kw_only=True):
         if len(self.sweeps) > 1:
             seeds, clean, cpu_seconds = (sum(getattr(sweep, name) for sweep in self.sweeps) for name in ("seeds_played", "clean", "cpu_seconds"))
             text.append(f"all: {seeds} seeds, {clean} clean, {cpu_seconds:.1f} CPU seconds")
-        text += [f"fault {kind} never bit: this campaign says nothing about it" for kind in self.idle_kinds]
+        text += [f"fault {kind} was never effective: this campaign does not test it" for kind in self.idle_kinds]
         return text
 
 
 def found_lines(found: Sequence[RunResult]) -> list[str]:
-    """Return what there is to say of runs that were not clean: what is wrong, how to see it again, and where it is kept."""
+    """Return the lines about runs that were not clean: the finding, the command that repeats it, and its directory."""
     text = []
     for run in found[:FOUND_SHOWN_MAX]:
         text.append(f"  seed {run.seed}: {', '.join(run.invariants_violated) or run.outcome}")
@@ -101,29 +101,29 @@ def found_lines(found: Sequence[RunResult]) -> list[str]:
 
 
 def has_violations(found: Iterable[RunResult]) -> bool:
-    """Tell whether an invariant was violated in one of these runs, or one of them broke off."""
+    """Return whether an invariant was violated in one of these runs, or one of them was aborted."""
     return any(run.outcome in (VIOLATED, FAILED) for run in found)
 
 
 def idle_kinds(faults: Iterable[FaultCounts]) -> tuple[str, ...]:
-    """Return the kinds that were armed or fired often enough, and never changed an outcome."""
+    """Return the kinds that were armed or fired often enough, but were never effective."""
     total: FaultCounts = {}
     for each in faults:
         add_faults(total, each)
-    return tuple(kind for kind, (armed, fired, bit) in sorted(total.items()) if bit == 0 and (armed >= ARMED_MIN or fired >= FIRED_MIN))
+    return tuple(kind for kind, (armed, fired, effective) in sorted(total.items()) if effective == 0 and (armed >= ARMED_MIN or fired >= FIRED_MIN))
 
 
 def summary(names: Sequence[str], done: Iterable[Done]) -> CampaignResult:
-    """Sum up what was done, scenario by scenario."""
+    """Sum up the finished seeds, scenario by scenario."""
     everything = list(done)
     return CampaignResult(sweeps=tuple(_sweep(name, [each for each in everything if each.result.scenario == name]) for name in names))
 
 
 def add_faults(faults: FaultCounts, more: FaultCounts) -> None:
-    """Add armed, fired and bit of one run to those of many."""
+    """Add the counts of armed, fired and effective faults of one run to those of many."""
     for kind, counts in more.items():
-        armed, fired, bit = faults.get(kind, (0, 0, 0))
-        faults[kind] = (armed + counts[0], fired + counts[1], bit + counts[2])
+        armed, fired, effective = faults.get(kind, (0, 0, 0))
+        faults[kind] = (armed + counts[0], fired + counts[1], effective + counts[2])
 
 
 def _sweep(name: str, done: Sequence[Done]) -> SweepResult:
@@ -152,7 +152,7 @@ def _table(faults: FaultCounts, idle_kinds: Sequence[str]) -> list[str]:
     if not faults:
         return []
     width = max(len(kind) for kind in faults)
-    text = [f"  {'fault'.ljust(width)}  {'armed':>8}  {'fired':>8}  {'bit':>8}"]
-    for kind, (armed, fired, bit) in faults.items():
-        text.append(f"  {kind.ljust(width)}  {armed:>8}  {fired:>8}  {bit:>8}{'  never bit' if kind in idle_kinds else ''}")
+    text = [f"  {'fault'.ljust(width)}  {'armed':>8}  {'fired':>8}  {'effective':>9}"]
+    for kind, (armed, fired, effective) in faults.items():
+        text.append(f"  {kind.ljust(width)}  {armed:>8}  {fired:>8}  {effective:>9}{'  never effective' if kind in idle_kinds else ''}")
     return text

@@ -1,4 +1,4 @@
-"""Plays scenarios over many seeds, on all processors, and collects what was found.
+"""Runs scenarios over many seeds, on all processors, and collects the findings.
 
 Without `keep_going` the first finding ends a campaign, and it is always the same one: that of the lowest seed, however many workers there are.
 """
@@ -19,7 +19,7 @@ Report = Callable[["Progress"], None]
 
 @dataclass(kw_only=True, slots=True)
 class Progress:
-    """How far a campaign is. `faults` sums armed, fired and bit by kind."""
+    """The progress of a campaign. `faults` sums armed, fired and effective by kind."""
 
     total: int
     seeds: int = 0
@@ -49,7 +49,7 @@ def sweep(
     out: Path | None = None,
     terms: Terms = USUAL,
 ) -> SweepResult:
-    """Play every seed of one scenario; see `campaign`."""
+    """Run every seed of one scenario; see `campaign`."""
     return campaign((name,), seeds=seeds, terms=terms, jobs=workers, keep_going=keep_going, out=out).sweeps[0]
 
 
@@ -65,11 +65,11 @@ def campaign(
     is_over: Callable[[], bool] = lambda: False,
     report: Report | None = None,
 ) -> CampaignResult:
-    """Play every seed of every scenario in simulation and return what was found. Without `keep_going` no new seed is begun after the first violation.
+    """Run every seed of every scenario in simulation and return the findings. Without `keep_going` no new seed starts after the first violation.
 
-    With `out` the runs that were not clean are kept there, one directory a seed. With `journal` every seed is written down, and those that the file
-    has already are not played again. `is_over` is asked before each seed: once it says so, no other is begun. `report` is told now and then.
-    Raises KeyError for a scenario or bug that does not exist, ValueError for a journal of another campaign or a knob that a scenario does not have.
+    With `out` the runs that were not clean are kept there, one directory per seed. With `journal` every seed is recorded, and those that the file
+    has already are not repeated. `is_over` is called before each seed: once it is true, no other seed starts. `report` is called from time to time.
+    Raises KeyError for an unknown scenario or bug, ValueError for a journal of another campaign or an unknown workload parameter.
     """
     errands = errands_of(names, seeds, terms, out)
     course = _Course(errands, keep_going, report)
@@ -87,10 +87,10 @@ Key = tuple[str, int]
 
 
 class _Course:
-    """A campaign under way. Seeds are counted by their place, for without `keep_going` it ends behind the first place that is violated."""
+    """A campaign in progress. Seeds are tracked by position, for without `keep_going` it ends after the first position with a violation."""
 
     def __init__(self, errands: Sequence[Errand], keep_going: bool, report: Report | None) -> None:
-        self._errands = errands
+        self._jobs = errands
         self._places: dict[Key, int] = {(errand.name, errand.seed): place for place, errand in enumerate(errands)}
         self._keep_going = keep_going
         self._report = report
@@ -100,7 +100,7 @@ class _Course:
         self._progress = Progress(total=len(errands))
 
     def resume(self, book: Journal) -> None:
-        """Take over what a journal has, and write down there what comes."""
+        """Take the results of a journal, and append new ones to it."""
         self._book = book
         for key, done in book.done.items():
             if key in self._places:
@@ -108,9 +108,9 @@ class _Course:
         self._progress.resumed = len(self._done)
 
     def run(self, jobs: int, is_over: Callable[[], bool]) -> None:
-        """Play what is left. A seed is begun as long as it is wanted by the time it comes up."""
+        """Run the remaining seeds. A seed starts only if it is still needed at that time."""
         with Crew(jobs) as crew:
-            for errand in [errand for errand in self._errands if (errand.name, errand.seed) not in self._done]:
+            for errand in [errand for errand in self._jobs if (errand.name, errand.seed) not in self._done]:
                 while not crew.has_room:
                     self._take(crew)
                 if is_over() or self._places[errand.name, errand.seed] > self._last_place:
@@ -121,7 +121,7 @@ class _Course:
         self._tell()
 
     def outcome(self) -> list[Done]:
-        """Return what was done in the order of the seeds, up to where the campaign ended."""
+        """Return the results in the order of the seeds, up to the end of the campaign."""
         return [self._done[key] for key, place in self._places.items() if key in self._done and place <= self._last_place]
 
     def _take(self, crew: Crew) -> None:

@@ -1,6 +1,6 @@
-"""Somebody who administers a cluster: makes topics, sets what they are configured to, and looks what a broker says of that.
+"""A cluster administrator: creates topics, alters their configurations, and reads back what a broker reports.
 
-Every verb asks until it is done; whoever calls sets the bound.
+Every method retries until it succeeds; the caller bounds the time.
 Source: KIP-339 (IncrementalAlterConfigs), org.apache.kafka.clients.admin.KafkaAdminClient.
 """
 
@@ -29,14 +29,14 @@ RETRY_SECONDS: Final = 0.05
 
 
 class AdministratorRefused(RuntimeError):
-    """A cluster refused what an administrator wants, for a reason that no retry heals."""
+    """The cluster answered an administrator's request with an error that is not retriable."""
 
 
 class Administrator:
-    """Works from a host of its own.
+    """Runs on a host of its own.
 
-    `in_doubt` are topics of which a change was asked for that was never answered: the broker that has it may still try, and come after what is newer.
-    A cluster's only broker does not: it hands changes on in order.
+    `in_doubt` are topics with a change request that was never answered: its broker may still retry it, and apply it after a newer change.
+    With a single broker that cannot happen: it forwards changes in order.
     """
 
     def __init__(self, workplace: Workplace) -> None:
@@ -46,29 +46,29 @@ class Administrator:
         self._connections = ClusterConnections(workplace.world, identity)
 
     async def create_topic(self, topic: str) -> None:
-        """Make a topic of one partition; return when it is there."""
+        """Create a topic with one partition; return when it exists."""
         request = CreateTopicsRequest(topics=[CreatableTopic(name=topic, num_partitions=1, replication_factor=1)], timeout_ms=TIMEOUT_MS)
         while True:
             answer = await self._asked(request)
             assert isinstance(answer, CreateTopicsResponse), "CreateTopics was asked"
             error = error_of(answer.topics[0].error_code)
-            if error is ErrorCode.TOPIC_ALREADY_EXISTS or self._is_done(error, f"to make {topic}"):
+            if error is ErrorCode.TOPIC_ALREADY_EXISTS or self._is_done(error, f"create {topic}"):
                 return
             await asyncio.sleep(RETRY_SECONDS)
 
     async def configure(self, topic: str, changes: Mapping[str, str | None]) -> None:
-        """Set configurations of a topic; None takes one away. Return when that is so."""
+        """Set configurations of a topic; None deletes one. Return when that is done."""
         rows = [AlterableConfig(name=name, config_operation=DELETE if value is None else SET, value=value) for name, value in changes.items()]
         resource = AlterConfigsResource(resource_type=ConfigResourceType.TOPIC, resource_name=topic, configs=rows)
         while True:
-            answer = await self._asked(IncrementalAlterConfigsRequest(resources=[resource]), doubted=topic)
+            answer = await self._asked(IncrementalAlterConfigsRequest(resources=[resource]), topic=topic)
             assert isinstance(answer, IncrementalAlterConfigsResponse), "IncrementalAlterConfigs was asked"
-            if self._is_done(error_of(answer.responses[0].error_code), f"to configure {topic}"):
+            if self._is_done(error_of(answer.responses[0].error_code), f"configure {topic}"):
                 return
             await asyncio.sleep(RETRY_SECONDS)
 
     async def configured(self, broker_id: int, topic: str, names: list[str]) -> dict[str, str | None] | None:
-        """Return what a broker says that some configurations of a topic are; None if it knows no such topic, or does not answer."""
+        """Return some configurations of a topic as a broker describes them; None if it knows no such topic, or does not answer."""
         resource = DescribeConfigsResource(resource_type=ConfigResourceType.TOPIC, resource_name=topic, configuration_keys=names)
 
         async def ask() -> Message:
@@ -87,26 +87,29 @@ class Administrator:
         """End the client."""
         self._connections.close()
 
-    async def _asked(self, request: Message, doubted: str = "") -> Message:
-        """Ask one broker after the other until one answers; a topic is in doubt from the first one on that does not."""
+    async def _asked(self, request: Message, topic: str = "") -> Message:
+        """Send a request to one broker after the other until one answers; after the first request without an answer the topic is in doubt."""
         while True:
             try:
-                return await self._workplace.run(self._answer(request, doubted))
+                return await self._workplace.run(self._answer(request, topic))
             except OSError:
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def _answer(self, request: Message, doubted: str) -> Message:
+    async def _answer(self, request: Message, topic: str) -> Message:
         connection = await self._connections.to_any()
         try:
             return await connection.request(request)
         except OSError:
-            if doubted and len(self._workplace.bootstrap) > 1:
-                self.in_doubt[doubted] = None
+            if topic and len(self._workplace.bootstrap) > 1:
+                self.in_doubt[topic] = None
             raise
 
     def _is_done(self, error: ErrorCode, what: str) -> bool:
-        """Tell whether that is done. Raises AdministratorRefused if it never will be."""
-        passes = error.retriable or error in (ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.UNKNOWN_SERVER_ERROR)  # brokers may be on their way
+        """Return whether that is done. Raises AdministratorRefused for an error that is not retriable."""
+        passes = error.retriable or error in (
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+        )  # brokers may be starting
         if error is not ErrorCode.NONE and not passes:
-            raise AdministratorRefused(f"{self._workplace.name} wanted {what}: {error.name}")
+            raise AdministratorRefused(f"{self._workplace.name} could not {what}: {error.name}")
         return error is ErrorCode.NONE

@@ -1,6 +1,6 @@
-"""What clients are told when no block of producer ids comes, by release, and what a producer of before KAFKA-14417 makes of it.
+"""What clients receive, by release, when no block of producer ids is available, and how a pre-KAFKA-14417 producer reacts.
 
-Source: KIP-730, KAFKA-14417 (brokers and clients), KAFKA-14694; asked of Apache Kafka 3.0.2, 3.3.2 and 3.6.2 without ZooKeeper.
+Source: KIP-730, KAFKA-14417 (brokers and clients), KAFKA-14694; observed on Apache Kafka 3.0.2, 3.3.2 and 3.6.2 in KRaft mode.
 """
 
 from typing import Final
@@ -17,22 +17,22 @@ ASKED_AGAIN: Final = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.CONCURRENT_TRANSACTIONS,
 )
-"""After these a producer of before 3.3.2 asks again; on everything else it ends."""
+"""Errors after which a pre-3.3.2 producer retries; any other error is fatal to it."""
 
 
 def waits_for_ids(line: str) -> bool:
-    """Tell whether brokers of a release let a client wait for a block of ids."""
+    """Return whether brokers of a release block the client's request until a block of ids is available."""
     return not release(line).has(PREFETCHED_PRODUCER_IDS)
 
 
 def answer_without_ids(line: str) -> ErrorCode:
-    """Return what brokers of a release say when there is none."""
+    """Return the error with which brokers of a release answer when there is no block."""
     return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if release(line).has(RETRIABLE_BLOCK_TIMEOUT) else ErrorCode.REQUEST_TIMED_OUT
 
 
 async def ask_as_before(stage: Stage, asker: IdAsker, pause_seconds: float) -> None:
-    """Be a producer of before 3.3.2 that is told to ask again. Raises StoryFailed if it ends."""
+    """Retry as a pre-3.3.2 producer does. Raises StoryFailed on an error that is fatal to it."""
     while (error := await asker.ask_once()) is not ErrorCode.NONE:
         if error not in ASKED_AGAIN:
-            raise StoryFailed(f"a producer of before 3.3.2 ends on {error.name}")
+            raise StoryFailed(f"{error.name} is fatal to a pre-3.3.2 producer")
         await stage.sleep(pause_seconds)

@@ -1,4 +1,4 @@
-"""An application that is restarted with other settings, member by member, while it copies: what a rolling bounce is.
+"""A rolling bounce of an application: its members restart one by one with other settings while they copy records.
 
 Source: KIP-447, Kafka Streams' upgrade guide (exactly_once to exactly_once_v2).
 """
@@ -15,25 +15,25 @@ LOOK_SECONDS = 0.05
 
 
 class Kind(IntEnum):
-    """What a member is, in the order in which it becomes so."""
+    """What a member runs as, in the order of the upgrade."""
 
     OLD = 0
-    """A transactional id for each input partition; nobody says for which member of the group offsets are committed, nobody waits for stable ones."""
+    """A transactional id per input partition; offset commits carry no member metadata, and offset fetches do not require stable offsets."""
     AWARE = 1
-    """The same ids, but offsets are committed for a member, and a new owner waits until those that are pending are decided."""
+    """The same ids, but offset commits carry the member metadata, and a new owner waits for stable offsets."""
     PER_THREAD = 2
-    """One transactional id for each thread: from here on it is the group's coordinator that fences."""
+    """One transactional id per thread: from here on the group coordinator does the fencing."""
 
 
 @dataclass(kw_only=True, slots=True)
 class Bouncing(LastingCopying):
-    """The input is written until `is_over`, so that no bounce comes too late. `kinds` tells what each member is now, by its number."""
+    """The input is written until `is_over`, so that no bounce comes too late. `kinds` maps the number of each member to its present kind."""
 
     kinds: dict[int, Kind] = field(default_factory=dict)
     _wanted: dict[int, Kind] = field(default_factory=dict)
 
     async def copy(self, stage: Stage, number: int, *, until: Callable[[], bool] = lambda: True) -> None:
-        """Be one member, first of the old kind and then of each kind that is wanted, until everything is copied."""
+        """Run one member, first as the old kind and then as each kind that is requested, until everything is copied."""
         while not self._is_done:
             kind = self._wanted.setdefault(number, Kind.OLD)
             workplace = stage.workplace(self._called(f"copier-{number}" if kind is Kind.OLD else f"copier-{number}-{kind.name.lower()}"))
@@ -43,14 +43,14 @@ class Bouncing(LastingCopying):
             await workplace.run(copier.live())
 
     async def bounce(self, stage: Stage, numbers: Sequence[int], kind: Kind) -> None:
-        """Restart members as another kind, one after the other; each has begun anew before the next one goes."""
+        """Restart members as another kind, one after the other; each has restarted before the next one is stopped."""
         for number in numbers:
             self._wanted[number] = kind
             while self.kinds.get(number) is not kind and not self._is_done:
                 await stage.sleep(LOOK_SECONDS)
 
     async def stand_still(self, stage: Stage, number: int, point: Point, seconds: float) -> None:
-        """Let a member stand still at a point of its next transaction; return when it does."""
+        """Pause a member at a point of its next transaction; return when it is paused."""
         while number not in self.copiers:
             await stage.sleep(LOOK_SECONDS)
         copier, reached = self.copiers[number], False
@@ -65,7 +65,7 @@ class Bouncing(LastingCopying):
             await stage.sleep(LOOK_SECONDS)
 
     def settings_of(self, kind: Kind) -> CopierSettings:
-        """Return what a member of a kind is told."""
+        """Return the settings of a member of a kind."""
         variant = Variant.PER_THREAD if kind is Kind.PER_THREAD else Variant.PER_TASK
         return replace(self.settings(is_old=kind is Kind.OLD), variant=variant)
 

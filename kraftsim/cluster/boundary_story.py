@@ -1,11 +1,11 @@
-"""Five segments, a leader and a follower, and the boundary between releases that kept producer snapshots and one that did not.
+"""Five segments, a leader and a follower, and an upgrade from a release without producer snapshots per segment to one with them.
 
-The cluster writes four segments while it keeps snapshots as brokers before 2.8 did: in each of them a new producer writes. It is upgraded, and the
-topic is tiered as the very first act. A follower without anything of its own begins behind the second segment; then the leader is lost, and
-producer 1 repeats what it wrote in the first segment, whose answer it never saw.
+The cluster writes four segments as brokers before 2.8 did, a new producer in each. It is upgraded, and tiered storage is enabled for the
+topic before anything else is written. A follower with an empty log is rebuilt behind the second segment; then the leader fails, and
+producer 1 retries a batch of the first segment whose response it never received.
 
-The steps, and what is seen at each of them, are those of the example in the proposal of empty snapshots.
-Source: KAFKA-15195, KIP-405; what becomes of a producer that is not known: KIP-360 (2.5), before it KAFKA-5793.
+The steps and the expected state after each of them are those of the example in the proposal of empty snapshots.
+Source: KAFKA-15195, KIP-405; how a leader treats an unknown producer: KIP-360 (2.5), before it KAFKA-5793.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ ACKNOWLEDGED: Final = ErrorCode.NONE.name
 UNKNOWN: Final = ErrorCode.UNKNOWN_PRODUCER_ID.name
 NEW_ID: Final = 1001
 LAST_SEQUENCE: Final = RECORDS_PER_SEGMENT - 1
-"""Of each producer in its segment: a first sequence of 0 would be taken from anybody under any rule."""
+"""The base sequence of each producer in its segment: a sequence of 0 would be accepted from any producer under any rule."""
 SETTINGS: Final = {
     "remote.log.storage.system.enable": "true",
     "remote.log.manager.task.interval.ms": "300",
@@ -43,13 +43,13 @@ SETTINGS: Final = {
 CONFIGS: Final = {"segment.bytes": "1000", "index.interval.bytes": "1", "local.retention.bytes": "2000", "retention.ms": "-1"}
 FIRST_TIERED: Final = "3.6"
 LAST_WITH_SMALL_SEGMENTS: Final = "3.9"
-"""Later releases let no topic have segments below 1 MiB."""
+"""Later releases reject segment.bytes below 1 MiB for a topic."""
 UPGRADED: Final = {"kraftsim.producer.snapshots": "every-segment"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boundary:
-    """What was seen: whom the rebuilt follower knew when it came to lead, and what it answered to producer 1."""
+    """What was observed: the producers that the rebuilt follower knew when it became leader, and its answer to producer 1."""
 
     known: tuple[int, ...]
     error: ErrorCode
@@ -57,19 +57,19 @@ class Boundary:
 
 
 def value_of(producer_id: int, sequence: int) -> bytes:
-    """Return the one record that a producer writes with a sequence."""
+    """Return the value of the record that a producer writes with a sequence."""
     return f"producer {producer_id}, record {sequence} ".encode().ljust(VALUE_BYTES, b".")
 
 
 REPEATED: Final = value_of(1, LAST_SEQUENCE)
-"""What producer 1 does not know to be in the log."""
+"""The record of producer 1 that is in the log, without the producer having received the response."""
 
 
 async def come_to_the_boundary(stage: Stage) -> tuple[ExactClient, Boundary]:
-    """Play up to the answer that producer 1 gets from the rebuilt follower. The old leader is left dead."""
+    """Run up to the answer that producer 1 gets from the rebuilt follower. The old leader is left down."""
     client = stage.exact_client("narrator", TOPIC)
     _say(stage, "written before 2.8")
-    await within(stage, "the topic was not there", client.create_topic([LEADER], CONFIGS), STEP_SECONDS)
+    await within(stage, "the topic was not created", client.create_topic([LEADER], CONFIGS), STEP_SECONDS)
     for producer_id in range(1, SEGMENTS + 1):
         for sequence in range(RECORDS_PER_SEGMENT):
             await _write(client, producer_id, sequence)
@@ -81,23 +81,23 @@ async def come_to_the_boundary(stage: Stage) -> tuple[ExactClient, Boundary]:
     known = await client.known_producers()
     if known != [1, 2, 3, 4]:
         raise StoryFailed(f"the leader knows {known}")
-    _say(stage, "tiered as the very first act")
+    _say(stage, "tiered storage enabled first")
     await client.set_configs({"remote.storage.enable": "true"})
-    await within(stage, "nothing went to the store", _until_local_from(client, 4), STEP_SECONDS)
+    await within(stage, "no segment was copied to remote storage", _until_local_from(client, 4), STEP_SECONDS)
     _say(stage, "a follower without local segments")
-    await within(stage, "the follower did not come in sync", client.set_replicas([LEADER, FOLLOWER]), STEP_SECONDS)
-    _say(stage, "the leader dies")
+    await within(stage, "the follower did not join the ISR", client.set_replicas([LEADER, FOLLOWER]), STEP_SECONDS)
+    _say(stage, "the leader fails")
     stage.inject()
     while not stage.is_down(f"broker-{LEADER}"):
         await stage.sleep(0.1)
-    _say(stage, "producer 1 writes again what it wrote in segment 1")
+    _say(stage, "producer 1 retries a batch of segment 1")
     error, offset = await client.produce(1, LAST_SEQUENCE, REPEATED)
-    told = tuple(await client.known_producers())
-    return client, Boundary(known=told, error=error, offset=offset)
+    known_after = tuple(await client.known_producers())
+    return client, Boundary(known=known_after, error=error, offset=offset)
 
 
 async def copies_of(client: ExactClient, value: bytes) -> int:
-    """Return how often a record is in the log, wherever that lies."""
+    """Return how often a record is in the log, local or remote."""
     return (await client.read_values()).count(value)
 
 

@@ -1,6 +1,6 @@
-"""Faults by hand, from outside: orders that `kraftsim kill`, `pause`, `cut` and their like give to whoever supervises a cluster.
+"""Manual faults, client side: requests that `kraftsim kill`, `pause`, `cut` and similar commands send to the supervisor of a cluster.
 
-They go through a door of its own (`kraftsim.cluster.hand_door`), whose port stands in `cluster.json`; one JSON object goes in, one comes out.
+They use a control socket of their own (`kraftsim.cluster.hand_door`), whose port is in `cluster.json`: one JSON object in, one out.
 """
 
 import socket
@@ -21,30 +21,30 @@ ANSWER_SECONDS: Final = 60.0
 
 
 class NotPossible(ValueError):
-    """What cannot be done, in one line that says what could."""
+    """The request cannot be carried out; one line that says what can be done instead."""
 
 
 class ByHand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One verb for some targets: names of nodes, or, for 'cut' and 'slow', links, as `kraftsim.faults.targets` writes them."""
+    """One verb for some targets: names of nodes, or, for 'cut' and 'slow', links in the syntax of `kraftsim.faults.targets`."""
 
     verb: str
     targets: tuple[str, ...] = ()
     condition: Condition = Condition()
     resets: bool = False
-    """Of 'cut': reset the connections that there are, and let new ones through."""
+    """Of 'cut': reset the existing connections, but accept new ones."""
     secret: str = ""
     """That of `cluster.json`."""
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was done, a line each, or why nothing was."""
+    """What was done, a line each, or the reason why nothing was done."""
 
     lines: tuple[str, ...] = ()
     trouble: str | None = None
 
 
 def ask(data: Path, order: ByHand) -> Sequence[str]:
-    """Give an order to the cluster that runs on a data directory; return what it did. Raises NotPossible."""
+    """Send a request to the cluster that runs on a data directory; return what it did. Raises NotPossible."""
     directory = RunDirectory(data.absolute())
     state = read_state(directory)
     if state is None or not is_locked(directory.root):

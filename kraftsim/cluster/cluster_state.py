@@ -1,4 +1,4 @@
-"""`cluster.json`: what a cluster of `kraftsim up` says of itself as long as it runs, so that other verbs find it by its data directory."""
+"""`cluster.json`: written by `kraftsim up` for as long as the cluster runs, so that other commands find it by its data directory."""
 
 import msgspec
 
@@ -7,15 +7,15 @@ from kraftsim.cluster.private import write_private
 
 
 class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
-    """What `up` leaves for other verbs and for people: who supervises, the process id of every node that is up, and where it takes faults."""
+    """What `up` writes for other commands and for people: the supervisor, the process id of each running node, and the fault-control port."""
 
     supervisor: int
     bootstrap: str
     nodes: dict[str, int]
     door: int = 0
-    """Port of the socket that takes faults; 0 until the cluster is ready."""
+    """Port of the fault-control socket; 0 until the cluster is ready."""
     secret: str = ""
-    """What a client of that socket must know; the file is readable by its owner only."""
+    """The secret that a client of that socket must send; only the owner can read this file."""
 
 
 def read_state(directory: RunDirectory) -> ClusterState | None:
@@ -27,7 +27,7 @@ def read_state(directory: RunDirectory) -> ClusterState | None:
 
 
 def write_state(directory: RunDirectory, state: ClusterState) -> None:
-    """Replace it; nobody ever reads half of one."""
+    """Replace the file atomically; readers never see half of one."""
     fresh = directory.state_file.with_suffix(".new")
     write_private(fresh, msgspec.json.encode(state))
     fresh.rename(directory.state_file)

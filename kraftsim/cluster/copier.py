@@ -1,7 +1,7 @@
-"""One member of an application that copies its input exactly once: it consumes, transforms and produces, and commits both in one transaction.
+"""One member of an exactly-once consume-transform-produce application, which commits output records and offsets in one transaction.
 
-Its producer is the thread's own, for all that it is given (KIP-447), or there is one for each input partition, named after it, as Kafka Streams had
-it before. It may crash, or stand still and come back, at any point of its work: `Mishaps` says when.
+It has one producer per thread for all of its partitions (KIP-447), or one per input partition, named after it, as Kafka Streams had before.
+It may crash, or pause and resume, at any point of its work: see `Mishaps`.
 Source: KIP-98, KIP-129, KIP-447; the template in KafkaProducer's documentation.
 """
 
@@ -20,13 +20,13 @@ from kraftsim.node.clients import AbortNeeded, GroupConsumerClient, MembershipFa
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (type only; the stream comes from the scenario environment)
 
 RESTART_SECONDS = 0.5
 
 
 class Variant(StrEnum):
-    """Whose a transactional id is."""
+    """The owner of a transactional id."""
 
     PER_THREAD = "a producer per thread"
     PER_TASK = "a producer per task"
@@ -35,7 +35,7 @@ class Variant(StrEnum):
 
 
 class Point(StrEnum):
-    """Where in its work a member may be struck."""
+    """Points at which a crash or a pause may be injected."""
 
     POLLED = "polled"
     BEGUN = "begun"
@@ -45,7 +45,7 @@ class Point(StrEnum):
 
 
 class Crashed(RuntimeError):
-    """The member dies here: it says goodbye to nobody."""
+    """The member crashes here: it does not leave the group."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,7 +66,7 @@ class CopierSettings:
 
 @dataclass(kw_only=True, slots=True)
 class Mishaps:
-    """When members are struck: of a thousand points passed so many end in a crash, or in standing still for a while."""
+    """When members crash or pause: the number of points, of a thousand passed, that end in a crash, or in a pause."""
 
     random: "Random"
     crashes: int = 0
@@ -75,18 +75,18 @@ class Mishaps:
     are_over: Callable[[], bool] = lambda: False
 
     def crash(self) -> bool:
-        """Draw whether the member dies here."""
+        """Draw whether the member crashes here."""
         return not self.are_over() and self.random.random() * 1000 < self.crashes
 
     def pause(self) -> float:
-        """Draw for how many seconds the member stands still here."""
-        strikes = not self.are_over() and self.random.random() * 1000 < self.pauses
-        return self.random.uniform(*self.pause_seconds) if strikes else 0.0
+        """Draw for how many seconds the member pauses here."""
+        is_due = not self.are_over() and self.random.random() * 1000 < self.pauses
+        return self.random.uniform(*self.pause_seconds) if is_due else 0.0
 
 
 @dataclass(kw_only=True, slots=True)
 class Costs:
-    """What the application has opened and done so far."""
+    """Counters of what the application has opened and done so far."""
 
     producers: int = 0
     connections: int = 0
@@ -95,7 +95,7 @@ class Costs:
 
 
 class Copier:
-    """One thread of the application; `live` until `is_done`. Each life has clients of its own, called after it."""
+    """One thread of the application; call `live` to run it until `is_done`. Each incarnation has clients of its own, named after it."""
 
     def __init__(self, workplace: Workplace, settings: CopierSettings, *, mishaps: Mishaps, is_done: Callable[[], bool]) -> None:
         self.costs = Costs()
@@ -104,31 +104,31 @@ class Copier:
         self._settings = settings
         self._mishaps = mishaps
         self._is_done = is_done
-        self._life = 0
+        self._incarnation = 0
         self._consumer: GroupConsumerClient | None = None
         self._producers: dict[TopicPartition | None, TransactionalClient] = {}
         self._pauses_at: tuple[Point, float] | None = None
         self.stands_still = False
 
     def pause_at(self, point: Point, seconds: float) -> None:
-        """Stand still once, the next time that a point is passed."""
+        """Pause once, the next time that a point is passed."""
         self._pauses_at = (point, seconds)
 
     async def live(self) -> None:
-        """Work until everything is done, life after life."""
+        """Run until everything is done, restarting after each failure."""
         while not self._is_done():
-            self._life += 1
+            self._incarnation += 1
             try:
                 await self._live_once()
                 return
             except (Crashed, ProducerFailed, MembershipFailed) as end:
                 await self._end(leaves=not isinstance(end, Crashed))
                 if isinstance(end, MembershipFailed) and end.error_code is ErrorCode.FENCED_INSTANCE_ID:
-                    return  # another process has its group.instance.id, and goes on in its place
+                    return  # another process has its group.instance.id, and has replaced it
                 await asyncio.sleep(RESTART_SECONDS)
 
     async def _live_once(self) -> None:
-        name = f"{self._workplace.name}.{self._life}"
+        name = f"{self._workplace.name}.{self._incarnation}"
         self._consumer = consumer = self._workplace.group_consumer(name, self._settings.group, require_stable=self._settings.require_stable)
         if self._settings.variant is Variant.PER_THREAD:
             await self._producer(None, self._id_of_thread)
@@ -138,7 +138,7 @@ class Copier:
         await consumer.start()
         while not self._is_done():
             records = await consumer.poll()
-            # Whoever is expelled later is nobody, and nobody is fenced: what was read is committed in the name under which it was read.
+            # Commit with the group metadata of the poll: a member that is removed later would commit as an unknown member, which is not fenced.
             group = consumer.group
             await self._pass(Point.POLLED)
             for first in range(0, len(records), self._settings.records_per_transaction):
@@ -147,17 +147,17 @@ class Copier:
         await self._end(leaves=True)
 
     async def _copy(self, consumer: GroupConsumerClient, group: GroupIdentity, records: Sequence[ReadRecord]) -> bool:
-        """Copy records, in one transaction for each producer; tell whether all went well. After an abort the consumer reads them again."""
+        """Copy records, in one transaction for each producer; return whether all went well. After an abort the consumer reads them again."""
         by_producer: dict[TopicPartition | None, list[ReadRecord]] = {}
         for record in records:
             task = None if None in self._producers else TopicPartition(record.topic, record.partition)
             by_producer.setdefault(task, []).append(record)
-        for task, its in by_producer.items():
+        for task, group_records in by_producer.items():
             producer = self._producers.get(task)
             if producer is None:
                 return False
             try:
-                await self._transaction(producer, group, its)
+                await self._transaction(producer, group, group_records)
             except AbortNeeded:
                 await producer.abort()
                 consumer.rewind()
@@ -181,14 +181,14 @@ class Copier:
     # Tasks ----------------------------------------------------------------------------------------------------------------------------------------
 
     async def _open_tasks(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Take the transactional id of each partition: whoever held it is fenced before anybody asks where the group goes on."""
+        """Initialise the transactional id of each partition: its previous owner is fenced before committed offsets are fetched."""
         for where in partitions:
             if where not in self._producers:
                 await self._producer(where, f"{self._settings.id_prefix}-task-{where.partition}")
 
     async def _open_as_probed(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Open what the version of this assignment allows. A group goes back, too: an older member has come."""
-        assert self._consumer is not None, "it has called this"
+        """Create the producers that the version of this assignment allows. The version decreases, too, when an older member joins."""
+        assert self._consumer is not None, "its callback runs this"
         if self._consumer.assigned_version < OF_THREADS:
             await self._close_thread()
             await self._open_tasks(partitions)
@@ -215,7 +215,7 @@ class Copier:
     async def _producer(self, task: TopicPartition | None, transactional_id: str) -> None:
         self.costs.producers += 1
         producer = self._workplace.transactional_producer(
-            f"{self._workplace.name}.{self._life}.{self.costs.producers}",
+            f"{self._workplace.name}.{self._incarnation}.{self.costs.producers}",
             TransactionalSettings(
                 transactional_id=transactional_id,
                 transaction_timeout_ms=self._settings.transaction_timeout_ms,

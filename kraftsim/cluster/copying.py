@@ -1,6 +1,6 @@
-"""The work of stories about exactly-once: writers fill an input topic, members of a group copy it in transactions, and a reader judges the copy.
+"""The exactly-once workload: writers fill an input topic, members of a group copy it in transactions, and a reader checks the output.
 
-What a story adds is what happens meanwhile. The copy keeps keys and partitions, so that whoever reads the output knows which input it is of.
+A scenario adds faults and administrative actions. The output keeps keys and partitions, so that a reader can match it with the input.
 Source: KIP-98, KIP-447; org.apache.kafka.tools.TransactionalMessageCopier.
 """
 
@@ -22,7 +22,7 @@ COPY = "copy"
 INPUT = f"{COPY}-in"
 OFFSETS_TOPIC = "__consumer_offsets"
 WORKLOAD = {"copiers": 3, "writers": 2, "records_per_writer": 100, "pause_ms": 30, "crashes": 0, "pauses": 0}
-"""The knobs that a story with a copy has; crashes and pauses are per thousand points passed."""
+"""The workload parameters of a scenario with this application; crashes and pauses are per thousand points passed."""
 SETTINGS = {
     "min.insync.replicas": "2",
     "replica.lag.time.max.ms": "3000",
@@ -40,19 +40,19 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "200",
 }
 PATIENT = ProducerSettings(delivery_timeout_ms=20_000, request_timeout_ms=4000)
-"""Requests come back soon enough for several attempts within a transaction."""
+"""Request time-outs that are short enough for several attempts within a transaction."""
 MUST_EXERCISE = (
     "every-input-copied-once",
     "transactions-atomic",
     "read-committed-reads-committed-only",
     "settles-after-heal",
 )
-"""What every story with a copy puts to the test."""
+"""Invariants that every scenario with this application must exercise."""
 
 
 @dataclass(kw_only=True, slots=True)
 class Copying:
-    """One application and what it copies. `copiers` are its members by their number, once they live."""
+    """One consume-transform-produce application. `copiers` are its members by number, once they run."""
 
     name: str = COPY
     partitions: int = 4
@@ -65,30 +65,30 @@ class Copying:
     uses_implicit_adding: bool = True
     producer: ProducerSettings = PATIENT
     old_members: tuple[int, ...] = ()
-    """Members that are clients of before KIP-447: they name no member, and do not wait for stable offsets."""
+    """Members that are pre-KIP-447 clients: they commit offsets without member metadata, and do not require stable offsets."""
     instance_ids: Mapping[int, str] = field(default_factory=dict)
     """Static members: number -> group.instance.id."""
     rebalance_timeout_ms: int | None = None
     """None: as long as a session."""
     copiers: dict[int, Copier] = field(default_factory=dict)
     is_awaited: Callable[[], bool] = lambda: False
-    """Whether the members stay after everything is copied: somebody is still to come back to their group."""
+    """Whether the members stay after everything is copied: another member has yet to rejoin the group."""
     _is_filled: bool = False
     _is_done: bool = False
 
     @property
     def input_topic(self) -> str:
-        """What is copied."""
+        """The topic that the members consume."""
         return f"{self.name}-in"
 
     @property
     def output_topic(self) -> str:
-        """The copy."""
+        """The topic that the members produce to."""
         return f"{self.name}-out"
 
     @property
     def group_id(self) -> str:
-        """Whose members copy."""
+        """The consumer group of the members."""
         return f"{self.name}-group"
 
     @property
@@ -103,7 +103,7 @@ class Copying:
         stage.note(CopyExpected(input_topic=self.input_topic, output_topic=self.output_topic))
 
     async def write(self, stage: Stage, number: int) -> None:
-        """Be one writer of the input."""
+        """Run one writer of the input."""
         writer = stage.producer(self._called(f"writer-{number}"))
         await writer.start()
         for index in range(stage.workload("records_per_writer")):
@@ -115,7 +115,7 @@ class Copying:
             raise LivenessLost(f"writer-{number} still waits for {left} records {CALLS_SECONDS:g} s after it sent the last one")
 
     async def copy(self, stage: Stage, number: int, *, until: Callable[[], bool] = lambda: True) -> None:
-        """Be one member until everything is copied. It is struck as the knobs say until mishaps are over."""
+        """Run one member until everything is copied. Crashes and pauses follow the workload parameters until `until` is true."""
         workplace = stage.workplace(self._called(f"copier-{number}"))
         mishaps = Mishaps(
             random=stage.random(f"copier-{number}"),
@@ -137,7 +137,7 @@ class Copying:
             await stage.gather(*(self.write(stage, number) for number in self.writers(stage)))
 
     def count(self, stage: Stage, seconds: float) -> None:
-        """Note what the members have opened and done in so many seconds."""
+        """Emit an event with what the members have opened and done in so many seconds."""
         costs = [copier.costs for copier in self.copiers.values()]
         stage.note(
             CopiesCounted(
@@ -153,7 +153,7 @@ class Copying:
         )
 
     async def all_copied(self, stage: Stage) -> None:
-        """Write everything, wait until the group has committed all of it, and let the members end."""
+        """Write all input, wait until the group has committed all of it, and end the members."""
         await self.fill(stage)
         questions = stage.questions("counter")
         ends: dict[int, int] = {}
@@ -166,12 +166,12 @@ class Copying:
         self._is_done = True
 
     async def run(self, stage: Stage, *, until: Callable[[], bool] = lambda: True) -> None:
-        """Be all writers and all members, until everything is copied."""
+        """Run all writers and all members, until everything is copied."""
         members = (self.copy(stage, number, until=until) for number in range(1, stage.workload("copiers") + 1))
         await stage.gather(self.all_copied(stage), self.watch(stage), *members)
 
     async def audit(self, stage: Stage) -> None:
-        """Wait until every transaction is decided, read the copy, and compare. Raises StoryFailed unless every record is there exactly once."""
+        """Wait until every transaction is decided, read the output, and compare. Raises StoryFailed unless every record is there exactly once."""
         await transactions_settle(stage, (self.input_topic, self.output_topic, OFFSETS_TOPIC))
         questions = stage.questions("auditor-of-offsets")
         await questions.committed(self.group_id, self.input_topic, self.partitions)
@@ -183,14 +183,14 @@ class Copying:
         sent = self.keys(stage)
         lost, doubled = sum(not read[key] for key in sent), sum(read[key] > 1 for key in sent)
         if lost or doubled:
-            raise StoryFailed(f"of {len(sent)} records {lost} were not copied and {doubled} more than once")
+            raise StoryFailed(f"of {len(sent)} input records {lost} are missing from the output and {doubled} are duplicated")
 
     def keys(self, stage: Stage) -> list[str]:
         """Return the keys of all records of the input."""
         return [f"{number}.{index}" for number in self.writers(stage) for index in range(stage.workload("records_per_writer"))]
 
     def _called(self, client: str) -> str:
-        """Return the name of a client: another application's are told apart by its own."""
+        """Return the name of a client, with the application's name in front unless it is the default one."""
         return client if self.name == COPY else f"{self.name}-{client}"
 
     def writers(self, stage: Stage) -> range:
@@ -198,7 +198,7 @@ class Copying:
         return range(1, stage.workload("writers") + 1)
 
     async def watch(self, stage: Stage) -> None:
-        """Read the copy while it is made, as whoever waits for committed records does; what is read is judged from the events."""
+        """Consume the output with read_committed while it is written; invariants check what is read from the events."""
         workplace = stage.workplace(self._called("watcher"))
         settings = GroupSettings(group_id=f"{self.name}-watchers", topics=(self.output_topic,), session_timeout_ms=self.session_timeout_ms)
         consumer = workplace.group_consumer(self._called("watcher"), settings)
@@ -212,7 +212,7 @@ class Copying:
         await workplace.run(look())
 
     def settings(self, *, is_old: bool = False) -> CopierSettings:
-        """Return what a member is told."""
+        """Return the settings of a member."""
         group = GroupSettings(
             group_id=self.group_id,
             topics=(self.input_topic,),

@@ -1,7 +1,7 @@
-"""The work of stories about transactions without a group: applications write to every partition of a topic in transactions, and a reader judges them.
+"""The transactional workload without a group: applications write to every partition of a topic in transactions, and a reader checks them.
 
-An application that loses its transaction aborts it and goes on with the next one; one whose producer has come to its end is gone, or begins anew with
-another producer of the same transactional id. What was promised is judged from the events.
+An application whose transaction must be aborted aborts it and begins the next one; one whose producer has failed fatally ends, or
+initialises another producer with the same transactional id. Invariants check the guarantees from the events.
 Source: KIP-98.
 """
 
@@ -22,9 +22,9 @@ __all__ = ["AbortNeeded", "Dealer", "Deals", "ProducerFailed", "TransactionalCli
 
 TOPIC = "deals"
 WORKLOAD = {"dealers": 2, "transactions": 12, "records": 4, "pause_ms": 60}
-"""The knobs that a story with deals has."""
-BREATH_SECONDS = 1.0
-"""An application that lost its transaction does not rush into the next one."""
+"""The workload parameters of a scenario with this workload."""
+BACKOFF_SECONDS = 1.0
+"""Back-off after an aborted transaction, before the next one begins."""
 MUST_EXERCISE = (
     "transactions-atomic",
     "read-committed-reads-committed-only",
@@ -35,12 +35,12 @@ MUST_EXERCISE = (
     "markers-agree-with-coordinators",
     "settles-after-heal",
 )
-"""What every story with deals puts to the test."""
+"""Invariants that every scenario with this workload must exercise."""
 
 
 @dataclass(kw_only=True, slots=True)
 class Dealer:
-    """One application: it is `client` at present, and has been others before."""
+    """One application: `client` is its present producer, `lives` counts those that it has had."""
 
     workplace: Workplace
     transactional_id: str
@@ -51,7 +51,7 @@ class Dealer:
     client: TransactionalClient | None = None
 
     async def begin_life(self) -> TransactionalClient:
-        """Take the transactional id with a new producer; whoever had it is fenced. Raises ProducerFailed if somebody else has it before."""
+        """Initialise the transactional id with a new producer, which fences the previous one. Raises ProducerFailed if another producer fences it."""
         self.lives += 1
         settings = TransactionalSettings(
             transactional_id=self.transactional_id,
@@ -66,7 +66,7 @@ class Dealer:
 
 @dataclass(kw_only=True, slots=True)
 class Deals:
-    """A topic and those who write to it."""
+    """A topic and the applications that write to it."""
 
     partitions: int = 3
     replicas: int = 3
@@ -89,13 +89,13 @@ class Deals:
         )
 
     async def send(self, stage: Stage, client: TransactionalClient, prefix: str, partitions: Sequence[int] = ()) -> None:
-        """Send some records of one transaction, round the partitions."""
+        """Send some records of one transaction, round-robin over the partitions."""
         chosen = partitions or range(self.partitions)
         for index in range(stage.workload("records")):
             await client.send(TOPIC, chosen[index % len(chosen)], f"{client.transaction}.{prefix}{index}", b"deal")
 
     async def trade(self, stage: Stage, number: int, *, commits: Callable[[int], bool] = lambda index: bool(index % 4)) -> None:
-        """Be one application from first to last: most of its transactions are committed, some aborted."""
+        """Run one application to its end: most of its transactions are committed, some aborted."""
         dealer = self.dealer(stage, f"dealer-{number}", f"deals-{number}")
 
         async def work() -> None:
@@ -105,7 +105,7 @@ class Deals:
                     await self._deal(stage, client, commits=commits(index))
                 except AbortNeeded:
                     client = await self._after_abort(dealer, client)
-                    await stage.sleep(BREATH_SECONDS)
+                    await stage.sleep(BACKOFF_SECONDS)
                 except ProducerFailed:
                     await client.close()
                     client = await self._born(dealer)

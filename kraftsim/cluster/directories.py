@@ -1,10 +1,10 @@
-"""Where a run keeps its things. The layout is the same in all modes, so that ingest, analysis and report need not know the mode.
+"""The directory layout of a run. It is the same in all modes, so that ingest, analysis and report need not know the mode.
 
 OUT/run.json                what ran
-OUT/replay.json             all that decides the run, for `kraftsim replay`
+OUT/replay.json             all inputs of the run, for `kraftsim replay`
 OUT/events/NODE.N.jsonl     the event log of a node's N-th incarnation
 OUT/data/NODE/...           the node's disk: partition directories as Kafka lays them out
-OUT/logs/NODE.log           what the process said to humans
+OUT/logs/NODE.log           the log of the process for humans
 OUT/config/NODE.properties  what the process was started with
 """
 

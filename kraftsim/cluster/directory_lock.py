@@ -1,6 +1,7 @@
-"""One process per data directory: two that append to the same log would ruin it, and neither would notice.
+"""A lock that allows one process per data directory: two processes that append to the same log would corrupt it unnoticed.
 
-The lock dies with the process that holds it, so a kill -9 leaves nothing to clean up, and a directory that is locked has a process that lives.
+The operating system releases the lock when the process ends, so that a kill -9 leaves nothing to clean up, and a locked directory has a
+running process.
 Source: org.apache.kafka.server.util.FileLock, LogManager.lockLogDirs.
 """
 
@@ -32,7 +33,7 @@ def locked(directory: Path) -> Iterator[None]:
 
 
 def is_locked(directory: Path) -> bool:
-    """Tell whether some process holds a data directory."""
+    """Return whether a process holds the lock of a data directory."""
     if not (directory / LOCK_FILE).exists():
         return False
     try:

@@ -1,7 +1,7 @@
 """A cluster inside the calling process, on a thread and an event loop of its own, so that blocking clients cannot deadlock it.
 
-A kill aborts a node: its connections are reset, nothing is flushed, no clean-shutdown marker is written. What the operating system was given
-stays (it is the same process), so this mode cannot lose power; simulation can.
+A kill aborts a node: its connections are reset, nothing is flushed, no clean-shutdown marker is written. The page cache
+survives (it is the same process), so this mode has no power loss; simulation has.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ from kraftsim.world.real.world import RealWorld
 T = TypeVar("T")
 READY_SECONDS = 30.0
 STOP_SECONDS = 20.0
-"""For the nodes of one role; then they are aborted."""
+"""Time limit for the nodes of one role to stop; then they are aborted."""
 MARGIN_SECONDS = 5.0
 
 
 @dataclass(slots=True)
 class RunningNode:
-    """A node and the world it lives in; `starting` is done when it has come up, `failing` when it has given up by itself."""
+    """A node and its world; `starting` is done when it has started, `failing` when it has failed on its own."""
 
     node: Node
     world: RealWorld
@@ -47,7 +47,7 @@ class RunningNode:
 class EmbeddedCluster:
     """A running cluster for a test: `with EmbeddedCluster(spec) as cluster: client(cluster.bootstrap)`.
 
-    Every verb exists for synchronous callers; `kill_node`, `restart_node` and `answering`
+    The methods block; `kill_node`, `restart_node` and `answering`
     are the same without blocking the caller's event loop.
     """
 
@@ -56,7 +56,7 @@ class EmbeddedCluster:
         self._temporary = tempfile.TemporaryDirectory(prefix="kraftsim-") if directory is None else None
         self.directory = RunDirectory(Path(self._temporary.name)) if self._temporary is not None else directory or RunDirectory(Path())
         self._nodes: dict[str, RunningNode] = {}
-        self._told: dict[str, dict[str, str]] = {}
+        self._overrides: dict[str, dict[str, str]] = {}
         self.proxy = ProxyProcess(proxy_plan(spec, follows_frames=follows_frames), self.directory) if spec.behind_proxy else None
         self.started_ns = RealClock(0).monotonic_ns()
         self._mistakes: list[Exception] = []
@@ -68,7 +68,7 @@ class EmbeddedCluster:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, trouble: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
 
     async def __aenter__(self) -> "EmbeddedCluster":
@@ -80,13 +80,13 @@ class EmbeddedCluster:
 
     @property
     def bootstrap(self) -> str:
-        """What any Kafka client in any language puts into bootstrap.servers."""
+        """The value of bootstrap.servers for Kafka clients."""
         return self.spec.bootstrap
 
     def start(self) -> None:
         """Start every node and return when every broker answers.
 
-        Raises SpecError if a port is taken, ConfigError or KeyError for what cannot be started, NotReady (a TimeoutError) that says why.
+        Raises SpecError if a port is taken, ConfigError or KeyError for an invalid configuration, NotReady (a TimeoutError) that says why.
         """
         try:
             require_valid(self.spec)
@@ -103,7 +103,7 @@ class EmbeddedCluster:
             raise
 
     def stop(self) -> None:
-        """Stop all nodes cleanly and end the thread. Raises what went wrong inside a node without anybody handling it: always a mistake of ours."""
+        """Stop all nodes cleanly and end the thread. Raises the unhandled exception of a node, if there was one: always a bug of kraftsim."""
         if not self._thread.is_alive():
             return
         try:
@@ -119,7 +119,7 @@ class EmbeddedCluster:
             raise self._mistakes[0]
 
     def _release(self) -> None:
-        """Give back what was taken when this was made: the loop, the proxy and the temporary directory."""
+        """Release the resources of the constructor: the loop, the proxy and the temporary directory."""
         self._loop.close()
         if self.proxy is not None:
             self.proxy.stop()
@@ -135,7 +135,7 @@ class EmbeddedCluster:
         self._wait(self._launch(name), READY_SECONDS)
 
     def wait_until_ready(self) -> None:
-        """Return when every broker serves and knows every other one as alive. Raises NotReady, a TimeoutError."""
+        """Return when every broker is ready and sees every other one as alive. Raises NotReady, a TimeoutError."""
         self._wait(self._answering(READY_SECONDS), READY_SECONDS + STOP_SECONDS)
 
     def fetch_producer_ids(self) -> None:
@@ -154,7 +154,7 @@ class EmbeddedCluster:
         await asyncio.wrap_future(self._submit(self._launch(name)))
 
     async def stop_node(self, name: str, kill_after_seconds: float = STOP_SECONDS) -> None:
-        """Let a node end cleanly, without blocking the caller's loop, and abort it if that takes longer; it is down then."""
+        """Stop a node cleanly, without blocking the caller's loop, and abort it if that takes too long; it is down then."""
         await asyncio.wrap_future(self._submit(self._stop(name, kill_after_seconds)))
 
     async def answering(self, *, timeout_seconds: float = READY_SECONDS) -> None:
@@ -162,15 +162,15 @@ class EmbeddedCluster:
         await asyncio.wrap_future(self._submit(self._answering(timeout_seconds)))
 
     def tell(self, name: str, settings: Mapping[str, str | None]) -> dict[str, str | None]:
-        """From its next start on, let a node have these settings on top of its own, None for its own; return what they were."""
-        return retell(self._told.setdefault(name, {}), settings)
+        """Override settings of a node from its next start on, None for the original value; return the former overrides."""
+        return retell(self._overrides.setdefault(name, {}), settings)
 
     def is_down(self, name: str) -> bool:
-        """Tell whether a node was killed and not restarted."""
+        """Return whether a node was killed and not restarted."""
         return name not in self._nodes
 
     def has_ended(self, name: str) -> bool:
-        """Tell whether a node that was not killed gave up by itself."""
+        """Return whether a node that was not killed has failed on its own."""
         running = self._nodes.get(name)
         return running is not None and running.failing is not None and running.failing.done()
 
@@ -186,7 +186,7 @@ class EmbeddedCluster:
         try:
             return future.result(seconds)
         finally:
-            future.cancel()  # nothing that nobody waits for goes on
+            future.cancel()  # a call without a waiting caller must not continue
 
     async def _start_all(self) -> None:
         name = "the proxy"
@@ -202,7 +202,7 @@ class EmbeddedCluster:
 
     async def _answering(self, seconds: float) -> None:
         brokers = [self.spec.node(name) for name in self.spec.broker_names]
-        readiness = Readiness(listeners_of(brokers, self._told), brokers=len(brokers))
+        readiness = Readiness(listeners_of(brokers, self._overrides), brokers=len(brokers))
         name = ""
         try:
             async with asyncio.timeout(seconds):
@@ -212,20 +212,20 @@ class EmbeddedCluster:
                 name = ""
                 await readiness.wait(self._nodes.__contains__)
         except TimeoutError as late:
-            trouble = f"{name} is not unfenced by the controller" if name else readiness.trouble
-            raise NotReady(f"the brokers did not answer within {seconds:g} s: {trouble}") from late
+            reason = f"{name} is not unfenced by the controller" if name else readiness.trouble
+            raise NotReady(f"the brokers did not answer within {seconds:g} s: {reason}") from late
 
     async def _fetch_producer_ids(self) -> None:
         brokers = [self.spec.node(name) for name in self.spec.broker_names]
         try:
             async with asyncio.timeout(READY_SECONDS):
-                await fetch_producer_ids(listeners_of(brokers, self._told))
+                await fetch_producer_ids(listeners_of(brokers, self._overrides))
         except TimeoutError as late:
             raise NotReady(f"a broker did not get producer ids from the controller within {READY_SECONDS:g} s") from late
 
     async def _launch(self, name: str) -> None:
         assert name not in self._nodes, f"{name} is running"
-        properties = {"log.dirs": str(self.directory.data(name)), **self.spec.node(name).properties, **self._told.get(name, {})}
+        properties = {"log.dirs": str(self.directory.data(name)), **self.spec.node(name).properties, **self._overrides.get(name, {})}
         config = parse_node({**properties, "kraftsim.events.dir": str(self.directory.events)})
         world = real_world_of(config, self.started_ns)
         node = build_node(config, world)
@@ -235,7 +235,7 @@ class EmbeddedCluster:
         except BaseException:
             if self._nodes.get(name) is running:
                 raise
-            return  # it was killed meanwhile, and fails at what was taken from it
+            return  # it was killed meanwhile: its resources are gone
         running.failing = asyncio.ensure_future(node.failed())
 
     async def _kill(self, name: str) -> None:
@@ -273,7 +273,7 @@ class EmbeddedCluster:
 
 
 async def _ready(running: RunningNode) -> None:
-    """Return when a node serves. Raises ClusterFailed at once if it ends by itself."""
+    """Return when a node is ready. Raises ClusterFailed at once if it ends on its own."""
     ready, failing = asyncio.ensure_future(running.node.ready()), running.failing
 
     def on_failed(failed: "asyncio.Task[BaseException]") -> None:
@@ -291,7 +291,7 @@ async def _ready(running: RunningNode) -> None:
 
 
 async def _cancel_the_rest() -> None:
-    """End what still runs on this loop: a task that is pending when its loop is closed is destroyed with a complaint."""
+    """Cancel all tasks of this loop: Python complains about a task that is pending when its loop is closed."""
     rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     for task in rest:
         task.cancel()

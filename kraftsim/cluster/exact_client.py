@@ -1,6 +1,6 @@
-"""A client that says exactly what a story wants it to say: records of any producer with any sequence, topics as they are wanted, and where they move.
+"""A client that sends exactly the requests of a scenario: batches of any producer id, epoch and sequence, topic creation and replica assignments.
 
-Whoever tells a story of single steps needs it; whoever only wants to write uses a producer.
+For scenarios that control each step; a scenario that only needs records written uses a producer.
 """
 
 import asyncio
@@ -46,12 +46,12 @@ SLOWLY = (
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     ErrorCode.REQUEST_TIMED_OUT,
 )
-"""Nothing is decided by these: the same batch is sent again."""
+"""Retriable errors: the same batch is sent again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExactBatch:
-    """What a producer says: its name for itself, where in its sequences the values begin, and in which version of Produce that is said.
+    """A batch: the producer id and epoch, the base sequence, the values, and the version of Produce.
 
     With a transactional id the batch is part of its transaction.
     """
@@ -65,7 +65,7 @@ class ExactBatch:
 
 
 class ExactClient:
-    """Speaks of one partition of one topic, to its leader. Every verb tries until there is an answer: whoever calls sets the bound."""
+    """Sends requests about one partition of one topic to its leader. Every method retries until it has an answer; the caller bounds the time."""
 
     def __init__(self, world: World, bootstrap: Sequence[Address], client_id: str, topic: str) -> None:
         self._world = world
@@ -73,7 +73,7 @@ class ExactClient:
         self._connections = ClusterConnections(world, ClientIdentity(client_id=client_id, bootstrap=tuple(bootstrap)))
 
     async def create_topic(self, replicas: Sequence[int], configs: Mapping[str, str]) -> None:
-        """Create the topic with its one partition on these brokers, once all of them are there."""
+        """Create the topic with its one partition on these brokers, once all of them are registered."""
         rows = [CreatableTopicConfig(name=name, value=value) for name, value in configs.items()]
         assignment = CreatableReplicaAssignment(partition_index=PARTITION, broker_ids=list(replicas))
         wanted = CreatableTopic(name=self._topic, num_partitions=-1, replication_factor=-1, assignments=[assignment], configs=rows)
@@ -88,7 +88,7 @@ class ExactClient:
         await self._ask_any(IncrementalAlterConfigsRequest(resources=[resource]))
 
     async def set_block_size(self, size: int) -> None:
-        """Let controllers that may change it give blocks of so many producer ids."""
+        """Set the size of producer-id blocks on controllers with that dynamic configuration."""
         resource = AlterConfigsResource(
             resource_type=BROKER_RESOURCE,
             resource_name=ALL_BROKERS,
@@ -97,7 +97,7 @@ class ExactClient:
         await self._ask_any(IncrementalAlterConfigsRequest(resources=[resource]))
 
     async def shut_out(self, hosts: Sequence[str]) -> None:
-        """Let everybody do everything to the cluster but those who come from these addresses: they may not act as brokers."""
+        """Allow all operations to every address, and deny ClusterAction to these: clients that connect from them may not act as brokers."""
         await self._until_done(added([everybody(), *map(shut_out, hosts)]))
 
     async def let_in_again(self, hosts: Sequence[str]) -> None:
@@ -105,7 +105,7 @@ class ExactClient:
         await self._until_done(dropped([shut_out(host) for host in hosts]))
 
     async def set_replicas(self, replicas: Sequence[int]) -> None:
-        """Let the partition lie on these brokers, and return when all of them are in sync."""
+        """Reassign the partition to these brokers, and return when all of them are in sync."""
         row = ReassignablePartition(partition_index=PARTITION, replicas=list(replicas))
         request = AlterPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=[ReassignableTopic(name=self._topic, partitions=[row])])
         await self._ask_any(request)
@@ -113,23 +113,23 @@ class ExactClient:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def produce(self, producer_id: int, sequence: int, value: bytes) -> tuple[ErrorCode, int]:
-        """Write one record of a producer, epoch 0, and return the answer: an error and an offset."""
+        """Write one record of a producer with epoch 0, and return the error and the offset of the answer."""
         return await self.write(ExactBatch(producer_id=producer_id, producer_epoch=0, base_sequence=sequence, values=(value,)))
 
-    async def write(self, said: ExactBatch) -> tuple[ErrorCode, int]:
-        """Send a batch, the same bytes until something is decided by the answer, and return that: an error and an offset."""
+    async def write(self, exact_batch: ExactBatch) -> tuple[ErrorCode, int]:
+        """Send a batch, retried unchanged after retriable errors, and return the error and the offset of the final answer."""
         now_ms = self._world.clock.wall_ms()
         batch = build_batch(
-            [Record(index, now_ms, None, value, ()) for index, value in enumerate(said.values)],
-            producer_id=said.producer_id,
-            producer_epoch=said.producer_epoch,
-            base_sequence=said.base_sequence,
-            transactional=said.transactional_id is not None,
+            [Record(index, now_ms, None, value, ()) for index, value in enumerate(exact_batch.values)],
+            producer_id=exact_batch.producer_id,
+            producer_epoch=exact_batch.producer_epoch,
+            base_sequence=exact_batch.base_sequence,
+            transactional=exact_batch.transactional_id is not None,
         )
         data = TopicProduceData(name=self._topic, partition_data=[PartitionProduceData(index=PARTITION, records=batch)])
-        request = ProduceRequest(transactional_id=said.transactional_id, acks=-1, timeout_ms=TIMEOUT_MS, topic_data=[data])
+        request = ProduceRequest(transactional_id=exact_batch.transactional_id, acks=-1, timeout_ms=TIMEOUT_MS, topic_data=[data])
         while True:
-            answer = await self._ask_leader(request, said.version)
+            answer = await self._ask_leader(request, exact_batch.version)
             assert isinstance(answer, ProduceResponse), "Produce was asked"
             row = answer.responses[0].partition_responses[0]
             if ErrorCode(row.error_code) not in SLOWLY:
@@ -137,7 +137,7 @@ class ExactClient:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def leader_epoch(self) -> int:
-        """Return which reign of the partition it is, as the brokers tell."""
+        """Return the leader epoch of the partition, as the brokers report it."""
         while True:
             try:
                 answer = await self._connections.metadata([self._topic])
@@ -148,9 +148,9 @@ class ExactClient:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def read_in_reign(self, leader_epoch: int) -> ErrorCode:
-        """Ask the leader for records as a reader that takes it for the leader of that epoch; return the error."""
-        asked = FetchPartition(partition=PARTITION, current_leader_epoch=leader_epoch, fetch_offset=0, partition_max_bytes=BYTES_MAX)
-        request = FetchRequest(max_wait_ms=0, max_bytes=BYTES_MAX, topics=[FetchTopic(topic=self._topic, partitions=[asked])])
+        """Fetch from the leader with that epoch as current_leader_epoch; return the error."""
+        fetch = FetchPartition(partition=PARTITION, current_leader_epoch=leader_epoch, fetch_offset=0, partition_max_bytes=BYTES_MAX)
+        request = FetchRequest(max_wait_ms=0, max_bytes=BYTES_MAX, topics=[FetchTopic(topic=self._topic, partitions=[fetch])])
         while True:
             answer = await self._ask_leader(request, FETCH_VERSION)
             assert isinstance(answer, FetchResponse), "Fetch was asked"
@@ -160,26 +160,26 @@ class ExactClient:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def offset_of(self, timestamp: int) -> int:
-        """Return where the log is at one of the special timestamps of ListOffsets; -1 if there is no such place."""
-        asked = ListOffsetsTopic(name=self._topic, partitions=[ListOffsetsPartition(partition_index=PARTITION, timestamp=timestamp)])
-        answer = await self._ask_leader(ListOffsetsRequest(replica_id=-1, topics=[asked]), LIST_VERSION)
+        """Return the offset for one of the special timestamps of ListOffsets; -1 if there is none."""
+        request = ListOffsetsTopic(name=self._topic, partitions=[ListOffsetsPartition(partition_index=PARTITION, timestamp=timestamp)])
+        answer = await self._ask_leader(ListOffsetsRequest(replica_id=-1, topics=[request]), LIST_VERSION)
         assert isinstance(answer, ListOffsetsResponse), "ListOffsets was asked"
         return answer.topics[0].partitions[0].offset
 
     async def known_producers(self) -> list[int]:
-        """Return whom the leader knows, ascending."""
+        """Return the producer ids that the leader knows, ascending."""
         request = DescribeProducersRequest(topics=[DescribeProducersTopic(name=self._topic, partition_indexes=[PARTITION])])
         answer = await self._ask_leader(request, None)
         assert isinstance(answer, DescribeProducersResponse), "DescribeProducers was asked"
         return sorted(each.producer_id for each in answer.topics[0].partitions[0].active_producers)
 
     async def read_values(self) -> list[bytes]:
-        """Return the values of all records, wherever they lie, in their order; markers are none."""
+        """Return the values of all records, local and remote, in order; control batches are left out."""
         found: list[bytes] = []
         offset = 0
         while True:
-            asked = FetchPartition(partition=PARTITION, fetch_offset=offset, partition_max_bytes=BYTES_MAX)
-            request = FetchRequest(max_wait_ms=200, min_bytes=1, max_bytes=BYTES_MAX, topics=[FetchTopic(topic=self._topic, partitions=[asked])])
+            fetch = FetchPartition(partition=PARTITION, fetch_offset=offset, partition_max_bytes=BYTES_MAX)
+            request = FetchRequest(max_wait_ms=200, min_bytes=1, max_bytes=BYTES_MAX, topics=[FetchTopic(topic=self._topic, partitions=[fetch])])
             answer = await self._ask_leader(request, FETCH_VERSION)
             assert isinstance(answer, FetchResponse), "Fetch was asked"
             row = answer.responses[0].partitions[0]
@@ -191,7 +191,7 @@ class ExactClient:
                 offset = batch.next_offset
 
     def transactional_id(self, name: str) -> ExactTransactionalId:
-        """Return a transactional id whose transactions are about this partition."""
+        """Return a client of a transactional id whose transactions write to this partition."""
         return ExactTransactionalId(self._connections, name, (self._topic, PARTITION))
 
     async def close(self) -> None:

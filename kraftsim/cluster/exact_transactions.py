@@ -1,6 +1,6 @@
-"""The transactions of an exact client: each question to the coordinator is one call, in the version that is asked for.
+"""The transactions of an exact client: each call sends one request to the coordinator, in a given version.
 
-A coordinator that loads, moves, or is not done with the transaction before is asked again; whatever else it says is what it says.
+Requests are retried while the coordinator loads, moves, or completes the previous transaction; any other answer is returned.
 Source: KIP-98, KIP-890.
 """
 
@@ -18,7 +18,7 @@ from protocol.schema import Message
 
 INIT_VERSION, ADD_VERSION = 4, 3
 BUMPS_SINCE: Final = 5
-"""The version of EndTxn since which each transaction ends with a new epoch."""
+"""The version of EndTxn since which each transaction bumps the epoch."""
 RETRY_SECONDS: Final = 0.1
 TRANSACTION_MS: Final = 60_000
 BUSY: Final = (
@@ -30,7 +30,7 @@ BUSY: Final = (
 
 
 class ExactTransactionalId:
-    """One transactional id, and the partition that its transactions are about."""
+    """One transactional id, and the partition that its transactions write to."""
 
     def __init__(self, connections: ClusterConnections, name: str, partition: tuple[str, int]) -> None:
         self._connections = connections
@@ -38,40 +38,40 @@ class ExactTransactionalId:
         self._partition = partition
 
     async def take(self) -> tuple[int, int]:
-        """Become its producer, once the transaction before is over; return the producer's id and epoch."""
-        asked = InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=TRANSACTION_MS)
+        """Initialise the transactional id, once its previous transaction has ended; return the producer id and epoch."""
+        request = InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=TRANSACTION_MS)
         while True:
-            answer = await self._ask(asked, INIT_VERSION)
+            answer = await self._ask(request, INIT_VERSION)
             assert isinstance(answer, InitProducerIdResponse), "InitProducerId was asked"
-            if not await self._is_asked_again(answer.error_code):
+            if not await self._must_retry(answer.error_code):
                 return answer.producer_id, answer.producer_epoch
 
     async def add(self, producer: tuple[int, int]) -> None:
-        """Add the partition to the transaction, as clients do that know no more than version 1 of transactions."""
+        """Add the partition to the transaction, as clients without transaction.version 2 do."""
         topic, partition = self._partition
-        asked = AddPartitionsToTxnRequest(
+        request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.name,
             v3_and_below_producer_id=producer[0],
             v3_and_below_producer_epoch=producer[1],
             v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=[partition])],
         )
         while True:
-            answer = await self._ask(asked, ADD_VERSION)
+            answer = await self._ask(request, ADD_VERSION)
             assert isinstance(answer, AddPartitionsToTxnResponse), "AddPartitionsToTxn was asked"
-            if not await self._is_asked_again(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code):
+            if not await self._must_retry(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code):
                 return
 
     async def end(self, producer: tuple[int, int], *, commits: bool, version: int) -> tuple[int, int]:
-        """End the transaction; return the id and the epoch of the producer from now on."""
-        asked = EndTxnRequest(transactional_id=self.name, producer_id=producer[0], producer_epoch=producer[1], committed=commits)
+        """End the transaction; return the producer id and epoch of the next one."""
+        request = EndTxnRequest(transactional_id=self.name, producer_id=producer[0], producer_epoch=producer[1], committed=commits)
         while True:
-            answer = await self._ask(asked, version)
+            answer = await self._ask(request, version)
             assert isinstance(answer, EndTxnResponse), "EndTxn was asked"
-            if not await self._is_asked_again(answer.error_code):
+            if not await self._must_retry(answer.error_code):
                 return (answer.producer_id, answer.producer_epoch) if version >= BUMPS_SINCE else producer
 
-    async def _is_asked_again(self, error_code: int) -> bool:
-        """Tell whether nothing is decided yet, after a while. Raises RuntimeError for a refusal: nothing wrong was asked."""
+    async def _must_retry(self, error_code: int) -> bool:
+        """Return whether the request must be retried, after a pause. Raises RuntimeError for any other error: the request was valid."""
         if error_code in BUSY:
             await asyncio.sleep(RETRY_SECONDS)
             return True

@@ -1,4 +1,4 @@
-"""The verbs of `kraftsim.faults.field.Field` on a real cluster: signals to processes, aborts of embedded nodes, and orders to the proxy."""
+"""Implements `kraftsim.faults.field.Field` on a real cluster: signals to processes, aborts of embedded nodes, and requests to the proxy."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,11 +13,11 @@ from kraftsim.faults.field import BELIEVER_ANY, KILL_AFTER_MS, Condition, Effect
 
 
 class NoProxy(RuntimeError):
-    """Something was to be done between nodes that no proxy stands in front of."""
+    """A network fault was requested in a cluster without a proxy."""
 
 
 class RealCluster(Protocol):
-    """What faults ask of a cluster, however its nodes run."""
+    """The operations of a cluster that faults need, however its nodes run."""
 
     spec: ClusterSpec
     started_ns: int
@@ -28,7 +28,7 @@ class RealCluster(Protocol):
         ...
 
     async def stop_node(self, name: str, kill_after_seconds: float) -> None:
-        """Let a node end cleanly, and kill it if that takes longer."""
+        """Stop a node cleanly, and kill it if that takes too long."""
         ...
 
     async def restart_node(self, name: str) -> None:
@@ -36,15 +36,15 @@ class RealCluster(Protocol):
         ...
 
     def tell(self, name: str, settings: Mapping[str, str | None]) -> dict[str, str | None]:
-        """From its next start on, let a node have these settings on top of its own, None for its own; return what they were."""
+        """Override settings of a node from its next start on, None for the original value; return the former overrides."""
         ...
 
     def is_down(self, name: str) -> bool:
-        """Tell whether a node was taken down and not started again."""
+        """Return whether a node was taken down and not restarted."""
         ...
 
     def has_ended(self, name: str) -> bool:
-        """Tell whether a node that was not taken down gave up by itself."""
+        """Return whether a node that was not taken down has failed on its own."""
         ...
 
     async def answering(self, *, timeout_seconds: float) -> None:
@@ -53,7 +53,7 @@ class RealCluster(Protocol):
 
 
 class FieldOfCluster:
-    """A real cluster as faults see it. Its verbs know what others have done: a node that is down is not killed again."""
+    """A real cluster as faults see it. It tracks the state of nodes: a node that is down is not killed again."""
 
     def __init__(self, cluster: RealCluster) -> None:
         self._cluster = cluster
@@ -68,11 +68,11 @@ class FieldOfCluster:
 
     @property
     def paused(self) -> tuple[str, ...]:
-        """The nodes that stand still."""
+        """The nodes that are paused."""
         return tuple(self._paused)
 
     async def door(self) -> Door:
-        """Return the proxy's door. Raises NoProxy."""
+        """Return the client of the proxy's control socket. Raises NoProxy."""
         if self._cluster.proxy is None:
             raise NoProxy("this cluster was started without a proxy")
         async with self._opening:
@@ -81,16 +81,16 @@ class FieldOfCluster:
         return self._door
 
     async def close(self) -> None:
-        """Leave the proxy alone: what was put on links stays."""
+        """Disconnect from the proxy: conditions stay in force."""
         if self._door is not None:
             await self._door.close()
 
     async def leader(self) -> str:
-        """Return who leads the metadata quorum, before KRaft who is controller, as soon as somebody is."""
+        """Return the leader of the metadata quorum, in ZooKeeper mode the controller, as soon as there is one."""
         return await leader_of(self._cluster.spec)
 
     def is_down(self, node: str) -> bool:
-        """Tell whether a node was taken down and not started again."""
+        """Return whether a node was taken down and not restarted."""
         return self._cluster.is_down(node)
 
     async def kill(self, node: str) -> bool:
@@ -102,7 +102,7 @@ class FieldOfCluster:
         return True
 
     async def stop(self, node: str, *, kill_after_ms: int = KILL_AFTER_MS) -> bool:
-        """Let a node end cleanly (SIGTERM); one that takes longer is killed. Return whether it was up."""
+        """Stop a node cleanly (SIGTERM); one that takes too long is killed. Return whether it was up."""
         if self._cluster.is_down(node):
             return False
         self._paused.pop(node, None)
@@ -117,45 +117,45 @@ class FieldOfCluster:
         return True
 
     def tell(self, node: str, settings: Mapping[str, str | None]) -> dict[str, str | None]:
-        """From its next start on, let a node have these settings on top of its own, None for its own; return what they were."""
+        """Override settings of a node from its next start on, None for the original value; return the former overrides."""
         return self._cluster.tell(node, settings)
 
     async def pause(self, node: str) -> bool:
-        """Let a node stand still (SIGSTOP). Return whether it ran."""
+        """Pause a node (SIGSTOP). Return whether it was running."""
         if self._cluster.is_down(node) or node in self._paused:
             return False
-        assert isinstance(self._cluster, ProcessCluster), "only a process can stand still"
+        assert isinstance(self._cluster, ProcessCluster), "only a process can be paused"
         self._paused[node] = None
         await self._cluster.pause_node(node)
         return True
 
     async def resume(self, node: str) -> bool:
-        """Let a node go on (SIGCONT). Return whether it stood still."""
+        """Resume a node (SIGCONT). Return whether it was paused."""
         if node not in self._paused:
             return False
-        assert isinstance(self._cluster, ProcessCluster), "only a process can stand still"
+        assert isinstance(self._cluster, ProcessCluster), "only a process can be paused"
         del self._paused[node]
         await self._cluster.resume_node(node)
         return True
 
     async def impose(self, links: Iterable[Link], condition: Condition) -> int:
-        """Put a condition on links, and return the number by which it is lifted. Raises NoProxy."""
+        """Impose a condition on links, and return a number for `lift`. Raises NoProxy."""
         return await (await self.door()).impose(links, condition)
 
     async def lift(self, number: int) -> Effect:
-        """End a condition; what was held is delivered."""
+        """End a condition; bytes that it held are delivered."""
         return await (await self.door()).lift(number)
 
     async def cut(self, links: Iterable[Link], *, only_one: bool = False) -> Effect:
-        """Reset every connection whose bytes go over one of the links, or one that is drawn. Raises NoProxy."""
+        """Reset every connection that uses one of the links, or one of them chosen at random. Raises NoProxy."""
         return await (await self.door()).cut(links, only_one=only_one)
 
     async def halve(self, links: Iterable[Link], *, believer: str = BELIEVER_ANY, gone: str | None = None) -> int:
-        """Let one end of each connection over links be lost without the other knowing; return a number for `lift`. Raises NoProxy."""
+        """Make each connection over links half-open: one end is gone without the other knowing; return a number for `lift`. Raises NoProxy."""
         return await (await self.door()).halve(links, believer=believer, gone=gone)
 
     async def until_replaced(self, node: str) -> None:
-        """Wait until somebody else leads the quorum, or, of a broker, until the others hold it for dead."""
+        """Wait until another node leads the quorum, or, for a broker, until the cluster considers it dead."""
         spec = self._cluster.spec
         if node in spec.broker_names:
             await wait_until_missed(spec, spec.node(node))
@@ -176,7 +176,7 @@ class FieldOfCluster:
             raise
 
     async def mend(self) -> None:
-        """Undo everything that lasts: links are as they were, nobody stands still, and nobody is down."""
+        """Undo every lasting fault: links are restored, paused nodes are resumed, and nodes that are down are started."""
         if self._door is not None:
             await self._door.lift_all()
         for node in self.paused:

@@ -1,4 +1,4 @@
-"""All faults of one run over sockets: each waits for its time or its frame, is played, and ends at the latest when all is mended."""
+"""All faults of one run over sockets: each waits for its time or its frame, is injected, and ends at the latest when all faults are healed."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -19,24 +19,24 @@ BETWEEN_NODES: Final = (Family.NETWORK, Family.PROTOCOL)
 
 
 def can_play(fault: Fault, mode: str) -> bool:
-    """Tell whether a fault has a meaning over sockets: its kind says so for the mode, and its trigger is a time or a frame."""
+    """Return whether a fault can be injected over sockets: its kind supports the mode, and its trigger is a time or a frame."""
     kind = FAULTS.named(fault.kind)
     return mode in kind.modes and kind.over_sockets is not None and isinstance(fault.trigger, AtTime | OnFrame)
 
 
 def wants_proxy(faults: Iterable[Fault]) -> bool:
-    """Tell whether somebody must stand between the nodes."""
+    """Return whether a fault needs the proxy between the nodes."""
     kinds = [FAULTS.named(fault.kind) for fault in faults]
     return any(kind.family in BETWEEN_NODES or kind.through_proxy for kind in kinds) or follows_frames(faults)
 
 
 def follows_frames(faults: Iterable[Fault]) -> bool:
-    """Tell whether a fault waits for a frame, or is about one."""
+    """Return whether a fault waits for a frame, or is about one."""
     return any(isinstance(fault.trigger, OnFrame) or FAULTS.named(fault.kind).family is Family.PROTOCOL for fault in faults)
 
 
 class FieldSchedule:
-    """The faults that can be played. Times count from `inject`."""
+    """The faults that can be injected. Times count from `inject`."""
 
     def __init__(self, cluster: RealCluster, faults: Sequence[Fault], note: Callable[[Event], None]) -> None:
         self.faults = tuple(faults)
@@ -48,24 +48,24 @@ class FieldSchedule:
         self._under_way: dict[FieldStrike, asyncio.Task[None]] = {}
 
     def inject(self) -> None:
-        """Let every fault wait for its trigger."""
+        """Arm every fault: it waits for its trigger."""
         for fault in self.faults:
             kind = FAULTS.named(fault.kind)
             self._note(FaultArmed(fault=fault.kind, target=fault.target, trigger=str(fault.trigger)))
             numbers = stream(self._seed, "fault", 1, msgspec.json.encode(fault, order="sorted").decode())
-            strike = FieldStrike(fault, kind.params, self.field, random=numbers, note=self._note)
-            self._waiting[strike] = asyncio.ensure_future(self._carry_out(strike, kind))
+            injection = FieldStrike(fault, kind.params, self.field, random=numbers, note=self._note)
+            self._waiting[injection] = asyncio.ensure_future(self._carry_out(injection, kind))
 
     async def played_out(self) -> None:
-        """Return when every fault has struck and is over. Raises what went wrong in a strike."""
+        """Return when every fault has been injected and is over. Raises the exception of a fault that failed."""
         await asyncio.gather(*self._waiting.values(), *self._under_way.values())
 
     async def mend(self) -> None:
-        """Let nothing strike any more, end what lasts, and start again what is down. Raises what went wrong in a strike."""
+        """Inject no more faults, end those that last, and restart nodes that are down. Raises the exception of a fault that failed."""
         for task in self._waiting.values():
             task.cancel()
-        for strike in self._under_way:
-            strike.end()
+        for injection in self._under_way:
+            injection.end()
         done = await asyncio.gather(*self._waiting.values(), *self._under_way.values(), return_exceptions=True)
         await self.field.mend()
         for result in done:
@@ -73,30 +73,30 @@ class FieldSchedule:
                 raise result
 
     async def close(self) -> None:
-        """Leave everything as it is."""
+        """Stop waiting, without healing anything."""
         tasks = (*self._waiting.values(), *self._under_way.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.field.close()
 
-    async def _carry_out(self, strike: FieldStrike, kind: FaultKind) -> None:
-        held = await self._triggered(strike, kind)
-        self._under_way[strike] = self._waiting.pop(strike)
-        fault = strike.fault
+    async def _carry_out(self, injection: FieldStrike, kind: FaultKind) -> None:
+        held = await self._triggered(injection, kind)
+        self._under_way[injection] = self._waiting.pop(injection)
+        fault = injection.fault
         try:
-            await strike.understand(is_one_host=kind.aim is Aim.HOST)
-            self._note(FaultFired(fault=fault.kind, target=strike.target, trigger=str(fault.trigger)))
-            assert kind.over_sockets is not None, "what cannot be played was left out"
-            await kind.over_sockets(strike)
-            self._note(FaultEnded(fault=fault.kind, target=strike.target))
+            await injection.understand(is_one_host=kind.aim is Aim.HOST)
+            self._note(FaultFired(fault=fault.kind, target=injection.target, trigger=str(fault.trigger)))
+            assert kind.over_sockets is not None, "faults that cannot be injected here were left out"
+            await kind.over_sockets(injection)
+            self._note(FaultEnded(fault=fault.kind, target=injection.target))
         finally:
             if held is not None:
                 await held.let_pass()
 
-    async def _triggered(self, strike: FieldStrike, kind: FaultKind) -> Held | None:
+    async def _triggered(self, injection: FieldStrike, kind: FaultKind) -> Held | None:
         """Wait for the time, or for the frame, which is held then."""
-        trigger = strike.fault.trigger
+        trigger = injection.fault.trigger
         if isinstance(trigger, AtTime):
             await asyncio.sleep(trigger.at_ms / 1000)
             return None
@@ -108,8 +108,8 @@ class FieldSchedule:
             server=trigger.server,
             nth=trigger.nth,
             moment=trigger.moment,
-            sent_by_node=kind.family is Family.PROCESS and strike.fault.target == AT_THE_TRIGGER,  # clients have no process of ours
+            sent_by_node=kind.family is Family.PROCESS and injection.fault.target == AT_THE_TRIGGER,  # clients have no process of ours
         )
         held = await self.field.next_frame(watch)
-        strike.frame, strike.host = held, held.sender
+        injection.frame, injection.host = held, held.sender
         return held

@@ -1,4 +1,4 @@
-"""The pytest plug-in: `kraftsim_cluster` gives a running cluster to sync and async tests, `kraftsim_spec` says which one.
+"""The pytest plug-in: `kraftsim_cluster` gives a running cluster to sync and async tests, `kraftsim_spec` is its specification.
 
     def test_mine(kraftsim_cluster):
         producer = confluent_kafka.Producer({"bootstrap.servers": kraftsim_cluster.bootstrap})
@@ -6,10 +6,10 @@
     @pytest.mark.kraftsim(brokers=1, settings={"num.partitions": "4"})
     async def test_other(kraftsim_cluster): ...
 
-The cluster lives as long as one test. `kraftsim_cluster_factory` starts as many as a test asks for.
+The cluster runs for one test. `kraftsim_cluster_factory` starts as many as a test needs.
 
-Two things are for speed: a new group does not wait 3 s for more members (group.initial.rebalance.delay.ms is 0 unless `settings` say otherwise, as in
-Apache Kafka's container examples), and every broker has fetched its first block of producer ids, one of which is taken.
+Two defaults are for speed: a new group does not wait 3 s for more members (group.initial.rebalance.delay.ms is 0 unless `settings` override it,
+as in Apache Kafka's container examples), and every broker has fetched its first block of producer ids, of which one id is used.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # the plug-in is loaded in every pytest run: what it needs is
     from kraftsim.cluster.embedded import EmbeddedCluster
 
 QUICK: Final = {"group.initial.rebalance.delay.ms": "0"}
-"""What the fixture sets unless a test says otherwise."""
+"""Settings that the fixture adds unless a test overrides them."""
 ClusterFactory = Callable[..., "EmbeddedCluster"]
 
 
@@ -58,6 +58,6 @@ def kraftsim_cluster_factory() -> Iterator[ClusterFactory]:
 
 @pytest.fixture
 def kraftsim_cluster(request: pytest.FixtureRequest, kraftsim_cluster_factory: ClusterFactory) -> "EmbeddedCluster":
-    """Return a running cluster of one broker and one controller, or as the `kraftsim` marker says."""
+    """Return a running cluster of one broker and one controller, or of the size that the `kraftsim` marker gives."""
     marker = request.node.get_closest_marker("kraftsim")
     return kraftsim_cluster_factory(**(marker.kwargs if marker is not None else {}))

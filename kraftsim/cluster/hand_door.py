@@ -1,6 +1,6 @@
-"""Faults by hand, from inside: whoever supervises a cluster carries out what comes through this door.
+"""Manual faults, server side: the supervisor of a cluster carries out requests that arrive on this control socket.
 
-Whoever started the nodes must take them down, too: nobody else may start them again, and a node that dies unasked ends the whole cluster.
+Only the process that started the nodes may take them down and start them again; a node that exits unexpectedly ends the whole cluster.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ POLL_SECONDS: Final = 0.02
 
 
 class HandDoor:
-    """Serves orders for one cluster that name its secret; `on_change` is called whenever a process came or went."""
+    """Serves requests for one cluster that carry its secret; `on_change` is called whenever a process started or ended."""
 
     def __init__(self, cluster: ProcessCluster, secret: str, on_change: Callable[[], None]) -> None:
         self._cluster = cluster
@@ -43,13 +43,13 @@ class HandDoor:
         }
 
     async def open(self) -> int:
-        """Open the door; return its port."""
+        """Listen on a free port; return it."""
         self._server = await asyncio.start_server(self._serve, LOOPBACK, 0)
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
     async def close(self) -> None:
-        """Let nobody in any more."""
+        """Accept no more connections."""
         if self._server is not None:
             self._server.close()
         await self._field.close()
@@ -63,7 +63,7 @@ class HandDoor:
                 done = await self._carried_out(order)
             writer.write(msgspec.json.encode(done) + b"\n")
             await writer.drain()
-        except (OSError, ValueError):  # ValueError: no order at all, or one without an end
+        except (OSError, ValueError):  # ValueError: no valid request, or one without a line feed
             pass
         finally:
             writer.close()
@@ -72,10 +72,10 @@ class HandDoor:
         try:
             verb = self._verbs.get(order.verb)
             if verb is None:
-                raise NotPossible(f"there is no verb {order.verb}")
+                raise NotPossible(f"unknown verb {order.verb}")
             return Done(lines=tuple(await verb(order)))
-        except (NotPossible, OSError) as trouble:
-            return Done(trouble=str(trouble))
+        except (NotPossible, OSError) as error:
+            return Done(trouble=str(error))
         finally:
             self._on_change()
 
@@ -90,7 +90,7 @@ class HandDoor:
             was_up = await self._field.stop(node)
             await self._field.restart(node)
             what = "stopped and started again" if was_up else "started again"
-            lines.append(f"{node} {what}{'' if await self._comes_up(node) else '; it does not serve yet'}")
+            lines.append(f"{node} {what}{'' if await self._becomes_ready(node) else '; it does not serve yet'}")
         return lines
 
     async def _pause(self, order: ByHand) -> list[str]:
@@ -101,7 +101,7 @@ class HandDoor:
     async def _resume(self, order: ByHand) -> list[str]:
         nodes = await self._nodes(order) if order.targets else list(self._field.paused)
         self._require_up(nodes)
-        return [f"{node} resumed" if await self._field.resume(node) else f"{node} was not paused" for node in nodes] or ["nobody was paused"]
+        return [f"{node} resumed" if await self._field.resume(node) else f"{node} was not paused" for node in nodes] or ["no node was paused"]
 
     async def _impose(self, order: ByHand) -> list[str]:
         self._require_proxy()
@@ -112,7 +112,7 @@ class HandDoor:
             return [f"{effect.closed} connections reset, {effect.connections} of them with something under way"]
         for _, links in wanted:
             await self._field.impose(links, order.condition)
-        how = "cut off" if order.condition.holds else "slowed"
+        how = "isolated" if order.condition.holds else "slowed"
         return [f"{target} {how} until `kraftsim heal`" for target, _ in wanted]
 
     async def _heal(self, order: ByHand) -> list[str]:
@@ -139,14 +139,14 @@ class HandDoor:
             raise self._no_node(target) from unknown
 
     async def _named(self, target: str) -> str:
-        """Return a target with a name in place of the word `leader`."""
+        """Return a target with the name of the leader in place of the word `leader`."""
         if not names_leader(target):
             return target
         try:
             async with asyncio.timeout(LEADER_SECONDS):
                 return with_leader(target, await self._field.leader())
-        except TimeoutError as nobody:
-            raise NotPossible("nobody says that it leads; name a node") from nobody
+        except TimeoutError as timeout:
+            raise NotPossible("no node reports that it is the leader; name a node") from timeout
 
     def _no_node(self, target: str) -> NotPossible:
         return NotPossible(f"no node is called {target} (nodes: {', '.join(self._field.node_names)}, and `leader`; clients are `{CLIENTS}`)")
@@ -160,8 +160,8 @@ class HandDoor:
         if self._cluster.proxy is None:
             raise NotPossible("there is no proxy in front of the nodes of this cluster; start one by: kraftsim up --proxy --data DATA")
 
-    async def _comes_up(self, node: str) -> bool:
-        """Return whether a node that was started serves within a while; one cut off from its controllers cannot."""
+    async def _becomes_ready(self, node: str) -> bool:
+        """Return whether a restarted node becomes ready within a while; one that is partitioned from its controllers cannot."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + READY_SECONDS
         while not await self._serves(node):
@@ -171,7 +171,7 @@ class HandDoor:
         return True
 
     async def _serves(self, node: str) -> bool:
-        """Return whether a node serves: a ZooKeeper server is asked, any other one says so in its events."""
+        """Return whether a node is ready: a ZooKeeper server is probed, any other node reports it in its events."""
         spec = self._cluster.spec
         if node in spec.zookeeper_names:
             return await does_zookeeper_serve(spec.node(node).host, spec.node(node).port)

@@ -1,4 +1,5 @@
-"""A client that keeps to no rule: it writes into a transaction under an epoch that nobody gave it, and ends transactions as an administrator may.
+"""A client that breaks the protocol: it writes into a transaction under an epoch that was never allocated to it, and ends transactions with
+WriteTxnMarkers as an administrator may.
 
 Source: KIP-664 (kafka-transactions.sh abort), KIP-890.
 """
@@ -31,7 +32,7 @@ class Intruder:
         self._connections = ClusterConnections(workplace.world, identity)
 
     async def write(self, transactional_id: str, identity: Identity) -> ErrorCode:
-        """Write one record into a transaction, as a producer of an older client does; return what the leader says. Raises OSError kinds."""
+        """Write one record into a transaction, as an older client does; return the leader's answer. Raises OSError kinds."""
         batch = build_batch(
             [Record(0, 0, b"intruder", b"", ())],
             producer_id=identity.producer_id,
@@ -47,7 +48,7 @@ class Intruder:
         return error_of(answer.responses[0].partition_responses[0].error_code)
 
     async def abort(self, identity: Identity) -> ErrorCode:
-        """End a transaction by hand; return what the leader says. Raises OSError kinds."""
+        """End a transaction with WriteTxnMarkers; return the leader's answer. Raises OSError kinds."""
         topics = [WritableTxnMarkerTopic(name=self._topic, partition_indexes=[self._partition])]
         marker = WritableTxnMarker(producer_id=identity.producer_id, producer_epoch=identity.producer_epoch, transaction_result=False, topics=topics)
         marker.coordinator_epoch = ADMIN_COORDINATOR_EPOCH

@@ -1,4 +1,4 @@
-"""What a broker of Apache Kafka must be told to join a cluster that runs here, read off the property files of the cluster's own nodes.
+"""The properties with which a broker of Apache Kafka joins a running cluster, taken from the property files of the cluster's own nodes.
 
 Source: process.roles, controller.quorum.voters and controller.quorum.bootstrap.servers of kafka.server.KafkaConfig; KIP-853.
 """
@@ -9,21 +9,21 @@ from pathlib import Path
 from kraftsim.cluster.spec import CLIENT_LISTENER, CONTROLLER_LISTENER
 
 QUORUM_KEYS = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
-"""Where the voters are fixed a node is told all of them; where they come and go, whom to ask."""
+"""A static quorum is configured with all voters, a dynamic one with bootstrap servers."""
 ONE_REPLICA = {
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
 }
-"""What Apache Kafka keeps in topics of its own wants three brokers, and a cluster here may have fewer."""
+"""Apache Kafka's internal topics need three brokers by default, and this cluster may have fewer."""
 
 
 class NothingToJoin(ValueError):
-    """There is no such cluster, or no room for the node in it; one line."""
+    """There is no such cluster, or the node does not fit into it; one line."""
 
 
 def broker_properties(nodes: Sequence[Mapping[str, str]], *, node_id: int, host: str, port: int, log_dir: Path) -> dict[str, str]:
-    """Return the server.properties of a broker beside nodes with these properties. Raises NothingToJoin."""
+    """Return the server.properties of a broker that joins nodes with these properties. Raises NothingToJoin."""
     if not nodes:
         raise NothingToJoin("there is no cluster: `kraftsim up` writes the properties of its nodes")
     taken = sorted(int(node["node.id"]) for node in nodes)
@@ -47,7 +47,7 @@ def broker_properties(nodes: Sequence[Mapping[str, str]], *, node_id: int, host:
 
 
 def server_properties_text(properties: Mapping[str, str], cluster_id: str) -> str:
-    """Return the properties as a file that says first how it is used."""
+    """Return the properties as a file with usage instructions at its beginning."""
     usage = [
         "# kafka-storage.sh format --config THIS_FILE --cluster-id " + cluster_id,
         "# kafka-server-start.sh THIS_FILE",

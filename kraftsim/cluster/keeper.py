@@ -1,6 +1,6 @@
-"""An application that keeps the offsets of a group without members: in a transaction, and outside of it before the transaction ends.
+"""An application that commits offsets of a group without members: in a transaction, and outside of it before the transaction ends.
 
-What is committed last stands, whenever the marker comes; after an abort only what was committed outside counts.
+The last commit wins, whenever the marker arrives; after an abort only commits outside of the transaction count.
 Source: KIP-98, KAFKA-5247.
 """
 
@@ -16,19 +16,19 @@ from protocol.errors import ErrorCode
 
 RETRY_SECONDS = 0.1
 INSIDE, OUTSIDE, STEP = 5, 7, 10
-"""Which offsets a round commits in its transaction and outside of it, and how far on the next round is."""
+"""The offsets that a round commits in its transaction and outside of it, and the distance to the next round."""
 
 
 @dataclass(kw_only=True, slots=True)
 class Keeper:
-    """`expected` is where the group goes on when everything is decided."""
+    """`expected` is the committed offset of the group when all transactions are decided."""
 
     group_id: str
     topic: str
     expected: int = -1
 
     async def keep(self, stage: Stage, rounds: int) -> None:
-        """Commit in transactions, in every other round outside as well, over and over."""
+        """Commit in transactions, in every other round also outside of them, for so many rounds."""
         workplace = stage.workplace("keeper")
         producer = workplace.transactional_producer("keeper.1", TransactionalSettings(transactional_id="keeper"), names_member=False)
         consumer = workplace.group_consumer("keeper.2", GroupSettings(group_id=self.group_id, topics=(self.topic,)))
@@ -43,14 +43,14 @@ class Keeper:
         await workplace.run(work())
 
     async def ask(self, stage: Stage) -> int:
-        """Return where the group goes on, with all transactions decided."""
+        """Return the committed offset of the group, with all transactions decided."""
         questions = stage.questions("keeper-3")
-        told: dict[int, int] = {}
-        while not told:
-            told = await questions.committed(self.group_id, self.topic, 1)
+        offsets: dict[int, int] = {}
+        while not offsets:
+            offsets = await questions.committed(self.group_id, self.topic, 1)
             await asyncio.sleep(RETRY_SECONDS)
         questions.close()
-        return told[0]
+        return offsets[0]
 
     async def _round(self, producer: TransactionalClient, consumer: GroupConsumerClient, index: int) -> None:
         where, first = TopicPartition(self.topic, 0), STEP * index
@@ -70,7 +70,7 @@ class Keeper:
             self.expected = first + INSIDE
 
     async def _outside(self, consumer: GroupConsumerClient, where: TopicPartition, offset: int) -> None:
-        """Commit until that is done."""
+        """Commit, with retries, until it succeeds."""
         while True:
             try:
                 if await consumer.commit({where: offset}) is ErrorCode.NONE:

@@ -1,6 +1,6 @@
-"""The composition root: from a property set to a node that runs, with the parts that its release and the chosen bugs ask for.
+"""The composition root: from a property set to a running node, with the parts of its release and of the injected bugs.
 
-Nothing else in the house knows how a node is put together; all three modes come through here.
+No other module assembles a node; all three modes use this one.
 """
 
 from collections.abc import Mapping
@@ -24,22 +24,22 @@ from kraftsim.world.real.event_files import next_incarnation
 from kraftsim.world.real.world import RealWorld, real_world
 
 EVENTS_BESIDE_DATA = "events"
-"""Where a node that was told nothing about events keeps them: in a directory beside its data."""
+"""The default place of the event log of a node: a directory beside its data."""
 
 
 AnyConfig: TypeAlias = NodeConfig | ZookeeperNodeConfig
-"""What a node is told: one of Kafka's, or a ZooKeeper server."""
+"""The configuration of a node: a Kafka node, or a ZooKeeper server."""
 
 
 def parse_node(properties: Mapping[str, str]) -> AnyConfig:
-    """Check a property set, which says by itself what kind of node it is for. Raises ConfigError: one line, naming the key."""
+    """Validate a property set; its keys determine the kind of node. Raises ConfigError: one line, naming the key."""
     return ZookeeperNodeConfig.parse(properties) if is_zookeeper(properties) else NodeConfig.parse(properties)
 
 
 def parts_of(config: NodeConfig) -> Parts:
     """Return the parts of the node's release, with the parts of each chosen bug swapped in, in the order in which the bugs are named.
 
-    Raises KeyError with a readable message for a bug or release that does not exist, ConfigError for a release that cannot do what the node is told.
+    Raises KeyError with a readable message for an unknown bug or release, ConfigError for a release that does not support the configuration.
     """
     parts = parts_for(config, release(config.release))
     for name in config.bugs:
@@ -48,7 +48,7 @@ def parts_of(config: NodeConfig) -> Parts:
 
 
 def client_parts_of(spec: ClusterSpec) -> Parts:
-    """Return the parts of our own clients in a cluster: a bug may be theirs as well as a node's."""
+    """Return the parts of kraftsim's own clients in a cluster: a bug may be one of theirs as well as of a node."""
     parts = Parts.for_release(release(spec.release))
     for name in spec.bugs:
         parts = bug(name).into(parts)
@@ -56,7 +56,7 @@ def client_parts_of(spec: ClusterSpec) -> Parts:
 
 
 def require_valid(spec: ClusterSpec) -> None:
-    """Check what every node of a cluster is told, before any of them starts. Raises ConfigError or KeyError: one line."""
+    """Validate the configuration of every node of a cluster before any of them starts. Raises ConfigError or KeyError: one line."""
     for node in spec.nodes():
         config = parse_node({"log.dirs": node.name, **node.properties})
         if isinstance(config, NodeConfig):
@@ -66,7 +66,7 @@ def require_valid(spec: ClusterSpec) -> None:
 def real_world_of(config: AnyConfig, started_ns: int) -> RealWorld:
     """Return the real world of a node: its data directory, its next event file, its clock.
 
-    `started_ns` is the moment on the monotonic clock from which the node's events count time, unless the configuration names the run's own.
+    `started_ns` is the origin of the event timestamps of this node on the monotonic clock, unless the configuration has that of the run.
     """
     data = Path(config.log_dir)
     events = Path(config.events_dir) if config.events_dir is not None else data.parent / EVENTS_BESIDE_DATA
@@ -82,7 +82,7 @@ def real_world_of(config: AnyConfig, started_ns: int) -> RealWorld:
 
 
 def build_node(config: AnyConfig, world: World, parts: Parts | None = None) -> Node:
-    """Put a node together; nothing runs until its `start`."""
+    """Assemble a node; nothing runs until its `start`."""
     if isinstance(config, ZookeeperNodeConfig):
         return ZookeeperServer(world, config.settings)
     chosen = parts_of(config) if parts is None else parts

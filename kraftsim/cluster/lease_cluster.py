@@ -1,4 +1,4 @@
-"""Servers of lease_pid and their ZooKeeper on simulated hosts: what a comparison, a test or a person needs to play the protocol.
+"""Servers of lease_pid and their ZooKeeper on simulated hosts, for comparisons, tests and experiments.
 
 Source: the lease_pid draft.
 """
@@ -20,7 +20,7 @@ TICK_MS: Final = 500
 
 
 class LeaseCluster:
-    """`properties` are those of each server, beside its id and who the others are. `start`, then let the simulation run."""
+    """`properties` apply to each server, in addition to its id and the list of servers. Call `start`, then run the simulation."""
 
     def __init__(self, simulation: Simulation, *, brokers: int = 3, topics: Mapping[str, int], properties: Mapping[str, str] | None = None) -> None:
         self.simulation = simulation
@@ -38,7 +38,7 @@ class LeaseCluster:
         simulation.on_restart = self._main_of
 
     def start(self) -> None:
-        """Let every host begin."""
+        """Start every host."""
         for host in self.hosts.values():
             main = self._main_of(host)
             assert main is not None, "it is one of ours"

@@ -1,6 +1,6 @@
-"""The work of stories about replicas: writers with idempotence and acks=all fill a replicated topic, and a reader finds every record exactly once.
+"""The replication workload: idempotent writers with acks=all fill a replicated topic, and a reader must find every record exactly once.
 
-What a story adds is what happens meanwhile. Every writer fills every partition, record by record, with several batches under way.
+A scenario adds faults and administrative actions. Every writer fills every partition, record by record, with several batches in flight.
 Source: KIP-98.
 """
 
@@ -14,7 +14,7 @@ from protocol.errors import ErrorCode
 
 TOPIC = "ledger"
 WORKLOAD = {"writers": 3, "records_per_writer": 120, "pause_ms": 40}
-"""The knobs that a story with a ledger has."""
+"""The workload parameters of a scenario with this workload."""
 SETTINGS = {
     "min.insync.replicas": "2",
     "replica.lag.time.max.ms": "3000",
@@ -23,10 +23,10 @@ SETTINGS = {
     "log.retention.ms": "-1",
     "producer.id.expiration.ms": str(2**31 - 1),
 }
-"""With two of three replicas any one may be away. Clocks may jump by days: no record and no producer may be forgotten for that."""
+"""With two of three replicas in sync, any one may be down. Clocks may jump by days: that must expire no record and no producer."""
 
 UNCLEAN = "unclean.leader.election.enable"
-"""Where this is set, records may be lost; the invariants say which."""
+"""With this setting records may be lost; the invariants check which."""
 
 MUST_EXERCISE = (
     "acknowledged-records-on-replicas",
@@ -39,12 +39,12 @@ MUST_EXERCISE = (
     "partition-high-watermark-replicated",
     "settles-after-heal",
 )
-"""What every story with a ledger puts to the test."""
+"""Invariants that every scenario with this workload must exercise."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ledger:
-    """A topic with three replicas and those who write to it."""
+    """A topic with three replicas and the writers that write to it."""
 
     partitions: int
     replicas: int = 3
@@ -54,13 +54,13 @@ class Ledger:
         await stage.create_topic(TOPIC, self.partitions, self.replicas)
 
     async def write(self, stage: Stage, number: int) -> None:
-        """Be one writer: send every record, and wait until the fate of all is known."""
+        """Run one writer: send every record, and wait until each is acknowledged or failed."""
         writer = stage.producer(f"writer-{number}")
         await writer.start()
         await self.fill(stage, writer, number)
 
     async def fill(self, stage: Stage, writer: ProducerDriver, number: int) -> None:
-        """Send every record of a writer that has its producer id, and wait until the fate of all is known."""
+        """Send every record of a writer that has its producer id, and wait until each is acknowledged or failed."""
         for index in range(stage.workload("records_per_writer")):
             await writer.send(TOPIC, index % self.partitions, f"{number}.{index}", f"line {index} of writer {number}".encode())
             await stage.sleep(stage.workload("pause_ms") / 1000)
@@ -72,7 +72,7 @@ class Ledger:
     async def audit(self, stage: Stage) -> None:
         """Wait until all replicas are in sync, read everything, and compare. Raises StoryFailed unless every record is there exactly once.
 
-        Where leaders may be elected uncleanly, what is lost is left to the invariants.
+        With unclean leader election, losses are left to the invariants.
         """
         await replicas_settle(stage, TOPIC, self.partitions)
         reader = stage.reader("reader-1")
@@ -81,15 +81,15 @@ class Ledger:
         sent = [f"{number}.{index}" for number in self.writers(stage) for index in range(stage.workload("records_per_writer"))]
         lost, doubled = sum(not read[key] for key in sent), sum(read[key] > 1 for key in sent)
         if (lost and stage.spec.settings.get(UNCLEAN) != "true") or doubled:
-            raise StoryFailed(f"of {len(sent)} records {lost} are not there and {doubled} were read more than once")
+            raise StoryFailed(f"of {len(sent)} records {lost} are missing and {doubled} are duplicated")
 
     async def refuse_old_readers(self, stage: Stage) -> None:
-        """Read as those do that have not heard of the present leader. Raises StoryFailed unless each is told that its leader is of the past."""
+        """Fetch with leader epochs of the past, as consumers with stale metadata do. Raises StoryFailed unless each gets FENCED_LEADER_EPOCH."""
         reader = stage.exact_client("reader-of-the-past", TOPIC)
         for leader_epoch in range(await reader.leader_epoch()):
-            told = await reader.read_in_reign(leader_epoch)
-            if told is not ErrorCode.FENCED_LEADER_EPOCH:
-                raise StoryFailed(f"a reader that knows the leader of epoch {leader_epoch} was answered {told.name}")
+            error = await reader.read_in_reign(leader_epoch)
+            if error is not ErrorCode.FENCED_LEADER_EPOCH:
+                raise StoryFailed(f"a consumer with leader epoch {leader_epoch} was answered {error.name}")
         await reader.close()
 
     def writers(self, stage: Stage) -> range:

@@ -1,6 +1,6 @@
-"""Workload clients over librdkafka (confluent-kafka): the real client that drives scenarios in process mode.
+"""Workload clients over librdkafka (confluent-kafka): the client that drives scenarios in process mode.
 
-librdkafka has threads of its own; here its callbacks are served from the scenario's event loop, so that events are noted in one thread.
+librdkafka has threads of its own; its callbacks are served from the scenario's event loop, so that all events are emitted in one thread.
 """
 
 import asyncio
@@ -41,18 +41,18 @@ class LibrdkafkaProducer:
         self._serving: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin to serve callbacks; librdkafka asks for its producer id by itself."""
+        """Start serving callbacks; librdkafka requests its producer id on its own."""
         self._world.note(ClientStarted(client_id=self._client_id, library=LIBRARY))
         self._serving = asyncio.get_running_loop().create_task(self._serve(), name=f"serve {self._client_id}")
 
     async def send(self, topic: str, partition: int, key: str, value: bytes) -> None:
-        """Hand over a record; waits while librdkafka's queue is full."""
+        """Enqueue a record; waits while librdkafka's queue is full."""
 
-        def delivered(trouble: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
-            if trouble is None:
-                self._note_acknowledged(topic, partition, key, message.offset())
+        def delivered(error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
+            if error is None:
+                self._emit_acknowledged(topic, partition, key, message.offset())
             else:
-                self._note_failed(topic, partition, key, trouble)
+                self._emit_failed(topic, partition, key, error)
 
         self._world.note(RecordSent(client_id=self._client_id, topic=topic, partition=partition, record_key=key))
         while True:
@@ -63,7 +63,7 @@ class LibrdkafkaProducer:
                 await asyncio.sleep(SERVE_SECONDS)
 
     async def flush(self, timeout_seconds: float) -> int:
-        """Wait until nothing is under way, or the time is over."""
+        """Wait until no record is in flight, or the time is over."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + timeout_seconds
         while len(self._producer) and loop.time() < give_up_at:
@@ -71,7 +71,7 @@ class LibrdkafkaProducer:
         return len(self._producer)
 
     async def close(self) -> None:
-        """Stop serving; what is still under way is dropped."""
+        """Stop serving; records in flight are dropped."""
         if self._serving is not None:
             self._serving.cancel()
             with suppress(asyncio.CancelledError):
@@ -79,13 +79,13 @@ class LibrdkafkaProducer:
         self._world.note(ClientStopped(client_id=self._client_id, reason="done"))
         self._world.flush_events()
 
-    def _note_acknowledged(self, topic: str, partition: int, key: str, offset: int | None) -> None:
+    def _emit_acknowledged(self, topic: str, partition: int, key: str, offset: int | None) -> None:
         known = UNKNOWN_OFFSET if offset is None else offset
         self._world.note(RecordAcknowledged(client_id=self._client_id, topic=topic, partition=partition, record_key=key, offset=known))
 
-    def _note_failed(self, topic: str, partition: int, key: str, trouble: confluent_kafka.KafkaError) -> None:
+    def _emit_failed(self, topic: str, partition: int, key: str, error: confluent_kafka.KafkaError) -> None:
         self._world.note(
-            RecordFailed(client_id=self._client_id, topic=topic, partition=partition, record_key=key, error_code=trouble.code(), reason=trouble.str())
+            RecordFailed(client_id=self._client_id, topic=topic, partition=partition, record_key=key, error_code=error.code(), reason=error.str())
         )
 
     async def _serve(self) -> None:
@@ -96,7 +96,7 @@ class LibrdkafkaProducer:
 
 
 class LibrdkafkaReader:
-    """A consumer by assignment."""
+    """A consumer with assigned partitions, without a group."""
 
     def __init__(self, bootstrap: str, client_id: str, world: World, *, read_committed: bool = False) -> None:
         self._client_id = client_id
@@ -125,12 +125,12 @@ class LibrdkafkaReader:
         give_up_at = loop.time() + READ_LIMIT_SECONDS
         while waiting and loop.time() < give_up_at:
             for message in await asyncio.to_thread(self._consumer.consume, 500, 0.2):
-                trouble, place, offset = message.error(), message.partition(), message.offset()
-                assert place is not None and offset is not None, "whatever comes names its place"
-                if trouble is None:
+                error, place, offset = message.error(), message.partition(), message.offset()
+                assert place is not None and offset is not None, "a message has a partition and an offset"
+                if error is None:
                     records.append(self._read_record(message))
                     offset += 1
-                elif trouble.code() != confluent_kafka.KafkaError._PARTITION_EOF:
+                elif error.code() != confluent_kafka.KafkaError._PARTITION_EOF:
                     continue
                 if offset >= ends[place]:
                     waiting.discard(place)
@@ -139,7 +139,7 @@ class LibrdkafkaReader:
         return records
 
     async def _end_of(self, topic: str, partition: int) -> int:
-        """Return the high watermark of a partition. What it is asked may have led a moment ago: the library tells that, and does not ask again."""
+        """Return the high watermark of a partition. The broker asked may have just lost leadership: the library raises then, and does not retry."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + READ_LIMIT_SECONDS
         while True:
@@ -161,7 +161,7 @@ class LibrdkafkaReader:
 
     def _read_record(self, message: confluent_kafka.Message) -> ReadRecord:
         topic, partition, offset = message.topic(), message.partition(), message.offset()
-        assert topic is not None and partition is not None and offset is not None, "a record that was read has a place"
+        assert topic is not None and partition is not None and offset is not None, "a record that was read has a partition and an offset"
         key = (message.key() or b"").decode()
         self._world.note(
             RecordRead(

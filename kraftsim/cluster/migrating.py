@@ -1,7 +1,8 @@
-"""The work of stories about the way from ZooKeeper to KRaft, and back: every broker is restarted with other properties, one after the other.
+"""The workload of scenarios that migrate from ZooKeeper to KRaft, and roll back: brokers restart one by one with other properties.
 
-Brokers that can be taken over, the take-over, a while in which both are written, brokers of KRaft, controllers that end it. After each restart, and
-in between, clients go on, new ones ask for producer ids, and ZooKeeper is compared with the log as long as both are written.
+The phases are: brokers with migration enabled, the migration of metadata, dual write, KRaft brokers, controllers that finalize the migration.
+After each restart, and between restarts, clients keep running, new ones request producer ids, and ZooKeeper is compared with the metadata log
+for as long as both are written.
 Source: the migration chapter of Kafka's documentation 3.9, KIP-866.
 """
 
@@ -22,20 +23,20 @@ ZOOKEEPER, MIGRATING, DUAL_WRITE, KRAFT, ENDED, BACK = "zookeeper", "brokers-tha
 
 @dataclass(kw_only=True, slots=True)
 class Migration:
-    """One cluster on its way; `upgrade` restarts its nodes and waits until all is as before."""
+    """The migration of one cluster; `upgrade` restarts its nodes and waits until the cluster is healthy again."""
 
     stage: Stage
     upgrade: Upgrade
 
     async def take_over(self) -> None:
-        """Let brokers be taken over, and wait until they are: from now on the log decides, and ZooKeeper is kept in step."""
+        """Enable the migration on all brokers, and wait for dual write: from now on the log is authoritative, and ZooKeeper is updated."""
         stage = self.stage
         stage.note(PhaseBegan(phase=MIGRATING))
         await self.upgrade.roll(stage.spec.broker_names, settings=migrating_settings(stage))
         await self.taken_over()
 
     async def taken_over(self) -> None:
-        """Wait until both are written. Raises LivenessLost."""
+        """Wait for dual write. Raises LivenessLost."""
         stage = self.stage
         await within(stage, "dual write", stage.wait_for_dual_write(), TAKEN_OVER_SECONDS)
         stage.note(PhaseBegan(phase=DUAL_WRITE))
@@ -43,11 +44,11 @@ class Migration:
         await self.compare()
 
     async def compare(self) -> None:
-        """Compare ZooKeeper with the log. Raises LivenessLost if ZooKeeper does not come to be in step."""
+        """Compare ZooKeeper with the log. Raises LivenessLost if ZooKeeper does not catch up."""
         await within(self.stage, "ZooKeeper in step", self.stage.compare_with_zookeeper(), IN_STEP_SECONDS)
 
     async def to_kraft(self, *, brokers: int | None = None) -> None:
-        """Restart brokers, or the first few of them, as brokers of KRaft."""
+        """Restart brokers, or the first few of them, in KRaft mode."""
         stage = self.stage
         stage.note(PhaseBegan(phase=KRAFT))
         for name in stage.spec.broker_names[:brokers]:
@@ -55,12 +56,12 @@ class Migration:
             await self.compare()
 
     async def end(self) -> None:
-        """Restart the controllers without the setting: there is no way back from here."""
+        """Finalize the migration: restart the controllers without the setting; no rollback is possible from here."""
         self.stage.note(PhaseBegan(phase=ENDED))
         await self.upgrade.roll(self.stage.spec.controller_names, settings={MIGRATION_KEY: "false"})
 
     async def go_back(self) -> None:
-        """Let brokers be ZooKeeper's again: first those of KRaft, then none can be taken over any more."""
+        """Roll back to ZooKeeper mode: first the KRaft brokers, then disable the migration on all brokers."""
         stage = self.stage
         stage.note(PhaseBegan(phase=BACK))
         await self.upgrade.roll(stage.spec.broker_names, settings=migrating_settings(stage))
@@ -79,7 +80,7 @@ QUORUM_KEYS = ("controller.listener.names", "controller.quorum.voters")
 
 
 def migrating_settings(stage: Stage) -> dict[str, str]:
-    """Return what lets a broker be taken over, whatever it was before."""
+    """Return the settings that enable the migration on a broker, whichever mode it was in before."""
     spec = stage.spec
     node = spec.node(spec.broker_names[0], host_is_name=_host_is_name(stage))
     here = {key: value for key, value in node.properties.items() if key == "zookeeper.connect"}
@@ -87,7 +88,7 @@ def migrating_settings(stage: Stage) -> dict[str, str]:
 
 
 def kraft_settings(stage: Stage, name: str) -> dict[str, str]:
-    """Return what makes of a broker one of KRaft."""
+    """Return the settings that turn a broker into a KRaft broker."""
     spec: ClusterSpec = stage.spec
     return {**_said(spec.kraft_settings(name, host_is_name=_host_is_name(stage))), "zookeeper.connect": "", MIGRATION_KEY: "false"}
 

@@ -1,7 +1,7 @@
-"""What stories about the way from ZooKeeper to KRaft have in common: their cluster, their clients, and what each run of them must prove.
+"""What scenarios of the migration from ZooKeeper to KRaft have in common: their cluster, their clients, and the invariants that a run must exercise.
 
-Three brokers in ZooKeeper mode, three controllers that are there to take over, writers and somebody who asks for producer ids. A story says what
-happens on the way.
+Three brokers in ZooKeeper mode, three KRaft controllers with migration enabled, writers, and a client that requests producer ids. A scenario
+adds what happens during the migration.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,11 +17,11 @@ from kraftsim.events.runs import PhaseBegan
 from kraftsim.faults.fault import Fault
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (type only; the stream comes from the scenario environment)
 
 IDS_PER_RESTART: Final = 20
 GATED: Final = "3.5"
-"""Before, controllers decided things, producer ids among them, while they did not know yet what ZooKeeper says (KAFKA-14805)."""
+"""Before, controllers made changes, such as producer-id allocations, before they had read the metadata from ZooKeeper (KAFKA-14805)."""
 PROVEN: Final = (
     "producer-id-unique",
     "producer-id-blocks-disjoint",
@@ -31,21 +31,21 @@ PROVEN: Final = (
     "only-retriable-errors",
 )
 SETTINGS: Final = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
-"""A broker of KRaft that is told to stop asks whether it may with its heartbeats: by default every 2 s, which would be half of a run."""
+"""A KRaft broker requests controlled shutdown with its heartbeats: by default every 2 s, which would be half of a run."""
 CONTROLLERS: Final = tuple(f"controller-{FIRST_CONTROLLER_ID + index}" for index in range(CONTROLLERS_MAX))
-"""However many of them a run has."""
+"""For any number of brokers."""
 WORKLOAD: Final = {"writers": 2, "pause_ms": 250, "crashes": 0, "pauses": 0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A cluster on its way with clients at work."""
+    """A migration with running clients."""
 
     stage: Stage
     migration: Migration
     asker: IdAsker
     ask: Callable[[], Awaitable[None]]
-    """New clients ask for producer ids, as after each restart."""
+    """New clients request producer ids, as after each restart."""
 
 
 def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
@@ -66,7 +66,7 @@ def migration_story(
     since: str = GATED,
     until: str = "",
 ) -> Scenario:
-    """Return a story: its `settings`, knobs and proofs come on top of what all of them have, and controllers have `controller_settings` besides."""
+    """Return a scenario: `settings`, `workload` and `must_exercise` extend the common ones; `controller_settings` are for controllers alone."""
 
     async def walk(load: UnderLoad) -> None:
         migration = Migration(stage=load.stage, upgrade=load.upgrade)

@@ -1,6 +1,6 @@
-"""A second machine that says it is a broker of the cluster: a copy of its disk image, or one that was given the same node.id.
+"""A second machine that registers as a broker of the cluster: a clone of its disk image, or one that was given the same node.id.
 
-It speaks to controllers as a broker does, and serves nobody. Every verb goes from controller to controller until the active one answers.
+It sends controllers the requests of a broker, and serves no clients. Every method tries one controller after the other until the active one answers.
 Source: KIP-631 (BrokerRegistration, BrokerHeartbeat), KIP-730.
 """
 
@@ -26,7 +26,7 @@ Response = BrokerRegistrationResponse | BrokerHeartbeatResponse | AllocateProduc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """What the controller makes of a heartbeat."""
+    """The controller's answer to a heartbeat."""
 
     error: ErrorCode
     is_caught_up: bool
@@ -34,7 +34,7 @@ class Beat:
 
 
 class OtherMachine:
-    """Plays processes of one broker, one life after the other. `host_is_name`: as in simulation, where nodes are reached by their names."""
+    """Acts as successive processes of one broker. `host_is_name`: as in simulation, where nodes are reached by their names."""
 
     def __init__(self, workplace: Workplace, spec: ClusterSpec, broker: str, *, host_is_name: bool) -> None:
         self._workplace = workplace
@@ -52,7 +52,7 @@ class OtherMachine:
         return self._chance.randbytes(ID_BYTES)
 
     async def register(self, incarnation_id: bytes) -> tuple[ErrorCode, int]:
-        """Ask to be the broker; return the answer: an error and an epoch."""
+        """Register as the broker; return the error and the broker epoch of the answer."""
         known = self._workplace.parts.release.supported_features
         request = BrokerRegistrationRequest(
             broker_id=self._broker.node_id,
@@ -64,21 +64,21 @@ class OtherMachine:
             ],
             log_dirs=[self._directory_id],
         )
-        answer = await self._told(request)
+        answer = await self._ask(request)
         assert isinstance(answer, BrokerRegistrationResponse), "BrokerRegistration was asked"
         return error_of(answer.error_code), answer.broker_epoch
 
     async def beat(self, broker_epoch: int, read_offset: int) -> Beat:
-        """Say that a process lives, has read the metadata log up to an offset (inside), and wants to serve."""
-        answer = await self._told(
+        """Send a heartbeat of a process that has read the metadata log up to an offset (inclusive), and wants to be unfenced."""
+        answer = await self._ask(
             BrokerHeartbeatRequest(broker_id=self._broker.node_id, broker_epoch=broker_epoch, current_metadata_offset=read_offset, want_fence=False)
         )
         assert isinstance(answer, BrokerHeartbeatResponse), "BrokerHeartbeat was asked"
         return Beat(error=error_of(answer.error_code), is_caught_up=answer.is_caught_up, is_fenced=answer.is_fenced)
 
     async def ask_for_block(self, broker_epoch: int) -> ErrorCode:
-        """Ask for a block of producer ids; return the error of the answer."""
-        answer = await self._told(AllocateProducerIdsRequest(broker_id=self._broker.node_id, broker_epoch=broker_epoch))
+        """Send AllocateProducerIds; return the error of the answer."""
+        answer = await self._ask(AllocateProducerIdsRequest(broker_id=self._broker.node_id, broker_epoch=broker_epoch))
         assert isinstance(answer, AllocateProducerIdsResponse), "AllocateProducerIds was asked"
         return error_of(answer.error_code)
 
@@ -87,7 +87,7 @@ class OtherMachine:
         if self._connection is not None:
             self._connection.close()
 
-    async def _told(self, request: Request) -> Response:
+    async def _ask(self, request: Request) -> Response:
         while True:
             try:
                 answer = await self._workplace.run(self._answer(request))
@@ -108,5 +108,5 @@ class OtherMachine:
             )
             await self._connection.connect(timeout_ms=ASK_MS)
         answer = await self._connection.request(request, timeout_ms=ASK_MS)
-        assert isinstance(answer, Response), "nothing else is asked"
+        assert isinstance(answer, Response), "no other request is sent"
         return answer

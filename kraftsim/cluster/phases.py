@@ -1,8 +1,8 @@
-"""The two phases of every run: first faults strike while the scenario's work goes on, then all is mended and must settle within bounds.
+"""The two phases of every run: faults are injected while the workload runs, then all faults are healed and the cluster must settle within bounds.
 
-A system that is safe because it does nothing would pass without the second one. Each bound is noted with its figure, and the invariant
-settles-after-heal judges it: whether a leader is there, all brokers serve, all controllers have caught up, all replicas are in sync (where there are
-several), and every call of a client came back.
+A system that is safe because it does nothing would pass without the second one. An event records the time for each bound, and the invariant
+settles-after-heal checks it: there is a leader, all brokers are ready, all controllers have caught up, all replicas are in sync (where there are
+several), and every client call has returned.
 Source: TigerBeetle's liveness mode; the bounds are far above what Kafka's time-outs add up to.
 """
 
@@ -15,24 +15,24 @@ from kraftsim.events.runs import PhaseBegan, Settled
 
 LEADER_SECONDS = 10.0
 CONTROLLER_SECONDS = 30.0
-"""Before KRaft: the session of who was controller must be over first, and so must that of a broker's former life."""
+"""In ZooKeeper mode: the session of the former controller must expire first, and so must that of a broker's former incarnation."""
 BROKERS_SECONDS = 30.0
 SUPERVISOR_SECONDS = 1.0
-"""How long a supervisor waits before it starts again what gave up."""
+"""How long a supervisor waits before it restarts a failed node."""
 CONTROLLERS_SECONDS = 30.0
 CALLS_SECONDS = 2 * ProducerSettings().delivery_timeout_ms / 1000
-"""A call is tried for one delivery time-out; what began just before the faults ended gets as much again."""
+"""A call is retried for one delivery time-out; one that began just before the faults ended gets as much again."""
 REPLICAS_SECONDS = 60.0
-"""A follower waits and tries again for as long as it takes; replica.lag.time.max.ms and the log's end say when it is in sync."""
+"""A follower retries without a limit; replica.lag.time.max.ms and the log end offset determine when it is in sync."""
 TRANSACTIONS_SECONDS = 60.0
-"""The longest time-out of a transaction in any story, the broker's look-out for it, and markers on their way, several times over."""
+"""The longest transaction time-out of any scenario, the interval of the check for timed-out transactions, and markers in flight, times several."""
 FAULTS, LIVENESS = "faults", "liveness"
 
 
 async def under_faults(stage: Stage, *work: Awaitable[object], seconds: float) -> None:
-    """Do the work while faults strike, for so many seconds; then mend everything, and return when all is settled and the work is done.
+    """Run the workload while faults are injected, for so many seconds; then heal all faults, and return when cluster and workload have settled.
 
-    Raises what the work raises, and LivenessLost if a bound is not kept.
+    Raises what the work raises, and LivenessLost if a bound is exceeded.
     """
     finished = asyncio.Event()
     stage.note(PhaseBegan(phase=FAULTS))
@@ -41,7 +41,7 @@ async def under_faults(stage: Stage, *work: Awaitable[object], seconds: float) -
 
 
 async def elect_now_and_then(stage: Stage, *, seconds: float, every_seconds: float) -> None:
-    """For so many seconds, let preferred replicas lead again from time to time: whoever has led before does so again."""
+    """For so many seconds, elect preferred leaders from time to time: former leaders lead again."""
     ends_at = stage.now_seconds() + seconds
     while stage.now_seconds() < ends_at:
         await stage.sleep(every_seconds)
@@ -77,7 +77,7 @@ async def _heal(stage: Stage, seconds: float, finished: asyncio.Event) -> None:
 
 
 async def _all_serve(stage: Stage) -> None:
-    """Return when all brokers serve. Whom ZooKeeper did not let in among the faults gives up, as Kafka's do: start it again, as supervisors do."""
+    """Return when all brokers are ready. A broker that cannot register in ZooKeeper exits, as Kafka's do: restart it, as a supervisor does."""
     async with asyncio.TaskGroup() as group:
         supervisor = group.create_task(_start_again(stage, stage.spec.broker_names if stage.spec.zookeeper_names else ()))
         await stage.wait_for_brokers()
@@ -93,7 +93,7 @@ async def _start_again(stage: Stage, names: Sequence[str]) -> None:
 
 
 async def _settle(stage: Stage, what: str, wait: Awaitable[object], limit_seconds: float, began: float) -> None:
-    """Wait, and note how long it took since everything was mended. Raises LivenessLost after the limit."""
+    """Wait, and emit how long it took since all faults were healed. Raises LivenessLost after the limit."""
     limit_ms = int(limit_seconds * 1000)
     try:
         async with asyncio.timeout(max(0.0, began + limit_seconds - stage.now_seconds())):

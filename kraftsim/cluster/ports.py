@@ -1,4 +1,4 @@
-"""Are the ports of a cluster free? Asked before anything starts, so that the answer is one clear line."""
+"""Checks that the ports of a cluster are free before anything starts, so that the error is one clear line."""
 
 import errno
 import os
@@ -10,15 +10,15 @@ from kraftsim.cluster.spec import CONTROLLER_PORT_DISTANCE, LOOPBACK, PROXY_PORT
 
 FIRST_PORT: Final = 12_000
 LAST_PORT: Final = 32_000
-"""Linux hands out ports from 32768 on, others from higher up."""
+"""Linux allocates ephemeral ports from 32768 on, other systems from higher up."""
 REGION_PORTS: Final = 1000
-"""Who looks for free ports keeps a region to itself as long as it lives: what it found free nobody else takes before its nodes listen there."""
+"""A process that looks for free ports claims a region for its lifetime: no other such process takes a port there before the nodes listen."""
 PLACES: Final = CONTROLLER_PORT_DISTANCE
-"""Where the first broker may be in a region; controllers, ZooKeeper and what is behind a proxy come above."""
+"""The ports of a region that the first broker may have; controllers, ZooKeeper and the nodes behind a proxy come above."""
 
 
 class _Regions:
-    """The regions of this process. A port at the end of each is bound, and nobody listens there: so others see that it is taken."""
+    """The regions of this process. The last port of each is bound, without a listener, so that other processes see the claim."""
 
     def __init__(self) -> None:
         self._owner = 0
@@ -26,8 +26,8 @@ class _Regions:
         self._next_place = 0
 
     def first_ports(self, width: int) -> Iterator[int]:
-        """Yield each place for `width` neighbouring nodes, in the regions of this process and then in such as it can get, the latest used last."""
-        if self._owner != os.getpid():  # a child has what its parent had, which goes on using it
+        """Yield each start of `width` adjacent ports, in the regions of this process and then in regions that it can claim, the latest used last."""
+        if self._owner != os.getpid():  # a forked child inherits the regions of its parent, which still uses them
             self._owner, self._held = os.getpid(), []
         count = PLACES - width + 1
         for region in self._regions():
@@ -70,17 +70,17 @@ def _require_free(name: str, host: str, port: int) -> None:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
-        except OSError as trouble:
-            choice = "--port" if trouble.errno == errno.EADDRINUSE else "--host"
-            raise SpecError(f"{name} cannot listen on {host}:{port}: {trouble.strerror}; choose another {choice}") from trouble
+        except OSError as error:
+            choice = "--port" if error.errno == errno.EADDRINUSE else "--host"
+            raise SpecError(f"{name} cannot listen on {host}:{port}: {error.strerror}; choose another {choice}") from error
 
 
 def free_port_range(size: int, host: str = LOOPBACK, *, controllers: int = 1) -> int:
     """Return a port P such that P .. P+size-1, the ports of so many controllers above them, that of ZooKeeper, and those behind a proxy
-    were all free a moment ago.
+    were all free just now.
 
-    They lie below the ports that an operating system hands out to whoever connects somewhere: one of those could be taken while its broker is down.
-    Other processes that ask look elsewhere.
+    They lie below the ephemeral port range: an outgoing connection could take one of those while its broker is down.
+    Other processes that call this look in other regions.
     """
     steps = (*range(size), *range(CONTROLLER_PORT_DISTANCE, CONTROLLER_PORT_DISTANCE + controllers), ZOOKEEPER_PORT_DISTANCE)
     for first in _regions.first_ports(max(size, controllers)):

@@ -1,4 +1,4 @@
-"""Does a cluster answer? Asks brokers for Metadata, as any client would, until each of them knows all of them, and ZooKeeper how it is."""
+"""Readiness probes: sends Metadata to the brokers, as any client would, until each of them knows all of them, and a command to ZooKeeper."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ ANSWER_MS = 2000
 
 
 async def wait_until_answering(addresses: Sequence[tuple[str, int]], *, brokers: int) -> None:
-    """Return when every address answers Metadata with `brokers` live brokers. Waits for ever: the caller sets the limit."""
+    """Return when every address answers Metadata with `brokers` live brokers. Waits without a limit: the caller sets one."""
     for host, port in addresses:
         while not await _knows(host, port, brokers):
             await asyncio.sleep(RETRY_SECONDS)
@@ -31,7 +31,7 @@ async def _knows(host: str, port: int, brokers: int) -> bool:
 
 
 async def does_zookeeper_serve(host: str, port: int) -> bool:
-    """Ask a ZooKeeper server once for what only one tells that serves sessions."""
+    """Send a ZooKeeper server one command that it answers only once it serves sessions."""
     try:
         async with asyncio.timeout(ANSWER_MS / 1000):
             reader, writer = await asyncio.open_connection(host, port)

@@ -1,6 +1,6 @@
-"""A cluster of separate operating-system processes on this machine: started, watched, killed for real, restarted, stopped.
+"""A cluster of separate operating-system processes on this machine: started, watched, killed, restarted, stopped.
 
-A kill is SIGKILL: the process has no chance to flush or to say goodbye, but the operating system keeps its page cache.
+A kill is SIGKILL: the process cannot flush or close connections, but the operating system keeps its page cache.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _READY = f'"kind":"{NodeReady.__name__}"'.encode()
 
 @dataclass(slots=True)
 class NodeProcess:
-    """A node's process and what it was started with."""
+    """A node's process and its start parameters."""
 
     spec: NodeSpec
     process: subprocess.Popen[bytes]
@@ -43,7 +43,7 @@ class NodeProcess:
 
     @property
     def is_ready(self) -> bool:
-        """Tell whether this incarnation ever said that it serves: one that comes back answers Metadata long before the controller lets it in."""
+        """Return whether this incarnation has reported that it is ready: a restarted node answers Metadata long before the controller unfences it."""
         if not self._is_ready and self.events.exists():
             with self.events.open("rb") as log:
                 log.seek(self._read_bytes)
@@ -54,21 +54,21 @@ class NodeProcess:
 
     @property
     def is_running(self) -> bool:
-        """Tell whether the process is there."""
+        """Return whether the process runs."""
         return self.process.poll() is None
 
 
 class ProcessCluster:
-    """All nodes of a spec as processes. Use as an async context manager, or `start` and `stop` by hand.
+    """All nodes of a spec as processes. Use as an async context manager, or call `start` and `stop`.
 
-    With `spec.behind_proxy` there is a proxy in front of them, too; `follows_frames` lets faults wait for frames there.
+    With `spec.behind_proxy` there is a proxy in front of them; `follows_frames` lets faults wait for frames there.
     """
 
     def __init__(self, spec: ClusterSpec, directory: RunDirectory, *, follows_frames: bool = False) -> None:
         self.spec = spec
         self.directory = directory
         self.nodes: dict[str, NodeProcess] = {}
-        self._told: dict[str, dict[str, str]] = {}
+        self._overrides: dict[str, dict[str, str]] = {}
         self.proxy = ProxyProcess(proxy_plan(spec, follows_frames=follows_frames), directory) if spec.behind_proxy else None
         self.started_ns = RealClock(0).monotonic_ns()
 
@@ -81,7 +81,7 @@ class ProcessCluster:
 
     @property
     def bootstrap(self) -> str:
-        """What a client puts into bootstrap.servers."""
+        """The value of bootstrap.servers for clients."""
         return self.spec.bootstrap
 
     def pid(self, name: str) -> int:
@@ -91,7 +91,7 @@ class ProcessCluster:
     async def start(self, *, timeout_seconds: float = 30.0) -> None:
         """Start every node and return when every broker answers.
 
-        Raises ConfigError, KeyError or SpecError for what cannot be started, ClusterFailed if a node dies, NotReady (a TimeoutError) if one is late.
+        Raises ConfigError, KeyError or SpecError for an invalid spec, ClusterFailed if a node exits, NotReady (a TimeoutError) if one is late.
         """
         require_valid(self.spec)
         require_free_ports(self.spec)
@@ -109,9 +109,9 @@ class ProcessCluster:
             raise
 
     async def wait_until_ready(self, *, timeout_seconds: float = 30.0) -> None:
-        """Return when every broker serves and knows every other one as alive. Raises NotReady, or ClusterFailed if a node died by itself."""
+        """Return when every broker is ready and sees every other one as alive. Raises NotReady, or ClusterFailed if a node exited on its own."""
         brokers = [self.spec.node(name) for name in self.spec.broker_names]
-        readiness = Readiness(listeners_of(brokers, self._told), brokers=len(brokers))
+        readiness = Readiness(listeners_of(brokers, self._overrides), brokers=len(brokers))
         probe = asyncio.ensure_future(self._serving(readiness))
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + timeout_seconds
@@ -136,19 +136,19 @@ class ProcessCluster:
         return name in self.nodes and self.nodes[name].is_ready
 
     def _in_the_way(self, readiness: Readiness) -> str:
-        """Say what keeps the cluster from being ready, and how the log of that node ends."""
+        """Describe why the cluster is not ready, with the last lines of that node's log."""
         late = [name for name in self.spec.broker_names if not self._serves(name)]
-        trouble = readiness.trouble or f"{', '.join(late)} is not unfenced by the controller"
+        reason = readiness.trouble or f"{', '.join(late)} is not unfenced by the controller"
         name = readiness.node if readiness.trouble or not late else late[0]
-        return f"{trouble}; the log of {name} ({self.directory.human_log(name)}) ends with: {self._last_words(name)}"
+        return f"{reason}; the log of {name} ({self.directory.human_log(name)}) ends with: {self._last_log_line(name)}"
 
     def require_running(self) -> None:
-        """Raise ClusterFailed with the last words of the first node that is down without having been killed, or if the proxy is gone."""
+        """Raise ClusterFailed with the last output of the first node that is down without having been killed, or if the proxy has exited."""
         for name, node in self.nodes.items():
             if not node.is_running:
-                raise ClusterFailed(f"{name} went down with status {node.process.returncode}: {self._last_words(name)}")
+                raise ClusterFailed(f"{name} went down with status {node.process.returncode}: {self._last_log_line(name)}")
         if self.proxy is not None and not self.proxy.is_running:
-            raise ClusterFailed(f"the proxy went down: {self._last_words(PROXY)}")
+            raise ClusterFailed(f"the proxy went down: {self._last_log_line(PROXY)}")
 
     def kill(self, name: str) -> None:
         """End a node by SIGKILL and reap it."""
@@ -174,35 +174,35 @@ class ProcessCluster:
         self.restart(name)
 
     async def stop_node(self, name: str, kill_after_seconds: float = STOP_SECONDS) -> None:
-        """Let a node end cleanly, and kill it if that takes longer; it is down then."""
+        """Stop a node cleanly, and kill it if that takes too long; it is down then."""
         await self._stop_all([self.nodes.pop(name)], kill_after_seconds)
 
     async def pause_node(self, name: str) -> None:
-        """Let a node stand still."""
+        """Pause a node."""
         self.signal(name, signal.SIGSTOP)
 
     async def resume_node(self, name: str) -> None:
-        """Let a node go on."""
+        """Resume a node."""
         self.signal(name, signal.SIGCONT)
 
     async def answering(self, *, timeout_seconds: float = 30.0) -> None:
-        """Return when every broker serves and knows every other one as alive. Raises NotReady, or ClusterFailed if a node died by itself."""
+        """Return when every broker is ready and sees every other one as alive. Raises NotReady, or ClusterFailed if a node exited on its own."""
         await self.wait_until_ready(timeout_seconds=timeout_seconds)
 
     def tell(self, name: str, settings: Mapping[str, str | None]) -> dict[str, str | None]:
-        """From its next start on, let a node have these settings on top of its own, None for its own; return what they were."""
-        return retell(self._told.setdefault(name, {}), settings)
+        """Override settings of a node from its next start on, None for the original value; return the former overrides."""
+        return retell(self._overrides.setdefault(name, {}), settings)
 
     def is_down(self, name: str) -> bool:
-        """Tell whether a node was killed and not restarted."""
+        """Return whether a node was killed and not restarted."""
         return name not in self.nodes
 
     def has_ended(self, name: str) -> bool:
-        """Tell whether a node that was not killed gave up by itself."""
+        """Return whether a node that was not killed has exited on its own."""
         return name in self.nodes and not self.nodes[name].is_running
 
     async def stop(self) -> None:
-        """Stop brokers, then controllers, cleanly; whoever does not stop in time is killed."""
+        """Stop brokers, then controllers, cleanly; a node that does not stop in time is killed."""
         for role_names in (self.spec.broker_names, self.spec.controller_names, self.spec.zookeeper_names):
             await self._stop_all([self.nodes[name] for name in role_names if name in self.nodes])
         self.nodes.clear()
@@ -213,7 +213,7 @@ class ProcessCluster:
         for node in nodes:
             if node.is_running:
                 node.process.send_signal(signal.SIGTERM)
-                node.process.send_signal(signal.SIGCONT)  # one that stands still would not hear it
+                node.process.send_signal(signal.SIGCONT)  # a paused process would not handle SIGTERM
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + kill_after_seconds
         while any(node.is_running for node in nodes) and loop.time() < give_up_at:
@@ -227,7 +227,7 @@ class ProcessCluster:
         properties = {
             "log.dirs": str(self.directory.data(node.name)),
             **node.properties,
-            **self._told.get(node.name, {}),
+            **self._overrides.get(node.name, {}),
             "kraftsim.events.dir": str(self.directory.events),
             "kraftsim.run.started.ns": str(self.started_ns),
         }
@@ -245,7 +245,7 @@ class ProcessCluster:
             )
         self.nodes[node.name] = NodeProcess(node, process, events)
 
-    def _last_words(self, name: str) -> str:
+    def _last_log_line(self, name: str) -> str:
         log = self.directory.human_log(name)
         lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
-        return lines[-1].removeprefix("Error: ") if lines else f"it said nothing in {self.directory.human_log(name)}"
+        return lines[-1].removeprefix("Error: ") if lines else f"it wrote nothing to {self.directory.human_log(name)}"

@@ -1,6 +1,6 @@
-"""Who leads the metadata quorum, and is a broker missed? Asks nodes, past any proxy, until one of them says so.
+"""Finds the leader of the metadata quorum, and missing brokers. Sends requests to the nodes, bypassing any proxy, until one answers as leader.
 
-In a cluster of before KRaft a broker is controller, and says so when it is asked for metadata.
+In ZooKeeper mode the controller is a broker, and reports it in its answer to Metadata.
 Source: KIP-595 and KIP-836 (DescribeQuorum, which only the leader answers).
 """
 
@@ -20,7 +20,7 @@ RETRY_SECONDS: Final = 0.02
 
 
 async def leader_of(spec: ClusterSpec, *, but_not: str | None = None) -> str:
-    """Return the name of the controller that leads, as soon as one does (other than one). Waits for ever: the caller sets the limit."""
+    """Return the name of the active controller, as soon as there is one (other than `but_not`). Waits without a limit: the caller sets one."""
     leads = _leads if spec.controller_names else _is_controller
     while True:
         for node in [spec.node(name) for name in spec.controller_names or spec.broker_names if name != but_not]:
@@ -30,7 +30,7 @@ async def leader_of(spec: ClusterSpec, *, but_not: str | None = None) -> str:
 
 
 async def wait_until_missed(spec: ClusterSpec, broker: NodeSpec) -> None:
-    """Return when another broker no longer counts a broker among the living. Waits for ever, and does where there is no other."""
+    """Return when another broker no longer reports a broker as alive. Waits without a limit, even if there is no other broker."""
     others = [spec.node(name) for name in spec.broker_names if name != broker.name]
     while True:
         for other in others:
@@ -50,7 +50,7 @@ async def _leads(node: NodeSpec) -> bool:
 
 
 async def _is_controller(node: NodeSpec) -> bool:
-    """Tell whether a broker of before KRaft says that it is controller itself: what others believe may be of yesterday."""
+    """Return whether a broker in ZooKeeper mode reports itself as controller: the view of other brokers may be stale."""
     answer = await _asked(node, MetadataRequest(topics=[]))
     return isinstance(answer, MetadataResponse) and answer.controller_id == node.node_id
 

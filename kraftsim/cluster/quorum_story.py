@@ -1,4 +1,4 @@
-"""What stories about quorums have in common: how short their time-outs are, and what each run must prove that is about a quorum's manners."""
+"""What scenarios about quorums have in common: short time-outs, and the invariants of the Raft protocol that each run must exercise."""
 
 from typing import Final
 
@@ -29,7 +29,7 @@ QUICKER_ELECTIONS: Final = {
     "controller.quorum.fetch.timeout.ms": "600",
 }
 SMALL_BLOCKS: Final = {"kraftsim.producer.id.control": "resizable", "kraftsim.producer.id.block.size": "10"}
-"""Brokers ask for producer ids all the time."""
+"""Small blocks, so that brokers allocate producer ids all the time."""
 SETTINGS: Final = {
     **QUICK_SESSIONS,
     **QUICKER_ELECTIONS,
@@ -37,4 +37,4 @@ SETTINGS: Final = {
     "controller.socket.timeout.ms": "1500",
     **SMALL_BLOCKS,
 }
-"""Of the stories that prove all of that."""
+"""Of the scenarios that exercise all of them."""

@@ -1,7 +1,7 @@
-"""When is a cluster of real nodes ready? When a login as another broker's finds, on every broker, all brokers alive.
+"""Readiness of a cluster of real nodes: a connection with the credentials of a broker finds, on every broker, all brokers alive.
 
-The probe connects to the inter-broker listener with what the brokers themselves use there (TLS, SASL): so it needs no settings of its own, and what
-keeps it out keeps the brokers apart. What it met last is kept, for a start that fails must say why.
+The probe connects to the inter-broker listener with the settings of the brokers themselves (TLS, SASL): so it needs no settings of its own, and an
+error that it gets is one that brokers get, too. It keeps the last error for the message of a failed start.
 """
 
 import asyncio
@@ -24,24 +24,24 @@ from protocol.messages.k03_metadata import MetadataRequest, MetadataResponse
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 LASTING: Final = (AuthenticationFailed, ssl.SSLCertVerificationError)
-"""What does not pass by itself once a broker serves."""
+"""Errors that are permanent once a broker is ready."""
 
 
 class ClusterFailed(RuntimeError):
-    """A node did not come up or went down by itself; the message says which, and where its log is."""
+    """A node did not start or exited on its own; the message has its name and the path of its log."""
 
 
 class NotReady(ClusterFailed, TimeoutError):
-    """A cluster was not ready in time, or cannot become ready; the message says which listener of which node and the last error there."""
+    """A cluster was not ready in time, or cannot become ready; the message has the node, its listener and the last error there."""
 
 
 class _FewBrokers(OSError):
-    """A broker answers, and does not know all others as alive yet."""
+    """A broker answers, but does not see all others as alive yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerListener:
-    """The inter-broker listener of one broker, and what a connection to it needs."""
+    """The inter-broker listener of one broker, and the settings of a connection to it."""
 
     node: str
     name: str
@@ -54,13 +54,13 @@ class BrokerListener:
         return f"{self.node}, listener {self.name} ({self.protocol}) at {self.host}:{self.port}"
 
 
-def listeners_of(nodes: Sequence[NodeSpec], told: Mapping[str, Mapping[str, str]]) -> tuple[BrokerListener, ...]:
-    """Return the inter-broker listeners of brokers; `told` are settings on top of a node's own. Raises ConfigError."""
-    return tuple(_listener_of(node, told.get(node.name, {})) for node in nodes)
+def listeners_of(nodes: Sequence[NodeSpec], overrides: Mapping[str, Mapping[str, str]]) -> tuple[BrokerListener, ...]:
+    """Return the inter-broker listeners of brokers; `overrides` has settings by node name that replace those of the node. Raises ConfigError."""
+    return tuple(_listener_of(node, overrides.get(node.name, {})) for node in nodes)
 
 
-def _listener_of(node: NodeSpec, told: Mapping[str, str]) -> BrokerListener:
-    config = parse_node({"log.dirs": node.name, **node.properties, **told})
+def _listener_of(node: NodeSpec, overrides: Mapping[str, str]) -> BrokerListener:
+    config = parse_node({"log.dirs": node.name, **node.properties, **overrides})
     assert isinstance(config, NodeConfig), f"{node.name} is a broker"
     name = config.inter_broker_listener_name
     bound = next(each for each in config.listeners if each.listener == name)
@@ -73,19 +73,19 @@ def _listener_of(node: NodeSpec, told: Mapping[str, str]) -> BrokerListener:
 
 
 class Readiness:
-    """Asks brokers until each of them knows `brokers` live ones; `trouble` is what is still in the way."""
+    """Sends Metadata to the brokers until each of them reports `brokers` live ones; `trouble` is the last error."""
 
     def __init__(self, listeners: Sequence[BrokerListener], *, brokers: int) -> None:
         self._listeners = listeners
         self._brokers = brokers
         self.trouble = ""
         self.node = listeners[0].node if listeners else ""
-        """The node at which the trouble is."""
+        """The node with the last error."""
 
     async def wait(self, serves: Callable[[str], bool]) -> None:
-        """Return when every broker answers and knows all others. Waits for ever: the caller sets the limit.
+        """Return when every broker answers and knows all others. Waits without a limit: the caller sets one.
 
-        `serves` tells whether a node, by its name, says that it serves. Raises NotReady if one does and will not let the probe in.
+        `serves` returns whether a node, by its name, has reported itself ready. Raises NotReady if one is ready and refuses the probe.
         """
         for listener in self._listeners:
             while not await self._is_ready(listener, serves):
@@ -104,22 +104,22 @@ class Readiness:
 
 
 async def fetch_producer_ids(listeners: Sequence[BrokerListener]) -> None:
-    """Let every broker have its first block of producer ids, by taking one id from each.
+    """Make every broker fetch its first block of producer ids, by requesting one id from each.
 
     Brokers of 3.6 and later fetch a block when a first client asks, and answer COORDINATOR_LOAD_IN_PROGRESS meanwhile; librdkafka retries after
-    500 ms. A broker that refuses for another reason is left alone. Raises OSError.   Source: RPCProducerIdManager.
+    500 ms. A broker with another error is skipped. Raises OSError.   Source: RPCProducerIdManager.
     """
     for listener in listeners:
         connection = PeerConnection(listener.host, listener.port, client_id="kraftsim-probe", security=listener.security)
         try:
             await connection.connect(timeout_ms=ANSWER_MS)
-            while await _asks_again(connection):
+            while await _is_retriable(connection):
                 await asyncio.sleep(RETRY_SECONDS)
         finally:
             connection.close()
 
 
-async def _asks_again(connection: PeerConnection) -> bool:
+async def _is_retriable(connection: PeerConnection) -> bool:
     answer = await connection.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000))
     assert isinstance(answer, InitProducerIdResponse), "InitProducerId was asked"
     return answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

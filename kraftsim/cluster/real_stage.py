@@ -1,4 +1,4 @@
-"""The stage over sockets and real time: for a cluster of processes and for an embedded one."""
+"""The scenario environment over sockets and real time: for a cluster of processes and for an embedded one."""
 
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
@@ -30,17 +30,17 @@ from kraftsim.world.interface import World
 from kraftsim.world.real.world import RealWorld, real_world
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the world)
+    from random import Random  # noqa: TID251  (type only; the stream comes from the world)
 
 HARNESS = "harness"
 LOOK_SECONDS = 0.2
 METADATA_LOG = f"__cluster_metadata-0/{0:020}.log"
 ANSWERING_SECONDS = 60.0
-"""Patience of the cluster's own probe; the bounds of `phases` are shorter."""
+"""Time-out of the cluster's own readiness probe; the bounds of `phases` are shorter."""
 
 
 class RealStage:
-    """Plays over sockets. Faults that only a simulated world can have are left out: see `kraftsim.cluster.scenario`."""
+    """Runs a scenario over sockets. Faults that need a simulated world are left out: see `kraftsim.cluster.scenario`."""
 
     def __init__(
         self,
@@ -65,13 +65,13 @@ class RealStage:
         return self._harness.random(purpose)
 
     def note(self, event: Event) -> None:
-        """Add a fact to the harness's event log."""
+        """Emit an event to the harness's log."""
         self._harness.note(event)
         self._harness.flush_events()
 
-    def workload(self, knob: str) -> int:
-        """Return what a knob of the workload stands at."""
-        return self._workload[knob]
+    def workload(self, parameter: str) -> int:
+        """Return the value of a workload parameter."""
+        return self._workload[parameter]
 
     def now_seconds(self) -> float:
         """Return seconds since the run began."""
@@ -82,7 +82,7 @@ class RealStage:
         await asyncio.sleep(seconds)
 
     async def gather(self, *work: Awaitable[object]) -> None:
-        """Run work side by side; the first failure cancels the rest and is raised."""
+        """Run coroutines concurrently; the first failure cancels the rest and is raised."""
         tasks = [asyncio.ensure_future(each) for each in work]
         try:
             await asyncio.gather(*tasks)
@@ -91,15 +91,15 @@ class RealStage:
                 task.cancel()
 
     def inject(self) -> None:
-        """Let every fault wait for its trigger."""
+        """Arm every fault: it waits for its trigger."""
         self._faults.inject()
 
     async def mend(self) -> None:
-        """Let nothing strike any more, end what lasts, and start again what is down."""
+        """Inject no more faults, end those that last, and restart nodes that are down."""
         await self._faults.mend()
 
     async def restart(self, name: str, *, release: str | None = None, settings: Mapping[str, str] | None = None) -> None:
-        """Stop a node, and start it again with what it is told from now on."""
+        """Stop a node, and start it again with its new configuration."""
         self.cluster.tell(name, {**(settings or {}), **({RELEASE_KEY: release} if release is not None else {})})
         if not self.cluster.is_down(name):
             await self.cluster.stop_node(name, STOP_SECONDS)
@@ -107,56 +107,56 @@ class RealStage:
             await self.cluster.restart_node(name)
 
     async def kill(self, name: str) -> None:
-        """End a node at once."""
+        """Kill a node."""
         await self.cluster.kill_node(name)
 
     async def update_features(self, levels: Mapping[str, int], *, downwards: bool = False) -> Mapping[str, str]:
-        """Ask for other levels of features; return why some could not change."""
+        """Update feature levels; return the errors of those that could not change."""
         return await update_features(self._addresses, levels, downwards=downwards)
 
     async def voters(self) -> tuple[str, ...] | None:
-        """Return which controllers vote, as whoever leads tells it."""
+        """Return the voters of the quorum, as the leader reports them."""
         return await voters_of(self.spec)
 
     async def change_voter(self, name: str, *, joins: bool) -> bool:
-        """Ask whoever leads once for one voter more or less; tell whether that is so."""
+        """Ask the leader once to add or remove a voter; return whether that is committed."""
         return await change_voter(self.spec, name, joins=joins)
 
     def is_down(self, name: str) -> bool:
-        """Tell whether a node does not run."""
+        """Return whether a node does not run."""
         return self.cluster.is_down(name) or self.cluster.has_ended(name)
 
     async def wait_for_leader(self) -> None:
-        """Return when a controller says that it leads. Without controllers a broker is it: those that answer know which one."""
+        """Return when a controller reports that it is active. In ZooKeeper mode the controller is a broker, which brokers report."""
         if self.spec.controllers:
             await leader_of(self.spec)
         else:
             await self.wait_for_brokers()
 
     async def wait_for_brokers(self) -> None:
-        """Return when every broker answers and knows every other one as alive."""
+        """Return when every broker answers and sees every other one as alive."""
         await self.cluster.answering(timeout_seconds=ANSWERING_SECONDS)
 
     async def wait_for_controllers(self) -> None:
-        """Return at once: from outside nobody sees how much a controller has applied."""
+        """Return at once: what a controller has applied cannot be observed from outside."""
 
     async def wait_for_dual_write(self) -> None:
-        """Return when ZooKeeper is kept in step: the offset in /migration moves with each record of the log."""
+        """Return when dual write has begun: the offset in /migration advances with each record of the log."""
         servers = self._zookeeper_servers
-        copied_until = -1
-        while copied_until <= 0 or await migrated_until(self._harness, servers) <= copied_until + 1:
-            copied_until = copied_until if copied_until > 0 else await migrated_until(self._harness, servers)
+        migrated_offset = -1
+        while migrated_offset <= 0 or await migrated_until(self._harness, servers) <= migrated_offset + 1:
+            migrated_offset = migrated_offset if migrated_offset > 0 else await migrated_until(self._harness, servers)
             await asyncio.sleep(LOOK_SECONDS)
 
     async def compare_with_zookeeper(self) -> None:
-        """Read ZooKeeper and the log of a controller until both were read at one offset, and note in what they differ."""
+        """Read ZooKeeper and the log of a controller until both were read at one offset, and emit the differences."""
         logs = [self._directory.data(name) / METADATA_LOG for name in self.spec.controller_names]
         while (compared := await compared_from_outside(self._harness, self._zookeeper_servers, logs)) is None:
             await asyncio.sleep(LOOK_SECONDS)
         self.note(compared)
 
     async def give_up_migration(self) -> None:
-        """Stop the controllers of KRaft for good, and take out of ZooKeeper what they claim there."""
+        """Stop the KRaft controllers for good, and delete their controller and migration znodes."""
         for name in self.spec.controller_names:
             if not self.cluster.is_down(name):
                 await self.cluster.stop_node(name, STOP_SECONDS)
@@ -167,15 +167,15 @@ class RealStage:
         await create_topic(self._addresses, topic, partitions, replicas)
 
     async def wait_for_replicas(self, topic: str, partitions: int) -> None:
-        """Return when all replicas are in sync, and note them."""
+        """Return when all replicas are in sync, and emit them as events."""
         note_in_sync(self.note, topic, await wait_for_replicas(self._addresses, topic, partitions))
 
     async def elect_preferred_leaders(self) -> bool:
-        """Ask a broker, drawn by the seed, for preferred leaders."""
+        """Send a preferred leader election to a broker chosen by the seed."""
         return await elect_preferred_leaders(*self._harness.random("elections").choice(self._addresses))
 
     def producer(self, client_id: str, settings: ProducerSettings | None = None) -> ProducerDriver:
-        """Return a new producer: librdkafka for processes, our own for an embedded cluster."""
+        """Return a new producer: librdkafka for processes, kraftsim's own for an embedded cluster."""
         if self.mode is Mode.PROCESSES:
             from kraftsim.cluster.librdkafka import LibrdkafkaProducer
 
@@ -190,7 +190,7 @@ class RealStage:
         )
 
     def reader(self, client_id: str, *, read_committed: bool = False) -> ReaderDriver:
-        """Return a new reader: librdkafka for processes, our own for an embedded cluster."""
+        """Return a new reader: librdkafka for processes, kraftsim's own for an embedded cluster."""
         if self.mode is Mode.PROCESSES:
             from kraftsim.cluster.librdkafka import LibrdkafkaReader
 
@@ -198,30 +198,30 @@ class RealStage:
         return OwnReader(self._world_of(client_id), bootstrap=self._addresses, client_id=client_id, read_committed=read_committed)
 
     def id_asker(self, client_id: str, *, broker: str | None = None) -> IdAsker:
-        """Return a new asker, our own in every mode."""
+        """Return a new producer-id client, kraftsim's own in every mode."""
         known = self._addresses if broker is None else [(self.spec.node(broker).host, self.spec.node(broker).port)]
         return InitProducerIdClient(self._world_of(client_id), bootstrap=known, client_id=client_id, retry_backoff_ms=20)
 
     def questions(self, client_id: str) -> TransactionQuestions:
-        """Return a client of the harness that asks about transactions."""
+        """Return a client of the harness that queries the state of transactions."""
         return TransactionQuestions(self._harness, self._addresses, client_id)
 
     def exact_client(self, client_id: str, topic: str) -> ExactClient:
-        """Return a client of the harness that says exactly what it is told to say."""
+        """Return a client of the harness that sends exact requests."""
         return ExactClient(self._harness, self._addresses, client_id, topic)
 
     def workplace(self, name: str) -> Workplace:
-        """Return a new place for an application, whose clients are our own in both modes."""
+        """Return a new client host for an application; its clients are kraftsim's own in both modes."""
         world = self._world_of(name)
         parts = client_parts_of(self.spec)
         return Workplace(name=name, world=world, bootstrap=self._addresses, frame_events=False, parts=parts, run_there=here)
 
     async def leave(self) -> None:
-        """Have nothing more to do with the cluster."""
+        """Disconnect from the cluster."""
         await self._faults.close()
 
     def close(self) -> None:
-        """Let the event logs of harness and clients go."""
+        """Close the event logs of harness and clients."""
         for world in self._worlds:
             world.close()
         self._worlds.clear()

@@ -1,4 +1,4 @@
-"""Who may act on a cluster, by the address that he dials from: entries, and the requests that add and drop them.   Source: KIP-140."""
+"""ACLs by source address: entries, and the requests that create and delete them.   Source: KIP-140."""
 
 from collections.abc import Sequence
 
@@ -12,12 +12,12 @@ CLUSTER, ANYBODY, ANYWHERE = "kafka-cluster", "User:*", "*"
 
 
 def everybody() -> AclCreation:
-    """Return the entry that lets everybody do everything: an entry that forbids would shut out the others, too, if there were no other one."""
+    """Return the entry that allows all operations to all: with a deny entry alone, no other client would be authorized either."""
     return _entry(ANYWHERE, AclOperation.ALL, AclPermissionType.ALLOW)
 
 
 def shut_out(host: str) -> AclCreation:
-    """Return the entry by which whoever comes from an address may not act as a broker."""
+    """Return the entry that denies ClusterAction to clients from an address."""
     return _entry(host, AclOperation.CLUSTER_ACTION, AclPermissionType.DENY)
 
 
@@ -27,7 +27,7 @@ def added(entries: Sequence[AclCreation]) -> CreateAclsRequest:
 
 
 def dropped(entries: Sequence[AclCreation]) -> DeleteAclsRequest:
-    """Return the request that drops just these entries."""
+    """Return the request that deletes exactly these entries."""
     filters = [
         DeleteAclsFilter(
             resource_type_filter=each.resource_type,
@@ -43,8 +43,8 @@ def dropped(entries: Sequence[AclCreation]) -> DeleteAclsRequest:
 
 
 def is_done(answer: Message) -> bool:
-    """Tell whether entries are as they were wished; a broker that may not pass the wish on says so."""
-    assert isinstance(answer, CreateAclsResponse | DeleteAclsResponse), "rights were changed"
+    """Return whether the entries are as requested; a broker that may not forward the request answers with an error."""
+    assert isinstance(answer, CreateAclsResponse | DeleteAclsResponse), "ACLs were changed"
     results = answer.results if isinstance(answer, CreateAclsResponse) else answer.filter_results
     return all(each.error_code == ErrorCode.NONE for each in results)
 

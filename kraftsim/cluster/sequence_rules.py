@@ -1,6 +1,7 @@
-"""What a partition says to a batch of an idempotent producer, as Apache Kafka's documents tell it: the yardstick of stories, written for them alone.
+"""A reference model of how a partition answers batches of idempotent producers, written from Apache Kafka's documents for scenarios alone.
 
-It knows nothing of how our brokers do it. One producer speaks at a time, and is heard out, so that each answer is known beforehand, its offset too.
+It shares no code with kraftsim's brokers. One producer writes at a time, and its request completes before the next one, so that each answer and
+its offset are known beforehand.
 Source: KIP-98, KIP-360, KIP-890, KAFKA-14920; ProducerAppendInfo, UnifiedLog.analyzeAndValidateProducerState.
 """
 
@@ -11,11 +12,11 @@ from kraftsim.cluster.exact_client import ExactBatch
 from protocol.errors import ErrorCode
 
 SEQUENCES: Final = 2**31
-"""Behind the last one comes 0."""
-REMEMBERED: Final = 5
+"""Sequences wrap to 0 after the last one."""
+BATCHES_KEPT: Final = 5
 NOWHERE: Final = -1
 ADDS_SINCE: Final = 12
-"""The version of Produce since which its leader adds a partition to the transaction."""
+"""The version of Produce since which the leader adds the partition to the transaction."""
 Answer = tuple[ErrorCode, int]
 """An error, and the offset of the first record."""
 OUT_OF_ORDER: Final = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, NOWHERE)
@@ -32,82 +33,82 @@ class Written:
 
     @property
     def next_sequence(self) -> int:
-        """What its producer goes on with."""
+        """The sequence that its producer continues with."""
         return (self.base_sequence + self.record_count) % SEQUENCES
 
 
 @dataclass(slots=True)
 class Known:
-    """What is known of a producer: the batches of its epoch, the newest last."""
+    """The state of a producer: the batches of its epoch, the newest last."""
 
     producer_epoch: int
     batches: list[Written] = field(default_factory=list)
 
     @property
     def next_sequence(self) -> int:
-        """The one sequence that comes next in its epoch."""
+        """The next sequence of its epoch."""
         return self.batches[-1].next_sequence if self.batches else 0
 
 
 @dataclass(slots=True)
 class PartitionRules:
-    """One partition: what is in its log, and what it knows of producers. A marker is a value of None."""
+    """One partition: the values in its log, and its producer state. A marker is a value of None."""
 
     values: list[bytes | None] = field(default_factory=list)
     may_forget: bool = False
-    """Brokers were restarted: of what is in a snapshot, only the last batch of each producer is known."""
+    """Brokers were restarted: a producer snapshot has only the last batch of each producer."""
     known: dict[int, Known] = field(default_factory=dict)
     open: set[int] = field(default_factory=set)
     """Producers with records of a transaction that has not ended."""
     lowest: dict[int, int] = field(default_factory=dict)
-    """By producer, the lowest sequence that its transaction was to begin with: it goes first."""
+    """By producer, the lowest sequence of a batch with which its transaction could begin: that batch must be the first."""
 
-    def answers(self, said: ExactBatch) -> tuple[Answer, ...]:
-        """Return what may be answered to a batch: mostly one thing. A batch of a transaction is of one that the coordinator knows."""
-        known = self.known.get(said.producer_id)
-        if known is not None and said.producer_epoch == known.producer_epoch:
-            for age, each in enumerate(reversed(known.batches[-REMEMBERED:])):
-                if (each.base_sequence, each.record_count) == (said.base_sequence, len(said.values)):
-                    again = (ErrorCode.NONE, each.first_offset)
-                    return (again, OUT_OF_ORDER) if age and self.may_forget else (again,)
-        return (self._judged(said, known),)
+    def answers(self, batch: ExactBatch) -> tuple[Answer, ...]:
+        """Return the possible answers to a batch: mostly one. A transactional batch belongs to a transaction that the coordinator knows."""
+        known = self.known.get(batch.producer_id)
+        if known is not None and batch.producer_epoch == known.producer_epoch:
+            for age, each in enumerate(reversed(known.batches[-BATCHES_KEPT:])):
+                if (each.base_sequence, each.record_count) == (batch.base_sequence, len(batch.values)):
+                    duplicate = (ErrorCode.NONE, each.first_offset)
+                    return (duplicate, OUT_OF_ORDER) if age and self.may_forget else (duplicate,)
+        return (self._judged(batch, known),)
 
-    def _judged(self, said: ExactBatch, known: Known | None) -> Answer:
-        if known is not None and said.producer_epoch < known.producer_epoch:
+    def _judged(self, batch: ExactBatch, known: Known | None) -> Answer:
+        if known is not None and batch.producer_epoch < known.producer_epoch:
             return OLD_EPOCH
-        if said.transactional_id is not None and said.producer_id not in self.open:
-            if said.base_sequence > self.lowest.get(said.producer_id, said.base_sequence):
+        if batch.transactional_id is not None and batch.producer_id not in self.open:
+            if batch.base_sequence > self.lowest.get(batch.producer_id, batch.base_sequence):
                 return OUT_OF_ORDER
-            if said.version >= ADDS_SINCE and said.base_sequence and (known is None or not known.batches):
+            if batch.version >= ADDS_SINCE and batch.base_sequence and (known is None or not known.batches):
                 return OUT_OF_ORDER
         if known is None:
             return self._end()
-        expected = known.next_sequence if said.producer_epoch == known.producer_epoch else 0
-        return self._end() if said.base_sequence == expected else OUT_OF_ORDER
+        expected = known.next_sequence if batch.producer_epoch == known.producer_epoch else 0
+        return self._end() if batch.base_sequence == expected else OUT_OF_ORDER
 
     def _end(self) -> Answer:
         return ErrorCode.NONE, len(self.values)
 
-    def ask(self, said: ExactBatch) -> None:
-        """Take note of a batch of a transaction before its coordinator is asked about it."""
-        if said.producer_id not in self.open:
-            self.lowest[said.producer_id] = min(said.base_sequence, self.lowest.get(said.producer_id, said.base_sequence))
+    def ask(self, batch: ExactBatch) -> None:
+        """Record a batch of a transaction before it is verified with the coordinator."""
+        if batch.producer_id not in self.open:
+            self.lowest[batch.producer_id] = min(batch.base_sequence, self.lowest.get(batch.producer_id, batch.base_sequence))
 
-    def take(self, said: ExactBatch, told: Answer) -> None:
-        """Take note of the answer."""
-        if told != self._end():
+    def take(self, batch: ExactBatch, answer: Answer) -> None:
+        """Record the answer."""
+        if answer != self._end():
             return
-        known = self.known.get(said.producer_id)
-        if known is None or known.producer_epoch != said.producer_epoch:
-            known = self.known[said.producer_id] = Known(said.producer_epoch)
-        known.batches.append(Written(said.base_sequence, len(said.values), len(self.values)))
-        self.values.extend(said.values)
-        if said.transactional_id is not None:
-            self.open.add(said.producer_id)
-            self.lowest.pop(said.producer_id, None)
+        known = self.known.get(batch.producer_id)
+        if known is None or known.producer_epoch != batch.producer_epoch:
+            known = self.known[batch.producer_id] = Known(batch.producer_epoch)
+        known.batches.append(Written(batch.base_sequence, len(batch.values), len(self.values)))
+        self.values.extend(batch.values)
+        if batch.transactional_id is not None:
+            self.open.add(batch.producer_id)
+            self.lowest.pop(batch.producer_id, None)
 
     def end(self, producer_id: int, producer_epoch: int) -> None:
-        """Take note of the marker that ends a transaction, in which the epoch may be a new one."""
+        """Record the marker that ends a transaction, whose epoch may be higher than that of the batches."""
         known = self.known.get(producer_id)
         if known is None or known.producer_epoch != producer_epoch:
             self.known[producer_id] = Known(producer_epoch)

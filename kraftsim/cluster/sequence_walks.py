@@ -1,6 +1,6 @@
-"""Walks through the sequences of producers, drawn step by step: in turn, again, with a gap, of an old epoch or a new one, in transactions or not.
+"""Random sequences of Produce requests: next, repeated, with a gap, of an older or a newer epoch, in transactions or not.
 
-Each answer is compared with what Apache Kafka answers, and in the end the log with what was acknowledged.
+Each answer is compared with that of Apache Kafka, and in the end the log with what was acknowledged.
 """
 
 from collections.abc import Sequence
@@ -14,24 +14,24 @@ from kraftsim.cluster.sequence_rules import ADDS_SINCE, SEQUENCES, Answer, Known
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the stage)
+    from random import Random  # noqa: TID251  (type only; the stream comes from the scenario environment)
 
 LAST_EPOCH: Final = 2**15 - 1
 FIRST_SEQUENCES: Final = (0, 0, 0, 1, 7, SEQUENCES - 9, SEQUENCES - 3)
-"""Of a producer that the partition does not know: any will do (KIP-360). Some are about to wrap."""
+"""First sequences of an unknown producer: any is accepted (KIP-360). Some are about to wrap."""
 FIRST_EPOCHS: Final = (0, 0, 5, LAST_EPOCH - 1)
 RECORDS_MAX: Final = 3
-AGAIN_MAX: Final = 7
-"""How far back a repetition goes: five batches are known, what is older is not."""
+REPEAT_MAX: Final = 7
+"""The maximum age of a repeated batch: the partition keeps five batches, and no older ones."""
 OLD_STYLE, NEW_STYLE = (11, 4), (ADDS_SINCE, BUMPS_SINCE)
-"""Versions of Produce and EndTxn by which clients speak that know version 1 of transactions, or version 2."""
+"""Versions of Produce and EndTxn that clients use with transaction.version 1, and with 2."""
 LATEST: Final = -1
 LOOK_SECONDS: Final = 0.1
 
 
 @dataclass(kw_only=True, slots=True)
 class Walk:
-    """One partition, whoever writes to it, and what it must answer."""
+    """One partition, its producers, and the answers that are expected of it."""
 
     stage: Stage
     client: ExactClient
@@ -41,14 +41,14 @@ class Walk:
     _said: int = 0
 
     async def walk(self, producer_ids: Sequence[int], steps: int, pause_seconds: float) -> None:
-        """Let producers speak, whichever is drawn. Raises StoryFailed at an answer that is not the right one."""
+        """Send random batches of random producers. Raises StoryFailed at an unexpected answer."""
         for _ in range(steps):
             producer_id = self.random.choice(producer_ids)
             await self._say(self._drawn(producer_id, self.rules.known.get(producer_id)))
             await self.stage.sleep(pause_seconds)
 
     async def transact(self, transactional_id: ExactTransactionalId, transactions: int, batches: int) -> None:
-        """Let a producer speak in transactions, as old clients do and as new ones do, one after the other. Raises StoryFailed."""
+        """Run transactions of a producer, each as old clients do or as new ones do. Raises StoryFailed."""
         producer = await transactional_id.take()
         for _ in range(transactions):
             versions = self.random.choice((OLD_STYLE, NEW_STYLE))
@@ -62,30 +62,30 @@ class Walk:
             await self._until_ended()
 
     async def audit(self) -> None:
-        """Read everything. Raises StoryFailed unless it is what was acknowledged, in its order."""
+        """Read everything. Raises StoryFailed unless it equals the acknowledged records, in order."""
         read, written = await self.client.read_values(), [value for value in self.rules.values if value is not None]
         if read != written:
-            raise StoryFailed(f"{len(written)} records were acknowledged, and {len(read)} are there, or others, or elsewhere")
+            raise StoryFailed(f"{len(written)} records were acknowledged, but the {len(read)} records in the log differ")
 
     async def _say_in_transaction(self, name: str, producer: tuple[int, int], version: int) -> None:
         known = self.rules.known.get(producer[0])
         sequence, count = self._sequences(known if known is not None and known.producer_epoch == producer[1] else None)
         await self._say(self._batch(*producer, sequence, count, transactional_id=name, version=version))
 
-    async def _say(self, said: ExactBatch) -> None:
-        if said.transactional_id is not None:
-            self.rules.ask(said)
-        expected = self.rules.answers(said)
-        told = await self.client.write(said)
-        if told not in expected:
+    async def _say(self, batch: ExactBatch) -> None:
+        if batch.transactional_id is not None:
+            self.rules.ask(batch)
+        expected = self.rules.answers(batch)
+        answer = await self.client.write(batch)
+        if answer not in expected:
             raise StoryFailed(
-                f"producer {said.producer_id}, epoch {said.producer_epoch}, sequence {said.base_sequence}, {len(said.values)} records: "
-                f"answered {_in_words(told)} instead of {' or '.join(map(_in_words, expected))}; known are {self.rules.known.get(said.producer_id)}"
+                f"producer {batch.producer_id}, epoch {batch.producer_epoch}, sequence {batch.base_sequence}, {len(batch.values)} records: "
+                f"answered {_in_words(answer)} instead of {' or '.join(map(_in_words, expected))}; known: {self.rules.known.get(batch.producer_id)}"
             )
-        self.rules.take(said, told)
+        self.rules.take(batch, answer)
 
     async def _until_ended(self) -> None:
-        """Return when the marker is written. Raises StoryFailed if more than that has come."""
+        """Return when the marker is written. Raises StoryFailed if more than the marker was written."""
         wanted = len(self.rules.values)
         while (end := await self.client.offset_of(LATEST)) < wanted:
             await self.stage.sleep(LOOK_SECONDS)
@@ -105,11 +105,11 @@ class Walk:
         return self._batch(producer_id, epoch, sequence, count)
 
     def _sequences(self, known: Known | None) -> tuple[int, int]:
-        """Draw where a batch begins, and how many records it has."""
+        """Draw the base sequence and the record count of a batch."""
         count = self.random.randint(1, RECORDS_MAX)
         if known is None:
             return self.random.choice(FIRST_SEQUENCES), count
-        former = [*known.batches[-AGAIN_MAX:]] or [Written(0, 1, 0)]
+        former = [*known.batches[-REPEAT_MAX:]] or [Written(0, 1, 0)]
         match self.random.choice(("next", "next", "next", "next", "again", "again", "last", "gap", "overlap", "anywhere")):
             case "again":
                 each = self.random.choice(former)

@@ -1,4 +1,4 @@
-"""A cluster in virtual time: every node on a simulated host of its own, and the stage on which scenarios play there."""
+"""A cluster in virtual time: every node on a simulated host of its own, and the environment in which scenarios run there."""
 
 import asyncio
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
@@ -36,15 +36,15 @@ from kraftsim.world.simulated import Host, Simulation
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the simulation)
+    from random import Random  # noqa: TID251  (type only; the stream comes from the simulation)
 
 T = TypeVar("T")
 SEGMENT_SUFFIX = ".log"
 METADATA_DIRECTORY = "__cluster_metadata-0/"
 STOP_SECONDS = 10.0
-"""How long a node may take to stop in good order before it is killed."""
+"""How long a node may take to stop cleanly before it is killed."""
 LOOK_SECONDS = 0.02
-"""How often the harness looks whether somebody leads."""
+"""How often the harness checks whether there is a leader."""
 SIMULATED_SETTINGS = {"kraftsim.frame.events": "true", "log.dirs": "/data"}
 """Frames are in the log of a simulation: they cost little in virtual time and make its report readable."""
 
@@ -58,9 +58,9 @@ class SimulatedCluster:
         self.nodes: dict[str, Node] = {}
         self.hosts: dict[str, Host] = {name: simulation.add_host(name) for name in spec.node_names}
         self.failures: list[str] = []
-        """What nodes died of that was neither a fault nor a broken disk: always a mistake of ours."""
+        """Errors that ended nodes and were neither a fault nor a broken disk: always a bug of kraftsim."""
         self._came_up: dict[str, int] = {}
-        """The last incarnation of each node that came up: one that is still coming up has nothing yet to stop in good order."""
+        """The last incarnation of each node that has started: one that is still starting has nothing to stop cleanly yet."""
         self._names = {host.name: name for name, host in self.hosts.items()}
         make_known(simulation, self._zookeeper)
         simulation.on_restart = self._main_of
@@ -73,11 +73,11 @@ class SimulatedCluster:
 
     @property
     def leader(self) -> str | None:
-        """The active controller, which may be a broker of ZooKeeper's time; None while there is none."""
+        """The active controller, which is a broker in ZooKeeper mode; None while there is none."""
         return next((name for name in (*self.spec.controller_names, *self.spec.broker_names) if self._is_active(name)), None)
 
     def applied_by_controllers(self) -> list[int]:
-        """Return how far each controller has applied what is committed; 0 for one that is down or coming up."""
+        """Return the last offset that each controller has applied; 0 for one that is down or starting."""
         found = []
         for name in self.spec.controller_names:
             node = self.nodes.get(name)
@@ -86,17 +86,17 @@ class SimulatedCluster:
         return found
 
     def migrations(self) -> list[tuple[str, Migration]]:
-        """Return the controllers that can take over from ZooKeeper, and are up, with how far they are."""
+        """Return the controllers with the migration enabled that are up, with their migration states."""
         nodes = ((name, self.nodes.get(name)) for name in self.spec.controller_names if self.hosts[name].is_alive)
         return [(name, node.migration) for name, node in nodes if isinstance(node, Controller) and node.migration is not None]
 
     def znodes(self) -> Znodes:
-        """Return what ZooKeeper says at this moment; nothing while it is down."""
+        """Return the present content of ZooKeeper; nothing while it is down."""
         found = self._zookeeper()
         return {} if found is None else {path: (znode.data, znode.stat()) for path, znode in found[1].keeper.tree.znodes.items()}
 
     def _zookeeper(self) -> Found | None:
-        """Return the ZooKeeper server that serves now, with its host."""
+        """Return the running ZooKeeper server, with its host."""
         for name in self.spec.zookeeper_names:
             node, host = self.nodes.get(name), self.hosts[name]
             if isinstance(node, ZookeeperServer) and host.is_alive and self._came_up.get(name) == host.process.incarnation:
@@ -104,12 +104,12 @@ class SimulatedCluster:
         return None
 
     def start(self) -> None:
-        """Let every node begin; nothing runs before the simulation does."""
+        """Start every node; nothing runs before the simulation does."""
         for host in self.hosts.values():
             self.simulation.spawn(host, self._main_of(host))
 
     async def wait_until_ready(self) -> None:
-        """Return when every broker answers and knows every other one as alive."""
+        """Return when every broker answers and sees every other one as alive."""
         await wait_until_answering(self.addresses, brokers=self.spec.brokers)
 
     async def stop(self) -> None:
@@ -136,7 +136,7 @@ class SimulatedCluster:
         return found
 
     def write_disks(self, directory: RunDirectory) -> None:
-        """Copy every node's simulated disk to the run's directory, for people and tools to look at."""
+        """Copy every node's simulated disk to the run's directory, for inspection."""
         for name, host in self.hosts.items():
             for path in sorted(host.platter.names):
                 target = directory.data(name) / path
@@ -157,24 +157,24 @@ class SimulatedCluster:
         name = self._names[host.name]
         properties = {**SIMULATED_SETTINGS, **self.spec.node(name, host_is_name=True).properties, **host.told}
         if host.platter.is_replacement:
-            # As with `kafka-storage format --no-initial-controllers`: it must not pass for the voter that had the disk before.
+            # As with `kafka-storage format --no-initial-controllers`: it must not be taken for the voter that had the disk before.
             properties.pop("kraftsim.initial.controllers", None)
         try:
             node = self.nodes[name] = build_node(parse_node(properties), self.simulation.world_of(host))
             await node.start()
             self._came_up[name] = host.process.incarnation
-            trouble = await node.failed()
+            error = await node.failed()
         except (OSError, ConfigError) as failure:
             self.simulation.world_of(host).note(NodeFailed(reason=f"{type(failure).__name__}: {failure}"))
-            trouble = failure
+            error = failure
         incarnation = host.process.incarnation
         self.simulation.triggers.at(self.simulation.now_ns, lambda occasion: self._end(host, incarnation))
-        if not isinstance(trouble, OSError) and (incarnation == 1 or not isinstance(trouble, ConfigError | ActivationRefused)):
-            self.failures.append(f"{name}: {type(trouble).__name__}: {trouble}")
+        if not isinstance(error, OSError) and (incarnation == 1 or not isinstance(error, ConfigError | ActivationRefused)):
+            self.failures.append(f"{name}: {type(error).__name__}: {error}")
             self.simulation.violation("nodes-believe-the-truth", self.failures[-1], ())
 
     def _ending_of(self, host: Host) -> Coroutine[object, object, object] | None:
-        """Return how the node on a host ends in good order; None for one that is down, coming up, or ending already."""
+        """Return the clean shutdown of the node on a host; None for one that is down, starting, or stopping already."""
         name = self._names.get(host.name)
         if name is None or not host.is_alive or self._came_up.get(name) != host.process.incarnation:
             return None
@@ -182,25 +182,25 @@ class SimulatedCluster:
         return self.nodes[name].stop()
 
     def _end(self, host: Host, incarnation: int) -> None:
-        """The process of a node that gave up is gone, as `kraftsim node` would be."""
+        """End the process of a node that failed, as `kraftsim node` would."""
         if host.is_alive and host.process.incarnation == incarnation:
             self.simulation.kill(host)
 
 
 class OnHost:
-    """A client on a host of its own: each of its verbs runs there, so that its connections and timers belong to that host."""
+    """A client on a host of its own: each of its methods runs there, so that its connections and timers belong to that host."""
 
     def __init__(self, simulation: Simulation, host: Host) -> None:
         self._simulation = simulation
         self._host = host
 
     async def run(self, work: Coroutine[object, object, T]) -> T:
-        """Carry out one verb of the client on its host."""
+        """Run one method of the client on its host."""
         return await self._simulation.spawn(self._host, work)
 
 
 class SimulatedProducer(OnHost):
-    """Our own producer in virtual time."""
+    """kraftsim's own producer in virtual time."""
 
     def __init__(self, simulation: Simulation, host: Host, client: ProducerClient) -> None:
         super().__init__(simulation, host)
@@ -211,11 +211,11 @@ class SimulatedProducer(OnHost):
         await self.run(self._client.start())
 
     async def send(self, topic: str, partition: int, key: str, value: bytes) -> None:
-        """Hand over a record."""
+        """Enqueue a record."""
         await self.run(self._client.send(topic, partition, key, value))
 
     async def flush(self, timeout_seconds: float) -> int:
-        """Wait for what is under way."""
+        """Wait for records in flight."""
         return await self.run(self._client.flush(timeout_seconds))
 
     async def close(self) -> None:
@@ -224,7 +224,7 @@ class SimulatedProducer(OnHost):
 
 
 class SimulatedReader(OnHost):
-    """Our own reader in virtual time."""
+    """kraftsim's own reader in virtual time."""
 
     def __init__(self, simulation: Simulation, host: Host, client: ReaderClient) -> None:
         super().__init__(simulation, host)
@@ -239,8 +239,8 @@ class SimulatedReader(OnHost):
         await self.run(self._client.close())
 
 
-class SimulatedAsker(OnHost):
-    """Our own asker for producer ids in virtual time."""
+class SimulatedProducerIdClient(OnHost):
+    """kraftsim's own producer-id client in virtual time."""
 
     def __init__(self, simulation: Simulation, host: Host, client: InitProducerIdClient) -> None:
         super().__init__(simulation, host)
@@ -260,7 +260,7 @@ class SimulatedAsker(OnHost):
 
 
 class SimulatedStage:
-    """The stage in virtual time. The scenario itself runs on the simulation's harness host."""
+    """The scenario environment in virtual time. The scenario itself runs on the simulation's harness host."""
 
     mode = Mode.SIM
 
@@ -278,23 +278,23 @@ class SimulatedStage:
         return self._world.random(purpose)
 
     def note(self, event: Event) -> None:
-        """Add a fact to the harness's event log."""
+        """Emit an event to the harness's log."""
         self._world.note(event)
 
-    def workload(self, knob: str) -> int:
-        """Return what a knob of the workload stands at."""
-        return self._workload[knob]
+    def workload(self, parameter: str) -> int:
+        """Return the value of a workload parameter."""
+        return self._workload[parameter]
 
     def now_seconds(self) -> float:
         """Return virtual seconds since the run began."""
         return self._simulation.now_ns / 1e9
 
     async def sleep(self, seconds: float) -> None:
-        """Let virtual time pass."""
+        """Sleep in virtual time."""
         await asyncio.sleep(seconds)
 
     async def gather(self, *work: Awaitable[object]) -> None:
-        """Run work side by side; the first failure cancels the rest and is raised."""
+        """Run coroutines concurrently; the first failure cancels the rest and is raised."""
         await asyncio.gather(*work)
 
     def inject(self) -> None:
@@ -302,43 +302,43 @@ class SimulatedStage:
         self._schedule.arm()
 
     async def mend(self) -> None:
-        """End every fault, and start again what is down."""
+        """End every fault, and restart nodes that are down."""
         self._schedule.heal()
         for host in self.cluster.hosts.values():
             if not host.is_alive:
                 self._simulation.restart(host)
 
     async def restart(self, name: str, *, release: str | None = None, settings: Mapping[str, str] | None = None) -> None:
-        """Stop a node, and start it again with what it is told from now on."""
+        """Stop a node, and start it again with its new configuration."""
         host = self.cluster.hosts[name]
         host.told.update({**(settings or {}), **({RELEASE_KEY: release} if release is not None else {})})
         process = host.process
         stopping = self._simulation.stop(host)
         if stopping is not None:
-            await asyncio.wait((stopping,), timeout=STOP_SECONDS)  # noqa: TID251  (one task: nothing hangs on an order)
+            await asyncio.wait((stopping,), timeout=STOP_SECONDS)  # noqa: TID251  (one task: no order to depend on)
         if host.process is process:
             if host.is_alive:
                 self._simulation.kill(host)
             self._simulation.restart(host)
 
     async def kill(self, name: str) -> None:
-        """End a node at once."""
+        """Kill a node."""
         self._simulation.kill(self.cluster.hosts[name])
 
     async def update_features(self, levels: Mapping[str, int], *, downwards: bool = False) -> Mapping[str, str]:
-        """Ask for other levels of features; return why some could not change."""
+        """Update feature levels; return the errors of those that could not change."""
         return await update_features(self.cluster.addresses, levels, downwards=downwards)
 
     async def voters(self) -> tuple[str, ...] | None:
-        """Return which controllers vote, as whoever leads tells it."""
+        """Return the voters of the quorum, as the leader reports them."""
         return await voters_of(self.spec, host_is_name=True)
 
     async def change_voter(self, name: str, *, joins: bool) -> bool:
-        """Ask whoever leads once for one voter more or less; tell whether that is so."""
+        """Ask the leader once to add or remove a voter; return whether that is committed."""
         return await change_voter(self.spec, name, joins=joins, host_is_name=True)
 
     def is_down(self, name: str) -> bool:
-        """Tell whether a node does not run."""
+        """Return whether a node does not run."""
         return not self.cluster.hosts[name].is_alive
 
     async def wait_for_leader(self) -> None:
@@ -347,28 +347,28 @@ class SimulatedStage:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def wait_for_brokers(self) -> None:
-        """Return when every broker answers and knows every other one as alive."""
+        """Return when every broker answers and sees every other one as alive."""
         await self.cluster.wait_until_ready()
 
     async def wait_for_controllers(self) -> None:
-        """Return when every controller has applied what any of them knows to be committed now."""
+        """Return when every controller has applied the highest committed offset that any of them knows now."""
         committed = max(self.cluster.applied_by_controllers(), default=0)
         while min(self.cluster.applied_by_controllers(), default=0) < committed:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def wait_for_dual_write(self) -> None:
-        """Return when a controller of KRaft writes what it decides to ZooKeeper, too."""
+        """Return when a KRaft controller writes its changes to ZooKeeper, too (dual write)."""
         while not any(migration.mirrored for _, migration in self.cluster.migrations()):
             await asyncio.sleep(LOOK_SECONDS)
 
     async def compare_with_zookeeper(self) -> None:
-        """Wait until ZooKeeper is in step with the metadata log, and note in what they differ."""
+        """Wait until ZooKeeper agrees with the metadata log, and emit the differences."""
         while (compared := compare(self.cluster.znodes(), self.cluster.migrations())) is None:
             await asyncio.sleep(LOOK_SECONDS)
         self._world.note(compared)
 
     async def give_up_migration(self) -> None:
-        """Stop the controllers of KRaft for good, and take out of ZooKeeper what they claim there."""
+        """Stop the KRaft controllers for good, and delete their controller and migration znodes."""
         for name in self.spec.controller_names:
             if self.cluster.hosts[name].is_alive:
                 self._simulation.kill(self.cluster.hosts[name])
@@ -381,11 +381,11 @@ class SimulatedStage:
         await create_topic(self.cluster.addresses, topic, partitions, replicas)
 
     async def wait_for_replicas(self, topic: str, partitions: int) -> None:
-        """Return when all replicas are in sync, and note them."""
+        """Return when all replicas are in sync, and emit them as events."""
         note_in_sync(self.note, topic, await wait_for_replicas(self.cluster.addresses, topic, partitions))
 
     async def elect_preferred_leaders(self) -> bool:
-        """Ask a broker, drawn by the seed, for preferred leaders."""
+        """Send a preferred leader election to a broker chosen by the seed."""
         return await elect_preferred_leaders(*self._world.random("elections").choice(self.cluster.addresses))
 
     def producer(self, client_id: str, settings: ProducerSettings | None = None) -> ProducerDriver:
@@ -409,19 +409,19 @@ class SimulatedStage:
         return SimulatedReader(self._simulation, host, client)
 
     def id_asker(self, client_id: str, *, broker: str | None = None) -> IdAsker:
-        """Return a new asker on a host of its own."""
+        """Return a new producer-id client on a host of its own."""
         host = self._simulation.add_host(client_id)
         node = None if broker is None else self.spec.node(broker, host_is_name=True)
         known = self.cluster.addresses if node is None else [(node.host, node.port)]
         client = InitProducerIdClient(self._simulation.world_of(host), bootstrap=known, client_id=client_id, retry_backoff_ms=20)
-        return SimulatedAsker(self._simulation, host, client)
+        return SimulatedProducerIdClient(self._simulation, host, client)
 
     def questions(self, client_id: str) -> TransactionQuestions:
-        """Return a client of the harness that asks about transactions."""
+        """Return a client of the harness that queries the state of transactions."""
         return TransactionQuestions(self._world, self.cluster.addresses, client_id)
 
     def exact_client(self, client_id: str, topic: str) -> ExactClient:
-        """Return a client of the harness that says exactly what it is told to say."""
+        """Return a client of the harness that sends exact requests."""
         return ExactClient(self._world, self.cluster.addresses, client_id, topic)
 
     def workplace(self, name: str) -> Workplace:

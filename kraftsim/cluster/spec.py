@@ -1,6 +1,6 @@
-"""What a cluster consists of: how many nodes, of which release, with which settings, and the property set of each.
+"""The specification of a cluster: number of nodes, release, settings, and the property set of each node.
 
-Node ids follow one rule in all modes: brokers are 1, 2, ..., controllers 101, 102, ...; a node is named after role and id (`controller-101`).
+Node ids follow one rule in all modes: brokers are 1, 2, ..., controllers 101, 102, ...; the name of a node is its role and id (`controller-101`).
 """
 
 import sys
@@ -13,30 +13,31 @@ from protocol.uuids import uuid_text
 
 FIRST_CONTROLLER_ID = 101
 CONTROLLER_PORT_DISTANCE = 100
-"""Controllers listen this far above the first broker."""
+"""Distance of the first controller's port from that of the first broker."""
 ZOOKEEPER_PORT_DISTANCE = 400
-"""And ZooKeeper this far, where there is one."""
+"""Distance of ZooKeeper's port from that of the first broker."""
 PROXY_PORT_DISTANCE = 200
-"""Behind a proxy a node listens this far above the port at which it is reached."""
+"""Behind a proxy, distance of the port on which a node listens from its advertised port."""
 LOOPBACK = "127.0.0.1"
 OUTGOING_NETWORK = "127.77.0."
-"""Behind a proxy every node dials from an address of its own, by which the proxy knows it; on Linux all of 127.0.0.0/8 is there."""
+"""Behind a proxy every node connects from a source address of its own, which identifies it to the proxy; Linux has all of 127.0.0.0/8."""
 HAS_OUTGOING_NETWORK = sys.platform == "linux"
 CONTROLLERS_MAX = 9
-"""Each record is copied by every one of them; Kafka's operators use 3 or 5."""
+"""Each of them replicates the whole metadata log; Kafka's operators use 3 or 5."""
 INTERNAL_REPLICAS = 3
-"""Kafka keeps its own topics three times, and makes none where there are fewer brokers; a smaller cluster is told so, as in Kafka's quick start."""
+"""Kafka's internal topics have a replication factor of 3, and are not created with fewer brokers; a smaller cluster gets a lower one, as in Kafka's
+quick start."""
 TRANSACTION_STATE_IN_SYNC = 2
-"""So many of them must have what a transaction coordinator writes: the default of transaction.state.log.min.isr."""
+"""The default of transaction.state.log.min.isr."""
 ZOOKEEPER_NAME = "zookeeper-1"
 ZOOKEEPER_TICK_MS = 500
-"""Sessions are looked at once in this time."""
+"""Interval at which sessions are checked."""
 ZOOKEEPER_SESSION_MS = 6000
-"""Shorter than Kafka's own 18 s, so that a cluster on one machine soon notices who is dead."""
+"""Shorter than Kafka's own 18 s, so that a cluster on one machine soon detects dead nodes."""
 DEPARTURE_BACKOFF_MS = 500
-"""Brokers that stop together ask a controller that has stopped, too; Kafka's own 5 s would be long for that."""
+"""Brokers that stop together send requests to a controller that may have stopped, too; Kafka's default of 5 s would be long for that."""
 REGISTRATION_WAIT_MS = 60_000
-"""A broker that was killed and is started again waits for the end of its former session, as one that is started over and over does."""
+"""A broker that restarts after a kill waits until its former session has expired, as with a supervisor that restarts it repeatedly."""
 CLIENT_LISTENER = "PLAINTEXT"
 CONTROLLER_LISTENER = "CONTROLLER"
 RELEASE_KEY = "kraftsim.release"
@@ -46,23 +47,24 @@ DEFAULT_CLUSTER_ID = "a3JhZnRzaW0tY2x1c3RlcQ"
 
 
 class SpecError(ValueError):
-    """A cluster that cannot be built, in one line that says what to change."""
+    """An invalid cluster specification, in one line that says what to change."""
 
 
 class Role(StrEnum):
-    """What a node does; the value is Kafka's `process.roles`."""
+    """The role of a node; the value is that of Kafka's `process.roles`."""
 
     BROKER = "broker"
     CONTROLLER = "controller"
     ZOOKEEPER = "zookeeper"
-    """Not one of Kafka's: the server in which brokers of before KRaft keep their metadata."""
+    """Not one of Kafka's roles: the server in which brokers in ZooKeeper mode keep their metadata."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeSpec:
-    """One node: who it is, where others reach it, and its Kafka properties (without directories, which depend on the mode).
+    """One node: its identity, its address, and its Kafka properties (without directories, which depend on the mode).
 
-    It listens where it is reached, unless the cluster is behind a proxy. `outgoing_host` is the address that it dials from, if it has one of its own.
+    It listens on its advertised address, unless the cluster is behind a proxy. `outgoing_host` is the source address of its connections, if it
+    has one of its own.
     """
 
     name: str
@@ -78,7 +80,7 @@ class NodeSpec:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClusterSpec:
-    """A whole cluster. `settings` go to every node, `node_settings[name]` to one; both are Kafka properties and win over what is derived here."""
+    """A whole cluster. `settings` go to every node, `node_settings[name]` to one; both are Kafka properties and override the derived ones."""
 
     controllers: int = 1
     brokers: int = 3
@@ -90,12 +92,12 @@ class ClusterSpec:
     run: str = "run"
     bugs: tuple[str, ...] = ()
     first_voters: int = 0
-    """0: the voters stand in the configuration. Else so many controllers format a quorum whose voters stand in the log; the others may join it."""
+    """0: a static quorum (controller.quorum.voters). Else so many controllers format a dynamic quorum; the others may be added as voters."""
     zookeeper: bool = False
-    """Whether the brokers keep their metadata in ZooKeeper, of which there is one server then. Controllers beside it are those that take over from
-    them (KIP-866): there may be none."""
+    """Whether the brokers keep their metadata in ZooKeeper, of which there is one server then. Controllers beside it are the KRaft controllers of a
+    migration (KIP-866): there may be none."""
     behind_proxy: bool = False
-    """Whether a proxy stands in front of every node, which can do to connections what networks do. In simulation the network itself can."""
+    """Whether there is a proxy in front of every node, which injects network faults. In simulation the network itself does."""
     settings: Mapping[str, str] = field(default_factory=dict)
     node_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
@@ -107,9 +109,9 @@ class ClusterSpec:
         if not 1 <= self.brokers <= CONTROLLER_PORT_DISTANCE:
             raise SpecError(f"a cluster has 1 to {CONTROLLER_PORT_DISTANCE} brokers, not {self.brokers}")
         if not 1 <= self.port <= 65535 - CONTROLLER_PORT_DISTANCE - self.controllers - self._behind:
-            raise SpecError(f"port {self.port} leaves no room for the controllers at {self.port + CONTROLLER_PORT_DISTANCE}")
+            raise SpecError(f"port {self.port} is too high: the controllers would listen at {self.port + CONTROLLER_PORT_DISTANCE}")
         if self.zookeeper and self.port + ZOOKEEPER_PORT_DISTANCE + self._behind > 65535:
-            raise SpecError(f"port {self.port} leaves no room for ZooKeeper at {self.port + ZOOKEEPER_PORT_DISTANCE}")
+            raise SpecError(f"port {self.port} is too high: ZooKeeper would listen at {self.port + ZOOKEEPER_PORT_DISTANCE}")
         unknown = sorted(set(self.node_settings) - set(self.node_names))
         if unknown:
             raise SpecError(f"settings name a node that is not there: {unknown[0]} (nodes: {', '.join(self.node_names)})")
@@ -136,7 +138,7 @@ class ClusterSpec:
 
     @property
     def bootstrap(self) -> str:
-        """What a client puts into bootstrap.servers."""
+        """The value of bootstrap.servers for clients."""
         return ",".join(f"{node.host}:{node.port}" for node in self.nodes() if node.role is Role.BROKER)
 
     def nodes(self, *, host_is_name: bool = False) -> tuple[NodeSpec, ...]:
@@ -151,7 +153,7 @@ class ClusterSpec:
 
     @property
     def _behind(self) -> int:
-        """How far above the port at which it is reached a node listens."""
+        """Distance of the port on which a node listens from its advertised port."""
         return PROXY_PORT_DISTANCE if self.behind_proxy else 0
 
     def _node(self, name: str, host_is_name: bool) -> NodeSpec:
@@ -206,7 +208,7 @@ class ClusterSpec:
         }
 
     def _in_quorum(self, role: Role, node_id: int, host_is_name: bool) -> dict[str, str]:
-        """Return what a node of KRaft is told of its metadata."""
+        """Return the properties of a KRaft node that locate its metadata."""
         takes_over = role is Role.CONTROLLER and self.zookeeper
         return {
             "process.roles": role.value,
@@ -216,7 +218,7 @@ class ClusterSpec:
         }
 
     def _in_zookeeper(self, node_id: int, host_is_name: bool) -> dict[str, str]:
-        """Return what a broker of ZooKeeper's time is told of its metadata."""
+        """Return the properties of a broker in ZooKeeper mode that locate its metadata."""
         return {
             "broker.id": str(node_id),
             "zookeeper.connect": self._zookeeper_address(host_is_name),
@@ -226,15 +228,15 @@ class ClusterSpec:
         }
 
     def quorum_settings(self, *, host_is_name: bool, role: Role = Role.BROKER) -> dict[str, str]:
-        """Return the settings by which a node finds the controllers: with `zookeeper.metadata.migration.enable` what a migrating broker needs."""
+        """Return the settings that locate the controllers: with `zookeeper.metadata.migration.enable` those of a migrating broker."""
         return {"controller.listener.names": CONTROLLER_LISTENER, **self._quorum(role, host_is_name)}
 
     def migrating_settings(self, *, host_is_name: bool) -> dict[str, str | None]:
-        """Return what makes a migrating broker of one that keeps its metadata in ZooKeeper: settings for its next start."""
+        """Return the settings that turn a broker in ZooKeeper mode into a migrating broker at its next start."""
         return {MIGRATION_KEY: "true", **self.quorum_settings(host_is_name=host_is_name)}
 
     def kraft_settings(self, name: str, *, host_is_name: bool) -> dict[str, str | None]:
-        """Return what makes a broker of KRaft of one that keeps its metadata in ZooKeeper; None takes a setting away."""
+        """Return the settings that turn a broker in ZooKeeper mode into a KRaft broker; None removes a setting."""
         _, _, id_text = name.partition("-")
         gone: dict[str, str | None] = dict.fromkeys(self._in_zookeeper(int(id_text), host_is_name))
         return {**gone, MIGRATION_KEY: None, **self._in_quorum(Role.BROKER, int(id_text), host_is_name)}
@@ -265,7 +267,7 @@ class ClusterSpec:
         return self.host, self.port + first + node_id - (FIRST_CONTROLLER_ID if role is Role.CONTROLLER else 1)
 
     def _quorum(self, role: Role, host_is_name: bool) -> dict[str, str]:
-        """Return the properties by which the controllers are found."""
+        """Return the properties that locate the controllers."""
         found = []
         for index, name in enumerate(self.controller_names):
             host, port = self._address(name, Role.CONTROLLER, FIRST_CONTROLLER_ID + index, host_is_name)
@@ -280,18 +282,18 @@ class ClusterSpec:
 
 
 def directory_id(seed: int, name: str) -> str:
-    """Return the directory id of a first voter, as text: all of them must know it before any of them has a directory."""
+    """Return the directory id of a first voter, as text: all voters are configured with it before any of them has a directory."""
     return uuid_text(b"\x01" + sha256(f"{seed}/{name}".encode()).digest()[:15])
 
 
-def retell(told: dict[str, str], settings: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Change what a node is told on top of its own properties, None for what is its own again; return what was told before."""
-    before = {key: told.get(key) for key in settings}
+def retell(overrides: dict[str, str], settings: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Override settings of a node on top of its own properties, None for the original value; return the former overrides."""
+    before = {key: overrides.get(key) for key in settings}
     for key, value in settings.items():
         if value is None:
-            told.pop(key, None)
+            overrides.pop(key, None)
         else:
-            told[key] = value
+            overrides[key] = value
     return before
 
 

@@ -1,6 +1,6 @@
-"""What a story asks of brokers about transactions: how far partitions are decided, and how far a group has come.
+"""Queries about transactions: the last stable offsets of partitions, and the committed offsets of a group.
 
-Whoever asks sets the bound; a question that nobody answers is answered with None.
+The caller bounds the time; a query without an answer returns None.
 Source: KIP-98 (ListOffsets by isolation level), KIP-447 (RequireStable).
 """
 
@@ -22,27 +22,27 @@ RETRY_SECONDS = 0.1
 
 
 class TransactionQuestions:
-    """A client that asks such questions, again and again until there is an answer."""
+    """A client that sends such queries, with retries until there is an answer."""
 
     def __init__(self, world: World, bootstrap: Sequence[Address], client_id: str) -> None:
         self._connections = ClusterConnections(world, ClientIdentity(client_id=client_id, bootstrap=tuple(bootstrap)))
 
     async def until_decided(self, topics: Sequence[str]) -> None:
-        """Return when no partition of the topics has a transaction open: each is as long for readers of committed data as for others."""
+        """Return when no partition of the topics has an open transaction: the last stable offset equals the high watermark."""
         for topic in topics:
             while not await self._is_decided(topic):
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def ends(self, topic: str, isolation_level: int = READ_UNCOMMITTED) -> dict[int, int]:
-        """Return where the partitions of a topic end; {} if some leader did not say so."""
+        """Return the end offsets of the partitions of a topic; {} if some leader did not answer."""
         try:
             answer = await self._connections.metadata([topic])
             found: dict[int, int] = {}
             for partition in answer.topics[0].partitions:
                 connection = await self._connections.to_broker(partition.leader_id)
-                asked = ListOffsetsPartition(partition_index=partition.partition_index, timestamp=LATEST_TIMESTAMP)
+                request = ListOffsetsPartition(partition_index=partition.partition_index, timestamp=LATEST_TIMESTAMP)
                 listed = await connection.request(
-                    ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=[ListOffsetsTopic(name=topic, partitions=[asked])])
+                    ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=[ListOffsetsTopic(name=topic, partitions=[request])])
                 )
                 assert isinstance(listed, ListOffsetsResponse), "ListOffsets was asked"
                 row = listed.topics[0].partitions[0]
@@ -54,14 +54,14 @@ class TransactionQuestions:
         return found
 
     async def committed(self, group_id: str, topic: str, partitions: int) -> dict[int, int]:
-        """Return where a group goes on, with all transactions decided; {} if that is not to be learned now."""
+        """Return the committed offsets of a group, with all transactions decided; {} if they are not available now."""
         try:
             broker_id = await find_coordinator(self._connections, CoordinatorKind.GROUP, group_id)
             if isinstance(broker_id, ErrorCode):
                 return {}
             connection = await self._connections.to_broker(broker_id)
-            asked = [TopicPartition(topic, partition) for partition in range(partitions)]
-            answers = await fetch_offsets(connection, group_id, asked, require_stable=True)
+            request = [TopicPartition(topic, partition) for partition in range(partitions)]
+            answers = await fetch_offsets(connection, group_id, request, require_stable=True)
         except OSError:
             return {}
         if any(error is not ErrorCode.NONE for error, _ in answers.values()):
@@ -69,7 +69,7 @@ class TransactionQuestions:
         return {where.partition: offset for where, (_, offset) in answers.items()}
 
     async def until_copied(self, group_id: str, topic: str, ends: Mapping[int, int]) -> None:
-        """Return when a group has committed everything up to the ends."""
+        """Return when a group has committed the end offsets."""
         while True:
             committed = await self.committed(group_id, topic, len(ends))
             if committed and all(committed.get(partition, -1) >= end for partition, end in ends.items() if end):

@@ -1,4 +1,4 @@
-"""`kraftsim up` and `down`: a cluster in the foreground until it is told to stop, or in the background until `down`."""
+"""`kraftsim up` and `down`: a cluster in the foreground until it is interrupted, or in the background until `down`."""
 
 import asyncio
 import os
@@ -56,12 +56,12 @@ def down(data: Path) -> int:
         with suppress(ProcessLookupError):  # it ended just now
             os.kill(state.supervisor, signal.SIGTERM)
         asyncio.run(_wait_until_free([directory.root], 2 * STOP_SECONDS + 1))
-    for role in (Role.BROKER, Role.CONTROLLER, Role.ZOOKEEPER):  # a broker that stops tells its controller
+    for role in (Role.BROKER, Role.CONTROLLER, Role.ZOOKEEPER):  # a broker that stops sends requests to its controller
         orphans = [name for name in state.nodes if name.startswith(role) and is_locked(directory.data(name))]
         for name in orphans:
             with suppress(ProcessLookupError):
                 os.kill(state.nodes[name], signal.SIGTERM)
-                os.kill(state.nodes[name], signal.SIGCONT)  # one that stands still would not hear it
+                os.kill(state.nodes[name], signal.SIGCONT)  # a paused process would not handle SIGTERM
         asyncio.run(_wait_until_free([directory.data(name) for name in orphans], STOP_SECONDS))
     directory.state_file.unlink(missing_ok=True)
     return len(running)
@@ -83,7 +83,7 @@ async def _foreground(spec: ClusterSpec, directory: RunDirectory, announce: Anno
         nodes = {name: cluster.pid(name) for name in spec.node_names if not cluster.is_down(name)}
         write_state(directory, ClusterState(supervisor=os.getpid(), bootstrap=spec.bootstrap, nodes=nodes, door=port, secret=secret))
 
-    describe()  # in place of what a supervisor that was killed left: its process ids may be those of others now
+    describe()  # replaces the file of a killed supervisor: its process ids may belong to other processes now
     try:
         if not await _first_of(starting, stopping):
             starting.cancel()
@@ -103,7 +103,7 @@ async def _foreground(spec: ClusterSpec, directory: RunDirectory, announce: Anno
 
 
 async def _first_of(starting: "asyncio.Future[None]", stopping: "asyncio.Future[Literal[True]]") -> bool:
-    """Return True once the cluster is up, False if it is told to stop before. Raises what went wrong while starting."""
+    """Return True once the cluster is up, False if it is interrupted before. Raises what went wrong while starting."""
     while not starting.done():
         if stopping.done():
             return False
@@ -127,15 +127,15 @@ def _detach(spec: ClusterSpec, directory: RunDirectory, announce: Announce) -> i
         )
     try:
         state = asyncio.run(_wait_for_state(directory, supervisor))
-    except BaseException:  # Ctrl-C: it has a session of its own, and would go on
+    except BaseException:  # Ctrl-C: the child has a session of its own, and would keep running
         supervisor.terminate()
         supervisor.wait()
         raise
     if state is None:
         if supervisor.wait() == 0:
             raise ClusterFailed("the cluster was stopped before it was ready")
-        words = log.read_text(errors="replace").strip().splitlines()
-        raise ClusterFailed(words[-1].removeprefix("Error: ") if words else f"the supervisor ended with status {supervisor.returncode}")
+        log_lines = log.read_text(errors="replace").strip().splitlines()
+        raise ClusterFailed(log_lines[-1].removeprefix("Error: ") if log_lines else f"the supervisor ended with status {supervisor.returncode}")
     announce(f"bootstrap.servers={state.bootstrap}")
     return 0
 
@@ -154,7 +154,7 @@ async def _wait_until_free(directories: Sequence[Path], seconds: float) -> None:
     give_up_at = loop.time() + seconds
     while any(is_locked(directory) for directory in directories):
         if loop.time() > give_up_at:
-            raise ClusterFailed(f"what runs on {directories[0]} did not stop within {seconds:g} s")
+            raise ClusterFailed(f"the cluster on {directories[0]} did not stop within {seconds:g} s")
         await asyncio.sleep(0.02)
 
 
@@ -163,8 +163,8 @@ def _supervise(plan: str, root: str) -> int:
     spec = msgspec.json.decode(Path(plan).read_bytes(), type=ClusterSpec)
     try:
         return up(spec, Path(root), False, print)
-    except (ValueError, RuntimeError, KeyError, OSError) as trouble:
-        print(trouble, file=sys.stderr)
+    except (ValueError, RuntimeError, KeyError, OSError) as error:
+        print(error, file=sys.stderr)
         return 3
 
 

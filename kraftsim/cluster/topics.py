@@ -1,6 +1,6 @@
-"""What a story asks of a cluster as an admin client does: a topic, preferred leaders, and whether replicas are in sync again.
+"""Admin operations of scenarios: create a topic, elect preferred leaders, and wait for replicas to be in sync.
 
-Each of them is asked over and over until it is so: a bound on how long that may take is held by whoever asks.
+Each of them retries until it succeeds: the caller bounds the time.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ RETRY_SECONDS = 0.05
 
 
 class TopicFailed(RuntimeError):
-    """A topic could not be created, for a reason that no retry heals."""
+    """A topic could not be created, with an error that is not retriable."""
 
 
 async def create_topic(brokers: Sequence[tuple[str, int]], topic: str, partitions: int, replicas: int = 1) -> None:
-    """Create a topic; return when every broker names a leader for each partition and all replicas in sync. A topic that is there is taken as it is.
+    """Create a topic; return when every broker reports a leader for each partition and all replicas in sync. An existing topic is used as it is.
 
-    Retries for as long as it takes; raises TopicFailed for an answer that will not change.
+    Retries without a limit; raises TopicFailed for an error that is not retriable.
     """
     turn = 0
     while not await _try_to_create(*brokers[turn % len(brokers)], topic, partitions, replicas):
@@ -37,7 +37,7 @@ async def create_topic(brokers: Sequence[tuple[str, int]], topic: str, partition
 
 
 async def wait_for_replicas(brokers: Sequence[tuple[str, int]], topic: str, partitions: int) -> dict[int, tuple[int, ...]]:
-    """Return who is in sync, by partition, when every broker names a leader for each partition and all its replicas in sync."""
+    """Return the in-sync replicas by partition, when every broker reports a leader for each partition and all its replicas in sync."""
     known: dict[int, tuple[int, ...]] = {}
     for host, port in brokers:
         while len(known := await _all_in_sync(host, port, topic)) < partitions:
@@ -46,14 +46,14 @@ async def wait_for_replicas(brokers: Sequence[tuple[str, int]], topic: str, part
 
 
 def note_in_sync(note: Callable[[Event], None], topic: str, in_sync: Mapping[int, tuple[int, ...]]) -> None:
-    """Note who is in sync, by partition."""
+    """Emit the in-sync replicas, by partition."""
     for partition, brokers in sorted(in_sync.items()):
         for broker in brokers:
             note(ReplicaInSync(topic=topic, partition=partition, broker=f"broker-{broker}"))
 
 
 async def elect_preferred_leaders(host: str, port: int) -> bool:
-    """Ask a broker once that the first replica of every partition lead it where it can; tell whether there was an answer."""
+    """Send a preferred leader election for every partition to a broker, once; return whether there was an answer."""
     return await _ask(host, port, ElectLeadersRequest(election_type=PREFERRED, topic_partitions=None, timeout_ms=TIMEOUT_MS)) is not None
 
 
@@ -67,12 +67,12 @@ async def _try_to_create(host: str, port: int, topic: str, partitions: int, repl
     if result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
         return True
     if ErrorCode(result.error_code).retriable or result.error_code == ErrorCode.INVALID_REPLICATION_FACTOR:
-        return False  # brokers may still be on their way
+        return False  # brokers may still be registering
     raise TopicFailed(f"topic {topic} was refused: {ErrorCode(result.error_code).name} {result.error_message or ''}".rstrip())
 
 
 async def _all_in_sync(host: str, port: int, topic: str) -> dict[int, tuple[int, ...]]:
-    """Return the partitions of a topic that have a leader and all their replicas in sync, as a broker knows it."""
+    """Return the partitions of a topic that have a leader and all their replicas in sync, as a broker reports it."""
     answer = await _ask(host, port, MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False))
     if answer is None:
         return {}
@@ -85,7 +85,7 @@ async def _all_in_sync(host: str, port: int, topic: str) -> dict[int, tuple[int,
 
 
 async def _ask(host: str, port: int, request: Message) -> Message | None:
-    """Ask a broker over a connection of its own; None if there is no answer."""
+    """Send a request to a broker over a new connection; None if there is no answer."""
     connection = PeerConnection(host, port, client_id=ADMIN_CLIENT_ID)
     try:
         await connection.connect(timeout_ms=TIMEOUT_MS)

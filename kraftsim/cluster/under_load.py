@@ -1,6 +1,7 @@
-"""Clients at work while a story changes the cluster under them: writers, perhaps copiers, and somebody who asks for producer ids after each restart.
+"""Clients that run while a scenario changes the cluster: writers, optionally a consume-transform-produce application, and a producer-id client
+that requests ids after each restart.
 
-What upgrades and migrations share: the story is a walk from one state of the cluster to another, and clients go on until it has come to its end.
+Shared by upgrades and migrations: the scenario takes the cluster from one state to another, and clients run until it has finished.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine
@@ -21,12 +22,12 @@ PROVEN: Final = (
     "one-append-per-sequence",
     "only-retriable-errors",
 )
-"""What must have been exercised in every run of such a story."""
+"""Invariants that every run of such a scenario must exercise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnderLoad:
-    """What a walk has to do with: `upgrade` restarts nodes, `asker` asks for producer ids."""
+    """What an upgrade or a migration works with: `upgrade` restarts nodes, `asker` requests producer ids."""
 
     stage: Stage
     upgrade: Upgrade
@@ -34,7 +35,7 @@ class UnderLoad:
     ids_per_restart: int
 
     async def ask(self) -> None:
-        """Ask for as many ids as after each restart."""
+        """Request as many ids as after each restart."""
         await self.asker.ask(self.ids_per_restart)
 
 
@@ -42,7 +43,7 @@ Walk = Callable[[UnderLoad], Awaitable[None]]
 
 
 async def while_clients_work(stage: Stage, walk: Walk, *, ids_per_restart: int, copying: LastingCopying | None = None) -> None:
-    """Do a walk with clients at work, and read what they wrote. Raises StoryFailed unless all of it is there exactly once."""
+    """Run an upgrade or a migration with running clients, and read what they wrote. Raises StoryFailed unless every record is there exactly once."""
     traffic, topics = Traffic(topic=TOPIC, partitions=PARTITIONS), {TOPIC: PARTITIONS}
     await traffic.open(stage)
     beside: list[Coroutine[object, object, None]] = []

@@ -1,8 +1,8 @@
-"""The work of stories about upgrades: every node is restarted with another release, one after the other, levels are finalized, and clients go on.
+"""The workload of upgrade scenarios: nodes restart with another release one by one, levels are finalized, and clients keep running.
 
 The order is that of Kafka's upgrade guides: first the binaries of all brokers, then those of the controllers, then the levels of metadata.version and
-of the other features; in ZooKeeper mode inter.broker.protocol.version stays where it was until all brokers are new, and a second round of restarts
-raises it. Each node serves again, and its replicas are in sync, before the next one goes.
+of the other features; in ZooKeeper mode inter.broker.protocol.version keeps its value until all brokers are new, and a second round of restarts
+raises it. Each node is ready again, and its replicas are in sync, before the next one restarts.
 Source: the upgrade chapters of Kafka's documentation 2.3 to 4.x, KIP-584, KIP-778.
 """
 
@@ -21,50 +21,50 @@ from kraftsim.releases.release import Release
 
 AWAY_SECONDS = 8.0
 GIVEN_UP_SECONDS = 60.0
-"""Within which a controller that cannot read the metadata log gives up, however slow the machine is."""
+"""Time limit within which a controller that cannot read the metadata log exits, however slow the machine is."""
 LOOK_SECONDS = 0.5
 NOT_YET = ("has not registered", "only supports versions")
-"""In the refusal of a level while a controller has not told yet what it supports, or what it does since it has another release."""
+"""In the error of a level while a controller has not yet registered its supported features, or those of its new release."""
 VERSION_KEY = "inter.broker.protocol.version"
 
 
 def kraft_lines() -> tuple[str, ...]:
-    """Return the lines that have KRaft, oldest first."""
+    """Return the release lines with KRaft mode, oldest first."""
     return tuple(known.name for known in releases() if known.has_kraft)
 
 
 def zookeeper_lines() -> tuple[str, ...]:
-    """Return the lines that have a ZooKeeper mode, oldest first."""
+    """Return the release lines with ZooKeeper mode, oldest first."""
     return tuple(known.name for known in releases() if known.has_zookeeper_mode)
 
 
 def path_from(stage: Stage, lines: Sequence[str], hops_max: int) -> list[str]:
-    """Return the releases to go to, one after the other: drawn among the lines behind the present one, all of them if that many are asked for."""
+    """Return the releases to upgrade to, in order: chosen at random among the later lines, all of them if that many are requested."""
     later = list(lines[lines.index(present_line(stage)) + 1 :])
     hops = min(hops_max, len(later))
     return sorted(stage.random("path").sample(later, hops), key=later.index)
 
 
 def later_line(stage: Stage) -> str:
-    """Return a later release to go to, drawn."""
+    """Return a random later release."""
     return path_from(stage, kraft_lines(), 1)[0]
 
 
 def present_line(stage: Stage) -> str:
-    """Return the line that the cluster begins with."""
+    """Return the release line that the cluster begins with."""
     return stage.spec.release
 
 
 @dataclass(kw_only=True, slots=True)
 class Upgrade:
-    """One cluster on its way. `topics` are watched: topic -> partitions; `asked` is what is done after each restart, for example by new clients."""
+    """The upgrade of one cluster. `topics` must be in sync again after each restart: topic -> partitions; then `after_each` runs."""
 
     stage: Stage
     topics: Mapping[str, int]
     after_each: Callable[[], Awaitable[None]] | None = None
 
     async def roll(self, names: Iterable[str], *, to: str | None = None, settings: Mapping[str, str] | None = None) -> None:
-        """Restart nodes one after the other, with another release or other settings; the next one goes when all is as it was before."""
+        """Restart nodes one after the other, with another release or other settings; the next one restarts when the cluster is healthy again."""
         for name in names:
             await self.stage.restart(name, release=to, settings=settings)
             await self.settled()
@@ -88,7 +88,7 @@ class Upgrade:
         await self.roll(self.stage.spec.broker_names, settings={VERSION_KEY: line})
 
     async def finalize(self, line: str) -> None:
-        """Raise metadata.version to the newest level of a release, and then the other features to what a new cluster of it begins with."""
+        """Raise metadata.version to the newest level of a release, and then the other features to the defaults of a new cluster of that release."""
         known = release(line)
         self.stage.note(PhaseBegan(phase=f"finalize-{line}"))
         await self._update({FEATURE: known.metadata_version})
@@ -98,7 +98,7 @@ class Upgrade:
         await self.settled()
 
     async def settled(self) -> None:
-        """Return when somebody leads, all nodes serve and all replicas are in sync. Raises LivenessLost."""
+        """Return when there is a leader, all nodes are ready and all replicas are in sync. Raises LivenessLost."""
         stage = self.stage
         if stage.spec.controllers:
             await within(stage, "leader", stage.wait_for_leader(), LEADER_SECONDS)
@@ -108,8 +108,8 @@ class Upgrade:
             await within(stage, "replicas", stage.wait_for_replicas(topic, partitions), REPLICAS_SECONDS)
 
     async def _update(self, levels: Mapping[str, int]) -> None:
-        """Raise levels; controllers register only once metadata.version lets them, or a while after they came back, and until then nobody knows what
-        they support (KIP-919)."""
+        """Raise levels. Controllers register only once metadata.version supports it, or a while after a restart; until then their supported features
+        are unknown (KIP-919)."""
         stage = self.stage
         give_up_at = stage.now_seconds() + CONTROLLERS_SECONDS
         while refusals := await stage.update_features(levels):
@@ -119,9 +119,9 @@ class Upgrade:
 
 
 async def require_level_kept(stage: Stage, former: str, line: str) -> None:
-    """Ask for the metadata.version of a former release. Raises StoryFailed where it is granted and something could be lost, or the other way round.
+    """Downgrade metadata.version to that of a former release. Raises StoryFailed if a lossy downgrade succeeds, or a lossless one is refused.
 
-    What was granted is taken back.
+    A downgrade that succeeded is reverted.
     """
     below, level = release(former).metadata_version, release(line).metadata_version
     refusals = await stage.update_features({FEATURE: below}, downwards=True)
@@ -134,7 +134,7 @@ async def require_level_kept(stage: Stage, former: str, line: str) -> None:
 
 
 async def require_away(stage: Stage, node: str) -> None:
-    """Watch a node for a while that must not take part. Raises StoryFailed if it does."""
+    """Watch a node for a while that must not become ready. Raises StoryFailed if it does."""
     is_controller = node in stage.spec.controller_names
     give_up_at = stage.now_seconds() + (GIVEN_UP_SECONDS if is_controller else AWAY_SECONDS)
     while stage.now_seconds() < give_up_at:
@@ -142,12 +142,12 @@ async def require_away(stage: Stage, node: str) -> None:
             return
         await stage.sleep(LOOK_SECONDS)
     if is_controller:
-        raise StoryFailed(f"{node} still runs after {GIVEN_UP_SECONDS:g} s, and cannot read the metadata log")
+        raise StoryFailed(f"{node} still runs after {GIVEN_UP_SECONDS:g} s, but cannot read the metadata log")
     try:
         await within(stage, node, stage.wait_for_brokers(), LOOK_SECONDS)
     except LivenessLost:
         return
-    raise StoryFailed(f"{node} serves, and cannot know the level of the cluster")
+    raise StoryFailed(f"{node} is ready, but does not support the level of the cluster")
 
 
 def new_features(known: Release) -> dict[str, int]:
@@ -157,7 +157,7 @@ def new_features(known: Release) -> dict[str, int]:
 
 @dataclass(kw_only=True, slots=True)
 class Traffic:
-    """Writers that go on until they are told to end: a record to every partition in turn, and who is asked for afterwards."""
+    """Writers that send a record to each partition, over and over, until `is_over`; `sent` counts the records to be found afterwards."""
 
     topic: str
     partitions: int
@@ -167,7 +167,7 @@ class Traffic:
     """client -> how many records it has sent."""
 
     async def open(self, stage: Stage) -> None:
-        """Create the topic, and expect that whoever works from now on is told nothing that does not pass by itself."""
+        """Create the topic, and declare that clients must receive only retriable errors from now on."""
         await stage.create_topic(self.topic, self.partitions, self.replicas)
         stage.note(OnlyRetriableErrorsExpected(story=stage.spec.run))
 
@@ -193,18 +193,18 @@ class Traffic:
         await reader.close()
         wanted = {f"{client_id}.{index}" for client_id, count in self.sent.items() for index in range(count)}
         if len(read) != len(set(read)) or set(read) != wanted:
-            raise StoryFailed(f"of {len(wanted)} records {len(wanted - set(read))} are not there and {len(read) - len(set(read))} were read twice")
+            raise StoryFailed(f"of {len(wanted)} records {len(wanted - set(read))} are missing and {len(read) - len(set(read))} are duplicated")
 
 
 @dataclass(kw_only=True, slots=True)
 class LastingCopying(Copying):
-    """A copy in transactions whose input is written until the upgrade is over."""
+    """The consume-transform-produce application with an input that is written until the upgrade is over."""
 
     is_over: bool = False
     written: dict[int, int] = field(default_factory=dict)
 
     async def write(self, stage: Stage, number: int) -> None:
-        """Be one writer of the input."""
+        """Run one writer of the input."""
         writer = stage.producer(self._called(f"writer-{number}"))
         await writer.start()
         index = 0

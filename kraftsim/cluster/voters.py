@@ -1,6 +1,6 @@
-"""What an operator asks of a quorum whose voters stand in the log: who votes now, one voter more, one voter less.
+"""Operations on a dynamic quorum, as an operator has them: describe the voters, add a voter, remove a voter.
 
-One question, one answer: whoever leads may be gone the next moment, so that nothing was changed, or something was and nobody said so.
+One request, one attempt: the leader may fail before the change is committed, or after it without an answer.
 Source: KIP-853, KIP-836, org.apache.kafka.tools.MetadataQuorumCommand (`kafka-metadata-quorum describe`, `add-controller`, `remove-controller`).
 """
 
@@ -19,12 +19,12 @@ CLIENT_ID = "kraftsim-voters"
 DESCRIBE_MS = 500
 CHANGE_MS = 2000
 ANSWER_MS = 3000
-"""The answer to a change comes when it is committed, or was not in time."""
+"""A change is answered when it is committed, or has timed out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What the leader of the highest epoch says: directory ids by node id."""
+    """The voters as the leader of the highest epoch reports them: directory ids by node id."""
 
     leader: NodeSpec
     leader_epoch: int
@@ -33,7 +33,7 @@ class Described:
 
 
 async def voters_of(spec: ClusterSpec, *, host_is_name: bool = False) -> tuple[str, ...] | None:
-    """Return the names of the controllers that vote, as whoever leads tells it; None if nobody does."""
+    """Return the names of the voters, as the leader reports them; None if no controller answers as leader."""
     described = await _described(_controllers(spec, host_is_name))
     if described is None:
         return None
@@ -41,7 +41,7 @@ async def voters_of(spec: ClusterSpec, *, host_is_name: bool = False) -> tuple[s
 
 
 async def change_voter(spec: ClusterSpec, name: str, *, joins: bool, host_is_name: bool = False) -> bool:
-    """Ask whoever leads once that a controller be a voter, or be none; tell whether the answer is that this is committed."""
+    """Ask the leader once to add or remove a controller as voter; return whether the answer is that this is committed."""
     described = await _described(_controllers(spec, host_is_name))
     if described is None:
         return False
@@ -66,7 +66,7 @@ def _controllers(spec: ClusterSpec, host_is_name: bool) -> list[NodeSpec]:
 
 
 async def _described(controllers: list[NodeSpec]) -> Described | None:
-    """Ask every controller. One that leads no more, and does not know, is of a lower epoch than one that does."""
+    """Ask every controller. A deposed leader that has not noticed has a lower epoch than the present one."""
     found: Described | None = None
     request = DescribeQuorumRequest(topics=[DescribeQuorumTopic(topic_name=METADATA_TOPIC, partitions=[DescribeQuorumPartition(partition_index=0)])])
     for node in controllers:
@@ -82,7 +82,7 @@ async def _described(controllers: list[NodeSpec]) -> Described | None:
 
 
 async def _asked(node: NodeSpec, request: Message, timeout_ms: int) -> Message | None:
-    """Return the answer of a node, asked past any proxy; None if there is none."""
+    """Return the answer of a node, bypassing any proxy; None if there is none."""
     connection = PeerConnection(node.listens_host, node.listens_port, client_id=CLIENT_ID)
     try:
         await connection.connect(timeout_ms=DESCRIBE_MS)

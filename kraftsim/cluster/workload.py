@@ -1,12 +1,12 @@
-"""What a scenario may ask of a client, whichever library is behind it.
+"""The interface of workload clients, whichever library implements it.
 
-| mode      | producers and readers          | asking for producer ids |
-|-----------|--------------------------------|-------------------------|
-| sim       | our own, in virtual time       | our own                 |
-| embedded  | our own, over sockets          | our own                 |
-| processes | librdkafka (confluent-kafka)   | our own                 |
+| mode      | producers and readers          | producer-id clients |
+|-----------|--------------------------------|---------------------|
+| sim       | our own, in virtual time       | our own             |
+| embedded  | our own, over sockets          | our own             |
+| processes | librdkafka (confluent-kafka)   | our own             |
 
-Each notes what it did and was told as events of `kraftsim.events.clients`, on a log of its own.
+Each emits its requests and their results as events of `kraftsim.events.clients`, to a log of its own.
 """
 
 from collections.abc import Sequence
@@ -20,15 +20,15 @@ class ProducerDriver(Protocol):
     """An idempotent producer with acks=all."""
 
     async def start(self) -> None:
-        """Connect and obtain a producer id, with as much patience as it takes."""
+        """Connect and obtain a producer id, retrying without a limit."""
         ...
 
     async def send(self, topic: str, partition: int, key: str, value: bytes) -> None:
-        """Hand over a record; returns when there is room for more, not when it is acknowledged."""
+        """Enqueue a record; returns when the buffer has room for more, not when the record is acknowledged."""
         ...
 
     async def flush(self, timeout_seconds: float) -> int:
-        """Wait until every record is acknowledged or failed; return how many are still under way."""
+        """Wait until every record is acknowledged or failed; return how many are still in flight."""
         ...
 
     async def close(self) -> None:
@@ -37,7 +37,7 @@ class ProducerDriver(Protocol):
 
 
 class ReaderDriver(Protocol):
-    """A consumer by assignment, without a group."""
+    """A consumer with assigned partitions, without a group."""
 
     async def read_all(self, topic: str, partitions: Sequence[int]) -> list[ReadRecord]:
         """Return every record from the start of each partition to its end at the time of the call."""
@@ -49,14 +49,14 @@ class ReaderDriver(Protocol):
 
 
 class IdAsker(Protocol):
-    """Asks for producer ids, one after the other, and keeps none."""
+    """Requests producer ids, one after the other, and discards them."""
 
     async def ask(self, count: int) -> list[int]:
-        """Return `count` fresh producer ids; retries what Kafka calls retriable."""
+        """Return `count` fresh producer ids; retries retriable errors."""
         ...
 
     async def ask_once(self) -> ErrorCode:
-        """Ask until there is an answer, whatever it is, and return its error, or NONE."""
+        """Send requests until there is an answer, and return its error, or NONE."""
         ...
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What the workload parameters of scenarios mean: `kraftsim scenario NAME --help` and the catalogue show it.
+"""Descriptions of the workload parameters of scenarios: `kraftsim scenario NAME --help` and the catalogue show them.
 
 A name means the same in each scenario that declares it. Numbers are counts unless the name ends with a unit.
 """

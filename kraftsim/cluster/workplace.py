@@ -1,6 +1,6 @@
-"""Where an application of a story works: a host of its own in simulation, this process elsewhere. Its clients are our own in every mode.
+"""The host of an application of a scenario: a simulated host in simulation, this process elsewhere. Its clients are kraftsim's own in every mode.
 
-What an application does between its requests belongs to that host, too: `run` carries it out there.
+What an application does between its requests runs on that host, too: see `run`.
 """
 
 from collections.abc import Awaitable, Coroutine, Sequence
@@ -18,10 +18,10 @@ T = TypeVar("T")
 
 
 class Runner(Protocol):
-    """Carries out work on a host."""
+    """Runs a coroutine on a host."""
 
     def __call__(self, work: Coroutine[object, object, T]) -> Awaitable[T]:
-        """Carry it out."""
+        """Run it."""
         ...
 
 
@@ -37,15 +37,15 @@ class Workplace:
     run_there: Runner
 
     def run(self, work: Coroutine[object, object, T]) -> Awaitable[T]:
-        """Carry out work on this host."""
+        """Run a coroutine on this host."""
         return self.run_there(work)
 
     def note(self, event: Event) -> None:
-        """Add a fact to the event log of this host."""
+        """Emit an event to the log of this host."""
         self.world.note(event)
 
     def transactional_producer(self, client_id: str, settings: TransactionalSettings, *, names_member: bool = True) -> TransactionalClient:
-        """Return a new producer. `names_member` False: offsets are committed as clients before KIP-447 do."""
+        """Return a new producer. `names_member` False: offsets are committed as by pre-KIP-447 clients."""
         return TransactionalClient(
             self.world,
             bootstrap=self.bootstrap,
@@ -57,7 +57,7 @@ class Workplace:
         )
 
     def group_consumer(self, client_id: str, settings: GroupSettings, *, require_stable: bool = True) -> GroupConsumerClient:
-        """Return a new consumer. `require_stable` False: it asks for offsets as clients before KIP-447 do."""
+        """Return a new consumer. `require_stable` False: it fetches offsets as pre-KIP-447 clients do."""
         return GroupConsumerClient(
             self.world,
             bootstrap=self.bootstrap,
@@ -69,5 +69,5 @@ class Workplace:
 
 
 async def here(work: Coroutine[object, object, T]) -> T:
-    """Carry out work in this process."""
+    """Run a coroutine in this process."""
     return await work

@@ -1,11 +1,11 @@
-"""One writer at its own pace: what stories do beside what they are about, so that there are records to lose."""
+"""A single writer at a steady rate, for scenarios about something else, so that there are records that could be lost."""
 
 from kraftsim.cluster.phases import CALLS_SECONDS
 from kraftsim.cluster.scenario import LivenessLost, Stage
 
 
 async def write_lines(stage: Stage, topic: str, partitions: int, count: int, *, pause_seconds: float) -> None:
-    """Write so many records to the partitions in turn, with a pause after each. Raises LivenessLost if some are not acknowledged in time."""
+    """Write so many records, round-robin over the partitions, with a pause after each. Raises LivenessLost if some are not acknowledged in time."""
     writer = stage.producer("writer-1")
     await writer.start()
     for index in range(count):

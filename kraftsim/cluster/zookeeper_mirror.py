@@ -1,7 +1,7 @@
-"""Compares what ZooKeeper says with what the metadata log says, in the midst of a migration: each is read by itself, as brokers of either kind would.
+"""Compares the metadata in ZooKeeper with the metadata log during a migration: each is read on its own, as brokers of either mode would.
 
-A configuration without values and none at all are the same. The block of producer ids in ZooKeeper is the last one that was given away, as it is
-right after the copy, or the next one, as it is after each block since.
+A configuration without values equals a missing one. The block of producer ids in ZooKeeper is the last one that was allocated, as it is
+right after the migration of metadata, or the next one, as it is after each allocation since.
 Source: KIP-866.
 """
 
@@ -22,7 +22,7 @@ NO_ID = bytes(16)
 
 
 def compare(znodes: Znodes, migrations: "Sequence[tuple[str, Migration]]") -> ZookeeperCompared | None:
-    """Return in what ZooKeeper and the controller that leads differ; None while it does not say up to the same offset what the log says."""
+    """Return the differences between ZooKeeper and the active controller; None while ZooKeeper is not at the offset of the log."""
     data, _ = znodes.get(MIGRATION, (None, None))
     if data is None:
         return None
@@ -41,21 +41,21 @@ def _without_pending(znodes: Znodes) -> Znodes:
 
 
 def differences(znodes: Znodes, image: MetadataImage) -> list[str]:
-    """Return what differs, sorted. Brokers, features and controllers are not compared: they are elsewhere in ZooKeeper, or nowhere."""
-    said = MetadataImage()
+    """Return what differs, sorted. Brokers, features and controllers are not compared: ZooKeeper has them elsewhere, or not at all."""
+    mirror = MetadataImage()
     for piece in records_of_znodes(znodes, lambda: NO_ID):
         for record in piece:
-            said.load(record)
-    return sorted([*_differing(said, image), *_differing_access(said, image)])
+            mirror.load(record)
+    return sorted([*_differing(mirror, image), *_differing_access(mirror, image)])
 
 
-def _differing(said: MetadataImage, image: MetadataImage) -> Iterator[str]:
-    changes = difference(said, image)
-    yield from (f"topic {_name(said, image, topic_id)}" for topic_id in changes.topics)
+def _differing(mirror: MetadataImage, image: MetadataImage) -> Iterator[str]:
+    changes = difference(mirror, image)
+    yield from (f"topic {_name(mirror, image, topic_id)}" for topic_id in changes.topics)
     for topic_id, number in changes.partitions:
-        before, after = said.topic_by_id(topic_id), image.topic_by_id(topic_id)
+        before, after = mirror.topic_by_id(topic_id), image.topic_by_id(topic_id)
         if before is None or after is None:
-            continue  # told with the topic
+            continue  # reported with the topic
         one, other = before.partitions.get(number), after.partitions.get(number)
         same = (
             one is not None
@@ -71,23 +71,23 @@ def _differing(said: MetadataImage, image: MetadataImage) -> Iterator[str]:
         if not same:
             yield f"partition {after.name}-{number}"
     yield from (f"configuration {resource_type} {name!r}" for resource_type, name in changes.configs)
-    mirrored, given = said.next_producer_id, image.next_producer_id
+    mirrored, given = mirror.next_producer_id, image.next_producer_id
     if mirrored != given and (mirrored is None or given is None or mirrored - BLOCK_SIZE != given):
         yield f"producer ids: {mirrored} in ZooKeeper, {given} in the log"
 
 
-def _differing_access(said: MetadataImage, image: MetadataImage) -> Iterator[str]:
+def _differing_access(mirror: MetadataImage, image: MetadataImage) -> Iterator[str]:
     registries: tuple[tuple[str, Callable[[MetadataImage], object]], ...] = (
         ("quotas", lambda each: [(record.entity, record.key, record.value) for record in each.registries.quotas.records()]),
         ("credentials", lambda each: each.registries.scram_credentials.records()),
         ("tokens", lambda each: each.registries.delegation_tokens.records()),
     )
     for what, found in registries:
-        if found(said) != found(image):
+        if found(mirror) != found(image):
             yield what
 
 
-def _name(said: MetadataImage, image: MetadataImage, topic_id: bytes) -> str:
-    topic = image.topic_by_id(topic_id) or said.topic_by_id(topic_id)
+def _name(mirror: MetadataImage, image: MetadataImage, topic_id: bytes) -> str:
+    topic = image.topic_by_id(topic_id) or mirror.topic_by_id(topic_id)
     assert topic is not None, "one of them has it"
     return topic.name

@@ -1,4 +1,4 @@
-"""A ZooKeeper server as a node of a cluster: settings of ZooKeeper's own configuration file, and those of ours that every node has.
+"""A ZooKeeper server as a node of a cluster: settings of ZooKeeper's own configuration file, and kraftsim's settings that every node has.
 
 Source: org.apache.zookeeper.server.quorum.QuorumPeerConfig (zookeeper.properties of Kafka's distribution).
 """
@@ -10,16 +10,16 @@ from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.zookeeper.settings import ZookeeperSettings
 
 MARK = "clientPort"
-"""What no property file of Kafka's has, and each of ZooKeeper's."""
+"""A key that every ZooKeeper configuration has, and no Kafka configuration."""
 DIRECTORY = "dataDir"
 OURS = "kraftsim."
 LOG_DIRS = "log.dirs"
-"""All modes name the directory of a node so."""
+"""The key of a node's data directory in all modes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ZookeeperNodeConfig:
-    """What a server is told. The names of what it shares with other nodes are those of `NodeConfig`."""
+    """The configuration of a server. Fields that other nodes have, too, are named as in `NodeConfig`."""
 
     settings: ZookeeperSettings
     node_name: str
@@ -32,7 +32,7 @@ class ZookeeperNodeConfig:
 
     @classmethod
     def parse(cls, properties: Mapping[str, str]) -> "ZookeeperNodeConfig":
-        """Check a property set. Raises ConfigError: one line, naming the key."""
+        """Validate a property set. Raises ConfigError: one line, naming the key."""
         ours = {key.removeprefix(OURS): value for key, value in properties.items() if key.startswith(OURS)}
         name = ours.get("node.name", "zookeeper-1")
         theirs = {key: value for key, value in properties.items() if not key.startswith(OURS) and key not in (DIRECTORY, LOG_DIRS)}
@@ -52,5 +52,5 @@ class ZookeeperNodeConfig:
 
 
 def is_zookeeper(properties: Mapping[str, str]) -> bool:
-    """Tell whether a property set is that of a ZooKeeper server."""
+    """Return whether a property set is that of a ZooKeeper server."""
     return MARK in properties

@@ -1,4 +1,4 @@
-"""What a story asks of ZooKeeper itself: how far a migration is, and to forget it."""
+"""Requests of a scenario to ZooKeeper itself: read the migration state, and delete it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ from protocol.zookeeper.op_codes import ZookeeperError
 
 
 async def migrated_until(world: World, servers: Sequence[tuple[str, int]]) -> int:
-    """Return the offset in /migration; -1 where nothing is copied, or where nobody can tell."""
+    """Return the offset in /migration; -1 before the migration of metadata, or if ZooKeeper does not answer."""
     client = ZookeeperClient(world, servers)
     client.start()
     try:
@@ -30,7 +30,7 @@ async def migrated_until(world: World, servers: Sequence[tuple[str, int]]) -> in
 
 
 async def compared_from_outside(world: World, servers: Sequence[tuple[str, int]], logs: Sequence[Path]) -> ZookeeperCompared | None:
-    """Return in what ZooKeeper and a metadata log differ, as files and answers say; None if ZooKeeper went on while it was read."""
+    """Return the differences between ZooKeeper and a metadata log on disk; None if ZooKeeper changed while it was read."""
     client = ZookeeperClient(world, servers)
     client.start()
     try:
@@ -53,7 +53,7 @@ async def compared_from_outside(world: World, servers: Sequence[tuple[str, int]]
 
 
 def _image_until(log: Path, last_offset: int) -> MetadataImage | None:
-    """Return what a log says up to an offset, inside; None if it does not go so far."""
+    """Return the metadata of a log up to an offset (inclusive); None if it ends before."""
     image = MetadataImage()
     try:
         for batch in split_batches(memoryview(log.read_bytes())):
@@ -71,7 +71,7 @@ def _image_until(log: Path, last_offset: int) -> MetadataImage | None:
 
 
 async def take_back(world: World, servers: Sequence[tuple[str, int]]) -> None:
-    """Delete /controller, so that a broker can be elected, and /migration, so that a later attempt copies anew.   Source: KIP-866, KAFKA-15945."""
+    """Delete /controller, so that a broker can be elected, and /migration, so that a later attempt migrates again.   Source: KIP-866, KAFKA-15945."""
     client = ZookeeperClient(world, servers)
     client.start()
     try:

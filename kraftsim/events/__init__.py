@@ -1,4 +1,4 @@
-"""The catalogue of facts that can happen in a run, one frozen class each.
+"""The catalogue of events of a run, one frozen class each.
 
-A node says what happened with `world.note(event)`; everything that is known about a run afterwards is known from these.
+A node emits an event with `world.note(event)`; reports and invariants use nothing but events.
 """

@@ -1,17 +1,17 @@
-"""What clients did and were told. A record is named by (topic, key); `attempt` tells retries apart."""
+"""Requests of clients and their results. A record is identified by (topic, key); `attempt` distinguishes retries."""
 
 from kraftsim.events.event import Event
 
 
 class ClientStarted(Event):
-    """A workload client began."""
+    """A workload client started."""
 
     client_id: str
     library: str
 
 
 class ClientInitialized(Event):
-    """A client holds a producer id."""
+    """A client obtained a producer id."""
 
     client_id: str
     producer_id: int
@@ -19,7 +19,7 @@ class ClientInitialized(Event):
 
 
 class RecordSent(Event):
-    """A client handed a record to its producer, within a transaction ('' without). The outcome is unknown until acknowledged or failed."""
+    """A client passed a record to its producer, within a transaction ('' without). The outcome is unknown until acknowledged or failed."""
 
     client_id: str
     topic: str
@@ -29,7 +29,7 @@ class RecordSent(Event):
 
 
 class RecordAcknowledged(Event):
-    """A client was told that its record is in the log at `offset` (-1: the broker did not say)."""
+    """A record was acknowledged to its client: it is in the log at `offset` (-1: the response has none)."""
 
     client_id: str
     topic: str
@@ -41,7 +41,7 @@ class RecordAcknowledged(Event):
 class RecordCalledDuplicate(Event):
     """A leader answered DUPLICATE_SEQUENCE_NUMBER for the batch of this record, and the client counts it as acknowledged.
 
-    `base_sequence` is that of the batch. Brokers of Apache Kafka do not answer so since 1.0; the variant of KIP-758 does.
+    `base_sequence` is that of the batch. Brokers of Apache Kafka do not send this error since 1.0; the variant of KIP-758 does.
     """
 
     client_id: str
@@ -54,7 +54,7 @@ class RecordCalledDuplicate(Event):
 
 
 class RecordFailed(Event):
-    """A client gave up on a record: it may or may not be in the log."""
+    """A record failed at its client: it may or may not be in the log."""
 
     client_id: str
     topic: str
@@ -65,7 +65,7 @@ class RecordFailed(Event):
 
 
 class RecordRead(Event):
-    """A consumer returned a record to the application; is_read_committed: one that leaves out what is aborted or not decided."""
+    """A consumer returned a record to the application; is_read_committed: one that skips aborted and undecided transactions."""
 
     client_id: str
     topic: str
@@ -76,7 +76,7 @@ class RecordRead(Event):
 
 
 class ClientStopped(Event):
-    """A workload client is done."""
+    """A workload client finished."""
 
     client_id: str
     reason: str

@@ -1,9 +1,9 @@
-"""What connections carried, and why they ended. Frame events have a level of their own: see `kraftsim.frame.events`."""
+"""Frames of connections, and the reasons why connections ended. Frame events have a level of their own: see `kraftsim.frame.events`."""
 
 from kraftsim.events.event import Event
 
-# `link` names a connection alike on both of its ends: "<address of the end that connected>><address of the end that accepted>", each host:port as the
-# socket says it. It is what ingest pairs sent with received frames by; '' leaves a frame unpaired.
+# `link` is the same name at both ends of a connection: "<address of the end that connected>><address of the end that accepted>", host:port as the
+# socket reports it. Ingest uses it to pair sent with received frames; '' leaves a frame unpaired.
 
 
 class ConnectionOpened(Event):
@@ -15,7 +15,7 @@ class ConnectionOpened(Event):
 
 
 class ConnectionClosed(Event):
-    """A connection ended. `reason`: 'peer', 'stopping', 'idle', or what was wrong with its bytes."""
+    """A connection ended. `reason`: 'peer', 'stopping', 'idle', or the protocol error in its bytes."""
 
     connection: int
     listener: str
@@ -80,7 +80,7 @@ class FrameReceived(Event):
 
 
 class FrameSent(Event):
-    """A whole frame was handed to the transport."""
+    """A whole frame was written to the transport."""
 
     connection: int
     peer: str

@@ -1,6 +1,6 @@
 """The base of every event, and the envelope that the world puts around it.
 
-Events are flat: fields are Kafka's names, values are ints, booleans, strings or null. A fact that needs more columns is a new class.
+Events are flat: fields are Kafka's names, values are ints, booleans, strings or null. An event that needs more columns is a new class.
 """
 
 from typing import ClassVar, dataclass_transform
@@ -10,17 +10,17 @@ import msgspec
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class EventMeta(msgspec.StructMeta):
-    """Tells type checkers what msgspec does by itself: a class below a frozen, keyword-only struct is one, too."""
+    """For type checkers; msgspec does this on its own: a subclass of a frozen, keyword-only struct is one, too."""
 
 
 class Event(msgspec.Struct, metaclass=EventMeta, frozen=True, kw_only=True, gc=False, tag_field="kind", tag=lambda name: name):
-    """A fact that happened on one node. The class name is the `kind` of its line in the event log."""
+    """An event of one node. The class name is the `kind` of its line in the event log."""
 
     kinds: ClassVar[dict[str, type["Event"]]] = {}
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)  # type: ignore[arg-type]
-        assert cls.__name__ not in Event.kinds or Event.kinds[cls.__name__].__module__ == cls.__module__, f"two events are called {cls.__name__}"
+        assert cls.__name__ not in Event.kinds or Event.kinds[cls.__name__].__module__ == cls.__module__, f"two events have the name {cls.__name__}"
         Event.kinds[cls.__name__] = cls
 
 

@@ -1,14 +1,14 @@
-"""What happens to consumer groups and to the offsets that they commit.
+"""Events of consumer groups and of the offsets that they commit.
 
-Of offsets every step is told, one event per partition, so that a history says what a reader must be told: `record_offset` is where the commit
-stands in the partition of `__consumer_offsets` that `coordinator_partition` names.   Source: KIP-62, KIP-98, KIP-447, kafka.coordinator.group.
+Every step of an offset has an event, one per partition, so that a history determines what a reader must get: `record_offset` is that of the commit
+record in the partition of `__consumer_offsets` that `coordinator_partition` names.   Source: KIP-62, KIP-98, KIP-447, kafka.coordinator.group.
 """
 
 from kraftsim.events.event import Event
 
 
 class GroupsLoaded(Event):
-    """A broker answers for the groups of a partition of `__consumer_offsets` from now on; it has read the log up to next_offset."""
+    """A broker coordinates the groups of a partition of `__consumer_offsets` from now on; it has loaded the log up to next_offset."""
 
     partition: int
     group_count: int
@@ -16,13 +16,13 @@ class GroupsLoaded(Event):
 
 
 class GroupsUnloaded(Event):
-    """A broker answers for the groups of a partition of `__consumer_offsets` no longer."""
+    """A broker has unloaded the groups of a partition of `__consumer_offsets`."""
 
     partition: int
 
 
 class OffsetLoaded(Event):
-    """Right after GroupsLoaded, once per offset that was read back. With a producer_id (not -1) it waits for the marker of that transaction."""
+    """Right after GroupsLoaded, once per loaded offset. With a producer_id (not -1) it is pending until the marker of that transaction."""
 
     coordinator_partition: int
     group_id: str
@@ -34,7 +34,7 @@ class OffsetLoaded(Event):
 
 
 class OffsetCommitted(Event):
-    """A commit outside of transactions is replicated. is_current: it counts from now on; else a later record is known, or it was forgotten."""
+    """A commit outside of transactions is replicated. is_current: it is effective; else there is a later record, or the offset was deleted."""
 
     coordinator_partition: int
     group_id: str
@@ -48,7 +48,7 @@ class OffsetCommitted(Event):
 
 
 class PendingOffsetAdded(Event):
-    """A commit inside a transaction is replicated, and counts once the transaction is committed."""
+    """A commit inside a transaction is replicated, and is effective once the transaction is committed."""
 
     coordinator_partition: int
     group_id: str
@@ -64,7 +64,7 @@ class PendingOffsetAdded(Event):
 
 
 class OffsetMaterialised(Event):
-    """A transaction was committed by the marker at marker_offset. is_current: its offset counts from now on; else a later record is known."""
+    """A transaction was committed by the marker at marker_offset. is_current: its offset is effective from now on; else there is a later record."""
 
     coordinator_partition: int
     group_id: str
@@ -79,7 +79,7 @@ class OffsetMaterialised(Event):
 
 
 class PendingOffsetDropped(Event):
-    """A transaction was aborted by the marker at marker_offset: its offset never counts."""
+    """A transaction was aborted by the marker at marker_offset: its offset is discarded."""
 
     coordinator_partition: int
     group_id: str
@@ -93,7 +93,7 @@ class PendingOffsetDropped(Event):
 
 
 class OffsetForgotten(Event):
-    """What is committed or pending for a partition counts no longer: it expired, or it, its group or its topic was deleted."""
+    """The committed or pending offset of a partition was removed: it expired, or it, its group or its topic was deleted."""
 
     coordinator_partition: int
     group_id: str
@@ -102,7 +102,7 @@ class OffsetForgotten(Event):
 
 
 class OffsetTold(Event):
-    """Somebody who asked for a committed offset was told it: -1 where there is none, or where error_code says why it is not told."""
+    """A client fetched a committed offset: -1 if there is none, or error_code is the reason why it is not returned."""
 
     coordinator_partition: int
     group_id: str

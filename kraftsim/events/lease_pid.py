@@ -1,17 +1,17 @@
-"""What happens at servers and clients of lease_pid.   Source: the lease_pid draft."""
+"""Events of servers and clients of lease_pid.   Source: the lease_pid draft."""
 
 from kraftsim.events.event import Event
 
 
 class LeaseIdsReserved(Event):
-    """A server has taken numbers first_number .. next_number - 1 from the counter in ZooKeeper."""
+    """A server has reserved the numbers first_number .. next_number - 1 from the counter in ZooKeeper."""
 
     first_number: int
     next_number: int
 
 
 class LeaseGranted(Event):
-    """lease_pid was answered; is_new says that nobody had the id before, is_check that nothing was to change."""
+    """lease_pid was answered; is_new: the id was not used before; is_check: the request changed nothing."""
 
     topic: str
     partition: int
@@ -23,7 +23,7 @@ class LeaseGranted(Event):
 
 
 class LeasedMessageRefused(Event):
-    """A message was not appended: another generation, a number out of order, or a producer that is not known (any more)."""
+    """A message was not appended: another generation, a number out of order, or an unknown (or expired) producer."""
 
     topic: str
     partition: int
@@ -43,7 +43,7 @@ class LeasedMessageRepeated(Event):
 
 
 class LeasedProducersExpired(Event):
-    """A server has forgotten producers that it had not seen for the time of disuse."""
+    """A server expired producers that were idle for the expiration time."""
 
     topic: str
     partition: int
@@ -60,7 +60,7 @@ class LeasedPartitionLed(Event):
 
 
 class LeasedLogCut(Event):
-    """A follower's log was another one than its leader's, and was cut."""
+    """A follower's log diverged from its leader's, and was truncated."""
 
     topic: str
     partition: int
@@ -68,7 +68,7 @@ class LeasedLogCut(Event):
 
 
 class LeasedServerRecovered(Event):
-    """A server has read its files: how many messages its logs hold, and how many of them it had to replay behind its snapshot."""
+    """A server has loaded its files: the number of messages in its logs, and how many of them it replayed behind its snapshot."""
 
     messages: int
     replayed: int

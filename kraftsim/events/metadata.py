@@ -1,10 +1,10 @@
-"""The controller and what brokers learn of it.   Source: KIP-500, KIP-631, org.apache.kafka.controller."""
+"""Events of the controller, and of brokers that load its metadata.   Source: KIP-500, KIP-631, org.apache.kafka.controller."""
 
 from kraftsim.events.event import Event
 
 
 class ControllerElected(Event):
-    """This controller is the active one of an epoch. `leader_id` is its own id, `voter_count` how many vote; before KRaft nobody does."""
+    """This controller is the active one of an epoch. `leader_id` is its own id, `voter_count` the number of voters (0 in ZooKeeper mode)."""
 
     leader_epoch: int
     epoch_start_offset: int
@@ -20,7 +20,7 @@ class ControllerResigned(Event):
 
 
 class MetadataAppended(Event):
-    """Records went into the metadata log; offsets are inclusive. `record_kinds` is a comma-separated list."""
+    """Records were appended to the metadata log; offsets are inclusive. `record_kinds` is a comma-separated list."""
 
     leader_epoch: int
     first_offset: int
@@ -29,20 +29,20 @@ class MetadataAppended(Event):
 
 
 class MetadataCommitted(Event):
-    """The high watermark of the metadata log moved: every offset below it is committed."""
+    """The high watermark of the metadata log advanced: every offset below it is committed."""
 
     leader_epoch: int
     high_watermark: int
 
 
 class MetadataReverted(Event):
-    """Uncommitted state was undone down to an offset."""
+    """Uncommitted state was reverted down to an offset."""
 
     to_offset: int
 
 
 class BrokerRegistered(Event):
-    """A broker's registration was committed. `fenced`: it may not serve clients yet, as every new incarnation."""
+    """A broker's registration was committed. `fenced`: it may not serve clients yet, like every new incarnation."""
 
     broker_id: int
     broker_epoch: int
@@ -59,14 +59,14 @@ class BrokerRegistrationRefused(Event):
 
 
 class BrokerUnfenced(Event):
-    """The controller lets a broker serve clients."""
+    """The controller unfenced a broker."""
 
     broker_id: int
     broker_epoch: int
 
 
 class BrokerFenced(Event):
-    """The controller took a broker out of service. `session_timeout_ms`: how long it must have been silent; 0 where its silence was not why."""
+    """The controller fenced a broker. `session_timeout_ms`: the time-out of its heartbeats; 0 if that was not the reason."""
 
     broker_id: int
     broker_epoch: int
@@ -75,7 +75,7 @@ class BrokerFenced(Event):
 
 
 class TopicCreated(Event):
-    """A topic is in the metadata log."""
+    """A topic was created in the metadata log."""
 
     topic: str
     topic_id: str
@@ -83,7 +83,7 @@ class TopicCreated(Event):
 
 
 class TopicDeleted(Event):
-    """A topic and its partitions are no longer in the metadata log."""
+    """A topic and its partitions were deleted from the metadata log."""
 
     topic: str
     topic_id: str
@@ -91,7 +91,7 @@ class TopicDeleted(Event):
 
 
 class PartitionCreated(Event):
-    """A partition is in the metadata log, at leader epoch 0 and partition epoch 0. `isr` and `replicas` are comma-separated broker ids."""
+    """A partition was created in the metadata log, with leader epoch 0 and partition epoch 0. `isr` and `replicas` are comma-separated broker ids."""
 
     topic: str
     topic_id: str
@@ -102,9 +102,9 @@ class PartitionCreated(Event):
 
 
 class PartitionChanged(Event):
-    """What a partition is since a change of it was committed. Lists are comma-separated broker ids; leader -1: nobody leads.
+    """The state of a partition after a committed change. Lists are comma-separated broker ids; leader -1: there is no leader.
 
-    leader_recovery_state 1: the leader was elected uncleanly and has not yet said that it is done with that.
+    leader_recovery_state 1: the leader was elected uncleanly and has not yet reported the end of its recovery.
     """
 
     topic: str
@@ -141,7 +141,7 @@ class MetadataApplied(Event):
 
 
 class FeatureLevelChanged(Event):
-    """The cluster finalized another level of a feature; level 0: the feature is taken out."""
+    """The cluster finalized another level of a feature; level 0: the feature is removed."""
 
     feature: str
     level: int
@@ -159,7 +159,7 @@ class ConfigChanged(Event):
 
 
 class BrokerUnregistered(Event):
-    """A broker is no member of the cluster any more."""
+    """A broker was unregistered."""
 
     broker_id: int
     broker_epoch: int
@@ -179,7 +179,7 @@ class ControllerUnregistered(Event):
 
 
 class ClientQuotaChanged(Event):
-    """A quota of an entity was set or removed. The entity is type=name pairs between commas; a default has no name. The value is a number as text."""
+    """A quota of an entity was set or removed. The entity is a comma-separated list of type=name; a default has no name."""
 
     entity: str
     key: str

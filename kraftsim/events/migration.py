@@ -1,10 +1,10 @@
-"""The move of a cluster from ZooKeeper to KRaft, as the controllers that drive it see it.   Source: KIP-866."""
+"""The migration of a cluster from ZooKeeper to KRaft, from the view of its controllers.   Source: KIP-866."""
 
 from kraftsim.events.event import Event
 
 
 class MetadataCopyForgotten(Event):
-    """A broker that migrates deleted what it had of the metadata log before, and begins its copy anew."""
+    """A migrating broker deleted its old metadata log, and replicates it from the start."""
 
 
 class MigrationDriverMoved(Event):
@@ -15,34 +15,34 @@ class MigrationDriverMoved(Event):
 
 
 class MigrationWaits(Event):
-    """The migration driver cannot go on yet; it will look again."""
+    """The migration driver cannot proceed yet; it will retry."""
 
     state: str
     reason: str
 
 
 class MigrationStateChanged(Event):
-    """The metadata log says that a migration stands elsewhere: `migration_state` is the number of the record."""
+    """The metadata log has a new migration state: `migration_state` is the number of the record."""
 
     migration_state: int
 
 
 class ZookeeperControllerClaimed(Event):
-    """A controller of KRaft took /controller; `controller_epoch` is what /controller_epoch became."""
+    """A KRaft controller claimed /controller; `controller_epoch` is the new value of /controller_epoch."""
 
     controller_epoch: int
     kraft_controller_epoch: int
 
 
 class MigrationPieceCopied(Event):
-    """A piece of the copy is committed; it shows only at the end of all of it, if the log can have transactions."""
+    """A batch of the metadata migration is committed; with metadata transactions it is visible only at the end of the migration."""
 
     record_count: int
     last_offset: int
 
 
 class ZookeeperMetadataCopied(Event):
-    """The log has what ZooKeeper had, up to the record that ended the copy; `next_producer_id` is null if no block was ever taken."""
+    """The metadata migration is complete, up to the record that ended it; `next_producer_id` is null if no block was ever allocated."""
 
     record_count: int
     last_offset: int
@@ -50,7 +50,7 @@ class ZookeeperMetadataCopied(Event):
 
 
 class ZnodesMirrored(Event):
-    """ZooKeeper says what the log says up to an offset, inside; `operations` is a comma-separated list. A full comparison is one, too."""
+    """ZooKeeper was updated from the log up to an offset (inclusive); `operations` is a comma-separated list. A full comparison is one, too."""
 
     last_offset: int
     is_full: bool
@@ -59,14 +59,14 @@ class ZnodesMirrored(Event):
 
 
 class ProducerIdBlockMirrored(Event):
-    """The block of producer ids in ZooKeeper was moved along with the log; both ends are inside."""
+    """The block of producer ids in ZooKeeper was updated from the log; both ends are inclusive."""
 
     first_producer_id: int
     last_producer_id: int
 
 
 class BrokersTold(Event):
-    """Requests to brokers in ZooKeeper mode were put on their way."""
+    """Requests to brokers in ZooKeeper mode were sent."""
 
     controller_epoch: int
     is_full: bool
@@ -74,7 +74,7 @@ class BrokersTold(Event):
 
 
 class ZookeeperCompared(Event):
-    """The harness compared ZooKeeper with the log at the offset up to which ZooKeeper is in step; `what` is a comma-separated list of differences."""
+    """The harness compared ZooKeeper with the log at the offset of its last update; `what` is a comma-separated list of differences."""
 
     controller: str
     offset: int

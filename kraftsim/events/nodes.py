@@ -1,10 +1,10 @@
-"""The life of a node: starting, becoming ready, stopping, and what it found on its disk."""
+"""The lifecycle of a node: start, readiness, stop, and the recovery of its disk."""
 
 from kraftsim.events.event import Event
 
 
 class NodeStarted(Event):
-    """A process came up; nothing is listening yet."""
+    """A process started; nothing is listening yet."""
 
     role: str
     node_id: int
@@ -21,35 +21,35 @@ class ListenerOpened(Event):
 
 
 class NodeReady(Event):
-    """A broker is unfenced, or a controller is the active one, or follows it and has read what is committed: it serves its clients."""
+    """A broker is unfenced, or a controller is the active one, or follows it and has applied the committed records: it serves its clients."""
 
 
 class FencedByController(Event):
-    """The metadata log says that this running broker is fenced: it leads no partition until it is unfenced again."""
+    """The metadata log has this running broker as fenced: it leads no partition until it is unfenced again."""
 
     broker_epoch: int
 
 
 class UnfencedByController(Event):
-    """The metadata log says that this broker is unfenced again."""
+    """The metadata log has this broker as unfenced again."""
 
     broker_epoch: int
 
 
 class NodeStopped(Event):
-    """A node went down in good order."""
+    """A node stopped cleanly."""
 
     reason: str
 
 
 class NodeFailed(Event):
-    """A node stops because something it relies on is broken (disk, configuration, its own belief)."""
+    """A node stops because of a fatal error (disk, configuration, a violated assertion)."""
 
     reason: str
 
 
 class LogRecovered(Event):
-    """A log was opened: `next_offset` is the first offset not in it; bytes of a torn or corrupt tail were cut."""
+    """A log was opened: `next_offset` is the first offset not in it; the bytes of a torn or corrupt tail were truncated."""
 
     topic: str
     partition: int
@@ -59,7 +59,7 @@ class LogRecovered(Event):
 
 
 class DiskFailed(Event):
-    """A read, write or flush was refused by the disk."""
+    """A read, write or flush failed."""
 
     path: str
     operation: str
@@ -67,7 +67,7 @@ class DiskFailed(Event):
 
 
 class LogDirectoryFailed(Event):
-    """A broker uses one of its log directories no more, and the partitions that lie in it are offline."""
+    """A log directory of a broker failed, and its partitions are offline."""
 
     path: str
     directory_id: str
@@ -75,7 +75,7 @@ class LogDirectoryFailed(Event):
 
 
 class ReplicaMoveBegan(Event):
-    """A replica is copied from one log directory of its broker to another."""
+    """A replica moves from one log directory of its broker to another."""
 
     topic: str
     partition: int
@@ -84,7 +84,7 @@ class ReplicaMoveBegan(Event):
 
 
 class ReplicaMoved(Event):
-    """A replica lies in another log directory of its broker now."""
+    """A replica has moved to another log directory of its broker."""
 
     topic: str
     partition: int
@@ -93,7 +93,7 @@ class ReplicaMoved(Event):
 
 
 class SegmentsCleaned(Event):
-    """What is left of some segments takes their place now: of their offsets from `first_offset` to before `next_offset`, records may be gone."""
+    """Some segments were replaced by their compacted form: records from `first_offset` to before `next_offset` may be gone."""
 
     topic: str
     partition: int
@@ -103,9 +103,9 @@ class SegmentsCleaned(Event):
 
 
 class LogCleaned(Event):
-    """A log was compacted: records from `first_dirty_offset` to before `next_dirty_offset` were new, and all before that was looked at again.
+    """A log was compacted: records from `first_dirty_offset` to before `next_dirty_offset` were dirty, and everything before was cleaned again.
 
-    Segments, records and bytes are counted before and after; `keys` is how many different ones the new part had.
+    Segments, records and bytes are counted before and after; `keys` is the number of distinct keys in the dirty part.
     """
 
     topic: str
@@ -122,7 +122,7 @@ class LogCleaned(Event):
 
 
 class CleaningFailed(Event):
-    """A log cannot be compacted, because something in it cannot be read; it is left as it is until it is opened anew."""
+    """A log cannot be compacted, because a part of it cannot be read; it is skipped until it is opened again."""
 
     topic: str
     partition: int

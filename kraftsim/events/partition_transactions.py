@@ -1,10 +1,10 @@
-"""What becomes of transactions at a partition: markers, and how far readers of committed data see.   Source: KIP-98."""
+"""Transactions at a partition: markers, verification, and the last stable offset.   Source: KIP-98."""
 
 from kraftsim.events.event import Event
 
 
 class MarkerAppended(Event):
-    """The end of a producer's transaction is in the log of a replica (not necessarily flushed): of its leader, or of a follower that copied it."""
+    """The marker of a producer's transaction is in the log of a replica (not necessarily flushed): the leader, or a follower that replicated it."""
 
     topic: str
     partition: int
@@ -17,7 +17,7 @@ class MarkerAppended(Event):
 
 
 class MarkerRefused(Event):
-    """A leader did not write the end of a transaction: a later epoch of the producer or of its coordinator is known, or it cannot write now."""
+    """A leader did not write the marker of a transaction: there is a later epoch of the producer or of its coordinator, or it cannot append now."""
 
     topic: str
     partition: int
@@ -30,9 +30,9 @@ class MarkerRefused(Event):
 
 
 class LastStableOffsetMoved(Event):
-    """Readers of committed data see up to `offset` (outside) at the leader of a partition.
+    """The last stable offset (exclusive) at the leader of a partition.
 
-    Noted while a transaction has to do with it, and when the last one ceases to: without any it is the high watermark.
+    Emitted while there are open transactions, and when the last one ends: without any it is the high watermark.
     """
 
     topic: str
@@ -43,9 +43,9 @@ class LastStableOffsetMoved(Event):
 
 
 class TransactionVerified(Event):
-    """A coordinator answered whether partitions are in a transaction, before the first records of it are written there. error_code 0: they are.
+    """A coordinator verified that partitions are in a transaction, before its first records are written there. error_code 0: they are.
 
-    adds: it was not only asked, but told to add them (transaction.version 2). partitions is a list with commas of TOPIC-PARTITION.
+    adds: the request also adds them (transaction.version 2). partitions is a comma-separated list of TOPIC-PARTITION.
     """
 
     transactional_id: str

@@ -1,12 +1,12 @@
-"""Appends and reads of partitions, and what producer state said of them.   Source: KIP-98."""
+"""Appends and reads of partitions, and their validation by producer state.   Source: KIP-98."""
 
 from kraftsim.events.event import Event
 
 
 class BatchAppended(Event):
-    """A batch is in the leader's log (not necessarily flushed). first_offset and last_offset are inside; base_sequence is -1 without producer id.
+    """A batch is in the leader's log (not necessarily flushed). first_offset and last_offset are inclusive; base_sequence is -1 without producer id.
 
-    is_transactional: it holds records of a transaction; the marker that ends one is another fact.
+    is_transactional: it holds records of a transaction; the marker that ends one is another event.
     """
 
     topic: str
@@ -25,7 +25,7 @@ class BatchAppended(Event):
 
 
 class DuplicateAnswered(Event):
-    """A batch that is already in the log was acknowledged again with the offset of its first append."""
+    """A duplicate batch was acknowledged with the offset of its first append."""
 
     topic: str
     partition: int
@@ -49,7 +49,7 @@ class ProduceRefused(Event):
 
 
 class ProducerStateExpired(Event):
-    """A producer was forgotten after producer.id.expiration.ms without a batch."""
+    """The state of a producer expired after producer.id.expiration.ms without a batch."""
 
     topic: str
     partition: int
@@ -57,7 +57,7 @@ class ProducerStateExpired(Event):
 
 
 class ProducerSnapshotTaken(Event):
-    """A segment begins at next_offset, and the producers were written down as they are before it. last_offset: of the latest batch that they know."""
+    """A segment begins at next_offset, and the producer state before it was written to a snapshot. last_offset: that of its latest batch."""
 
     topic: str
     partition: int
@@ -66,7 +66,7 @@ class ProducerSnapshotTaken(Event):
 
 
 class LeaderElected(Event):
-    """This broker leads a partition from now on."""
+    """This broker is the leader of a partition from now on."""
 
     topic: str
     partition: int
@@ -75,7 +75,7 @@ class LeaderElected(Event):
 
 
 class LeadershipLost(Event):
-    """This broker leads the partition no longer."""
+    """This broker is no longer the leader of the partition."""
 
     topic: str
     partition: int
@@ -83,7 +83,7 @@ class LeadershipLost(Event):
 
 
 class LeaderFollowed(Event):
-    """This broker copies a partition from its leader from now on; leader_id is -1 while nobody leads."""
+    """This broker is a follower of a partition from now on; leader_id is -1 without a leader."""
 
     topic: str
     partition: int
@@ -93,7 +93,7 @@ class LeaderFollowed(Event):
 
 
 class BatchReplicated(Event):
-    """A batch of the leader's is in this follower's log (not necessarily flushed). leader_epoch is the one in which it was written."""
+    """A follower replicated a batch of its leader (not necessarily flushed). leader_epoch is the one in which it was appended."""
 
     topic: str
     partition: int
@@ -108,7 +108,7 @@ class BatchReplicated(Event):
 
 
 class PartitionHighWatermarkMoved(Event):
-    """Everything below high_watermark is on all replicas that are in sync, as this one knows. Not noted by a leader that has no followers."""
+    """Everything below high_watermark is on all in-sync replicas, as far as this one knows. Not emitted by a leader without followers."""
 
     topic: str
     partition: int
@@ -118,7 +118,7 @@ class PartitionHighWatermarkMoved(Event):
 
 
 class PartitionTruncated(Event):
-    """A follower cut its log back to where its leader's goes on; high_watermark is the one that it knew before."""
+    """A follower truncated its log to the offset from which it fetches; high_watermark is the one that it knew before."""
 
     topic: str
     partition: int
@@ -129,7 +129,7 @@ class PartitionTruncated(Event):
 
 
 class CopyingFailed(Event):
-    """A follower could not copy from its leader, and waits or gives up; reason says why."""
+    """A follower could not fetch from its leader, and backs off or stops; reason is the cause."""
 
     topic: str
     partition: int
@@ -138,7 +138,7 @@ class CopyingFailed(Event):
 
 
 class LogStartMoved(Event):
-    """A replica's log begins later than before; reason is what made it so."""
+    """A replica's log start offset advanced; reason is the cause."""
 
     topic: str
     partition: int
@@ -147,7 +147,7 @@ class LogStartMoved(Event):
 
 
 class IsrChangeAsked(Event):
-    """A leader asks the controller for another set of in-sync replicas. isr is a list with commas."""
+    """A leader sent AlterPartition to the controller. isr is a comma-separated list."""
 
     topic: str
     partition: int
@@ -157,7 +157,7 @@ class IsrChangeAsked(Event):
 
 
 class IsrChanged(Event):
-    """A leader learned which replicas are in sync now."""
+    """A leader received the new set of in-sync replicas."""
 
     topic: str
     partition: int
@@ -167,7 +167,7 @@ class IsrChanged(Event):
 
 
 class ReplicaInSync(Event):
-    """The harness was told by every broker that this replica is in sync, after all faults were healed: `broker` is the name of its node."""
+    """Every broker reported to the harness that this replica is in sync, after all faults were healed: `broker` is the name of its node."""
 
     topic: str
     partition: int
@@ -193,7 +193,7 @@ class FinalBatch(Event):
 
 
 class FinalLog(Event):
-    """At the end of a run: the extent of one log on the disk of `broker`. next_offset is outside; record_count is -1 if no FinalRecord lists them."""
+    """At the end of a run: the extent of one log on the disk of `broker`. next_offset is exclusive; record_count is -1 without FinalRecord events."""
 
     topic: str
     partition: int
@@ -230,7 +230,7 @@ class FinalMarker(Event):
 class FinalTransaction(Event):
     """At the end of a run: a record of `__transaction_state` in the log of `broker`.
 
-    status is the number of a TransactionState (-1: the id was forgotten); partitions is a list with commas of TOPIC-PARTITION.
+    status is the number of a TransactionState (-1: a tombstone); partitions is a comma-separated list of TOPIC-PARTITION.
     """
 
     partition: int
@@ -244,9 +244,9 @@ class FinalTransaction(Event):
 
 
 class FinalOffset(Event):
-    """At the end of a run: an offset that a group committed, as `__consumer_offsets` has it in the log of `broker` (-1: it was forgotten).
+    """At the end of a run: an offset that a group committed, as `__consumer_offsets` has it in the log of `broker` (-1: a tombstone).
 
-    offsets_partition and log_offset say where the record stands; producer_id is that of the transaction it belongs to, -1 without.
+    offsets_partition and log_offset are the position of the record; producer_id is that of its transaction, -1 without one.
     """
 
     offsets_partition: int

@@ -1,13 +1,13 @@
-"""Producer ids: blocks on the controller, blocks on a broker, and the single ids that clients were given.   Source: KIP-730."""
+"""Producer ids: blocks on the controller, blocks on a broker, and the single ids that clients received.   Source: KIP-730."""
 
 from kraftsim.events.event import Event
 
 
 class ProducerIdBlockAllocated(Event):
-    """The ids first_producer_id .. next_producer_id - 1 belong to a broker from now on.
+    """The ids first_producer_id .. next_producer_id - 1 are allocated to a broker.
 
-    `given_by` says whose decision that is: 'quorum' for a record of the metadata log at `offset`; where a znode was set, the
-    'controller' that answers AllocateProducerIds, or the 'broker' itself; a broker that asks nobody, a variant of KIP-730, gives them to 'itself'
+    `given_by` is the allocator: 'quorum' for a record of the metadata log at `offset`; for a znode, the
+    'controller' that answers AllocateProducerIds, or the 'broker' itself; 'itself' for a broker that sends no request, a variant of KIP-730
     (offset and broker_epoch are -1 in both).
     """
 
@@ -26,21 +26,21 @@ class ProducerIdBlockRequested(Event):
 
 
 class ProducerIdBlockReceived(Event):
-    """A broker took a block as its next one."""
+    """A broker received a block as its next one."""
 
     first_producer_id: int
     next_producer_id: int
 
 
 class ProducerIdBlockRefused(Event):
-    """AllocateProducerIds came back with an error, timed out, or named a block the broker must not take."""
+    """AllocateProducerIds came back with an error, timed out, or contained a block that the broker must not use."""
 
     error_code: int
     reason: str
 
 
 class ProducerIdReturned(Event):
-    """InitProducerId was answered without error. `fresh`: the id comes from a block (not one the producer had before)."""
+    """InitProducerId was answered without error. `fresh`: the id is from a block (not one that the producer had before)."""
 
     producer_id: int
     producer_epoch: int

@@ -1,4 +1,4 @@
-"""The metadata quorum: who may vote, who leads, and what it replicates.   Source: KIP-595, KIP-630, KIP-853, org.apache.kafka.raft."""
+"""The metadata quorum: voters, leaders, and replication.   Source: KIP-595, KIP-630, KIP-853, org.apache.kafka.raft."""
 
 from kraftsim.events.event import Event
 
@@ -14,7 +14,7 @@ class RaftRoleChanged(Event):
 
 
 class QuorumTimersSet(Event):
-    """A replica of the metadata log begins with these time-outs, and asks before it stands for election, or not."""
+    """The time-outs with which a replica of the metadata log starts, and whether it uses Pre-Vote."""
 
     fetch_timeout_ms: int
     election_timeout_ms: int
@@ -23,14 +23,14 @@ class QuorumTimersSet(Event):
 
 
 class ElectionOpened(Event):
-    """A candidate opened an epoch, which it gives up if it has not won after so long."""
+    """A candidate started an election in a new epoch, with this election time-out."""
 
     leader_epoch: int
     timeout_ms: int
 
 
 class ElectionLost(Event):
-    """A candidate gave an election up. It is the nth that it lost in a row (`defeats`); it stands again after a pause."""
+    """A candidate lost an election, the nth in a row (`defeats`); it starts another one after a backoff."""
 
     leader_epoch: int
     defeats: int
@@ -38,7 +38,7 @@ class ElectionLost(Event):
 
 
 class LeaderUnheard(Event):
-    """A leader gives up because it heard no majority of the voters for long. `heard_count` is how many it did hear, itself among them if it votes."""
+    """A leader resigns because it received no fetch from a majority of the voters for too long. `heard_count`: voters that fetched, with itself."""
 
     leader_epoch: int
     heard_count: int
@@ -47,7 +47,7 @@ class LeaderUnheard(Event):
 
 
 class LaterEpochAnswered(Event):
-    """A replica asked another one in an epoch, and that one answered in a later one."""
+    """A replica sent a request in an epoch, and the answer had a later one."""
 
     asked_node_id: int
     asked_epoch: int
@@ -56,7 +56,7 @@ class LaterEpochAnswered(Event):
 
 
 class OtherClusterAnswered(Event):
-    """A replica asked a node that belongs to another cluster, and was refused. Once per node.
+    """A replica sent a request to a node of another cluster, and was refused. Once per node.
 
     A negative id is a bootstrap server. Source: KafkaRaftClient.handleUnexpectedError.
     """
@@ -76,14 +76,14 @@ class VoteAnswered(Event):
 
 
 class VoteTold(Event):
-    """A vote left the voter that gave it, and is durable there: in its answer to a candidate, or because it is about to ask for votes itself."""
+    """A voter announced a durable vote: in its answer to a candidate, or, for itself, before it requests votes."""
 
     leader_epoch: int
     candidate_id: int
 
 
 class LeaderLogHeld(Event):
-    """What a replica that was just elected has of an epoch, the end outside. Epoch -1: what its snapshot covers, whatever epochs that were."""
+    """The offsets of an epoch in the log of a newly elected replica, the end exclusive. Epoch -1: those that its snapshot covers."""
 
     leader_epoch: int
     epoch: int
@@ -92,7 +92,7 @@ class LeaderLogHeld(Event):
 
 
 class HighWatermarkMoved(Event):
-    """A replica learned that more is committed, by its own count if it leads. `last_epoch` is that of the last record below the high watermark."""
+    """The high watermark of a replica advanced. `last_epoch` is that of the last record below the high watermark."""
 
     leader_epoch: int
     high_watermark: int
@@ -102,14 +102,14 @@ class HighWatermarkMoved(Event):
 
 
 class HighWatermarkTold(Event):
-    """A leader told whoever fetches up to where the log is committed, for the first time."""
+    """A leader returned a high watermark to a fetching replica for the first time."""
 
     leader_epoch: int
     high_watermark: int
 
 
 class MetadataWritten(Event):
-    """A batch went into the file of a replica's log; offsets are inclusive. `previous_epoch` is that of the record before it; -1: there is none."""
+    """A batch was written to a replica's log file; offsets are inclusive. `previous_epoch` is that of the record before it; -1: there is none."""
 
     epoch: int
     first_offset: int
@@ -126,14 +126,14 @@ class MetadataFlushed(Event):
 
 
 class MetadataTruncated(Event):
-    """A follower cut its log back to where it agrees with the leader's."""
+    """A follower truncated its log to the end of the prefix that it shares with the leader's."""
 
     leader_epoch: int
     end_offset: int
 
 
 class MetadataReplicated(Event):
-    """A follower wrote what the leader sent; offsets are inclusive."""
+    """A follower replicated records of the leader; offsets are inclusive."""
 
     leader_epoch: int
     first_offset: int
@@ -141,7 +141,7 @@ class MetadataReplicated(Event):
 
 
 class QuorumStateStored(Event):
-    """A replica's quorum-state is durable: its epoch, whom it knows to lead, and whom it voted for; -1: nobody."""
+    """A replica's quorum-state is durable: its epoch, its leader, and the candidate that it voted for; -1: none."""
 
     leader_epoch: int
     leader_id: int
@@ -157,23 +157,23 @@ class SnapshotWritten(Event):
 
 
 class SnapshotFetched(Event):
-    """A snapshot of the leader is whole on a replica's disk, under its name; the log has yet to give way to it."""
+    """A snapshot of the leader was fetched completely and renamed on a replica's disk; the log has yet to be replaced by it."""
 
     end_offset: int
     epoch: int
 
 
 class SnapshotLoaded(Event):
-    """A replica took over a snapshot in place of its log."""
+    """A replica loaded a snapshot in place of its log."""
 
     end_offset: int
     epoch: int
 
 
 class VotersChanged(Event):
-    """The voters that count are others, or those of before again: what named others was cut off. Ids are comma-separated.
+    """The voter set changed, possibly back to a former one, if the record with the newer one was truncated. Ids are comma-separated.
 
-    The offset is that of the record that names them; -1 is the snapshot of the formatting, or a configuration that no record has changed yet.
+    The offset is that of the VotersRecord; -1 is the bootstrap snapshot, or a static configuration.
     """
 
     offset: int
@@ -182,7 +182,7 @@ class VotersChanged(Event):
 
 
 class FinalMetadata(Event):
-    """What a controller's disk says of the cluster at an offset when the run is over, as a digest of everything that a snapshot there would hold.
+    """At the end of a run: a digest of the metadata image at an offset, from a controller's disk.
 
     `from_offset` 0: by replaying the log from its beginning; else by loading the snapshot that ends there and replaying the log behind it.
     """
@@ -195,7 +195,7 @@ class FinalMetadata(Event):
 
 
 class FinalMetadataLog(Event):
-    """Up to where a controller's disk has the metadata log, in one piece or by a snapshot, when the run is over; it begins at `first_offset`."""
+    """At the end of a run: the end of the contiguous metadata log on a controller's disk, snapshot included; it begins at `first_offset`."""
 
     controller: str
     first_offset: int

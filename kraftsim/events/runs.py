@@ -1,4 +1,4 @@
-"""The run itself: faults that were done to it, phases, and what an oracle saw."""
+"""The run itself: its faults, its phases, and violations."""
 
 from kraftsim.events.event import Event
 
@@ -24,13 +24,13 @@ class PhaseBegan(Event):
 
 
 class OnlyRetriableErrorsExpected(Event):
-    """From here on clients shall be told nothing that does not pass by itself: so the story has it, whatever happens to the nodes."""
+    """From here on clients must receive only retriable errors, whatever happens to the nodes: the scenario declares it."""
 
     story: str
 
 
 class FaultArmed(Event):
-    """A fault waits for its time or trigger."""
+    """A fault was armed: it waits for its time or trigger."""
 
     fault: str
     target: str
@@ -38,7 +38,7 @@ class FaultArmed(Event):
 
 
 class FaultFired(Event):
-    """A fault was done to a target."""
+    """A fault was injected at a target."""
 
     fault: str
     target: str
@@ -46,14 +46,14 @@ class FaultFired(Event):
 
 
 class FaultEnded(Event):
-    """A fault that lasts was undone."""
+    """A lasting fault ended."""
 
     fault: str
     target: str
 
 
 class FaultBit(Event):
-    """A fault changed an outcome: for example bytes were lost, a connection with requests under way was cut."""
+    """A fault is effective: for example, bytes were lost, or a connection with requests in flight was reset."""
 
     fault: str
     target: str
@@ -61,9 +61,9 @@ class FaultBit(Event):
 
 
 class Settled(Event):
-    """How long something took to be as it should after all faults were healed. `what`: 'leader', 'brokers', 'controllers', 'calls', 'replicas'.
+    """How long something took to settle after all faults were healed. `what`: 'leader', 'brokers', 'controllers', 'calls', 'replicas'.
 
-    Where `is_settled` is false it was not so after `limit_ms`, and the run ended there.
+    If `is_settled` is false it had not settled after `limit_ms`, and the run ended there.
     """
 
     what: str
@@ -73,7 +73,7 @@ class Settled(Event):
 
 
 class InvariantViolated(Event):
-    """An online oracle saw a violation. `witnesses` names event ids 'node.incarnation.n', comma-separated."""
+    """An online invariant check found a violation. `witnesses` names event ids 'node.incarnation.n', comma-separated."""
 
     invariant: str
     message: str

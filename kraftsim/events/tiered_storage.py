@@ -1,10 +1,10 @@
-"""Segments that go to a remote store, come back from there, and are deleted.   Source: KIP-405."""
+"""Segments that are copied to a remote store, fetched from there, and deleted.   Source: KIP-405."""
 
 from kraftsim.events.event import Event
 
 
 class RemoteCopyStarted(Event):
-    """A leader said in `__remote_log_metadata` that it copies a segment; both ends of the offsets are inside."""
+    """A leader announced in `__remote_log_metadata` that it copies a segment; both offsets are inclusive."""
 
     topic: str
     partition: int
@@ -16,7 +16,7 @@ class RemoteCopyStarted(Event):
 
 
 class RemoteCopyFinished(Event):
-    """The copy of a segment is whole. producer_count: how many its producer snapshot names; -1 if it has none."""
+    """The copy of a segment is complete. producer_count: the number of producers in its snapshot; -1 if it has none."""
 
     topic: str
     partition: int
@@ -27,7 +27,7 @@ class RemoteCopyFinished(Event):
 
 
 class RemoteCopyFailed(Event):
-    """A segment could not be copied; was_announced: the metadata say that it is on its way."""
+    """A segment could not be copied; was_announced: the metadata contain COPY_SEGMENT_STARTED."""
 
     topic: str
     partition: int
@@ -38,7 +38,7 @@ class RemoteCopyFailed(Event):
 
 
 class EmptySnapshotWritten(Event):
-    """A segment had no producer snapshot behind it, and got one that names nobody; next_offset: what it does not cover any more."""
+    """A segment had no producer snapshot behind it, and got an empty one; next_offset: the first offset that it does not cover."""
 
     topic: str
     partition: int
@@ -46,7 +46,7 @@ class EmptySnapshotWritten(Event):
 
 
 class LocalLogStartMoved(Event):
-    """Local segments went that are in the remote store: what is before local_start_offset is there only."""
+    """Local segments that are in the remote store were deleted: records before local_start_offset are there only."""
 
     topic: str
     partition: int
@@ -55,7 +55,7 @@ class LocalLogStartMoved(Event):
 
 
 class RemoteSegmentDeleted(Event):
-    """A remote segment was deleted; reason is why."""
+    """A remote segment was deleted; reason is the cause."""
 
     topic: str
     partition: int
@@ -66,7 +66,7 @@ class RemoteSegmentDeleted(Event):
 
 
 class RemoteRead(Event):
-    """A reader got records from the remote store; size_bytes may be 0. reason is why, if it got none."""
+    """A fetch was answered from the remote store; size_bytes may be 0. reason is the cause if there are no records."""
 
     topic: str
     partition: int
@@ -76,7 +76,7 @@ class RemoteRead(Event):
 
 
 class RebuiltFromRemote(Event):
-    """A follower begins anew behind a remote segment, with the producers that are told of there; replayed_bytes were read for that."""
+    """A follower restarts its log behind a remote segment, with the producer state of its snapshot; replayed_bytes were read for that."""
 
     topic: str
     partition: int
@@ -88,7 +88,7 @@ class RebuiltFromRemote(Event):
 
 
 class ProducerStateCompared(Event):
-    """What a replica knows of its producers at an offset, as a digest. promised: its remedy says that it is what the leader knew."""
+    """A digest of a replica's producer state at an offset. promised: its recovery method guarantees that it equals the leader's."""
 
     topic: str
     partition: int

@@ -1,6 +1,6 @@
-"""What transactional producers and members of groups did and were told, as they themselves saw it.
+"""Requests of transactional producers and group members, and their results, from their own view.
 
-`transaction` names one transaction of one producer, 'CLIENT_ID/NUMBER'; records say in RecordSent which one they belong to.
+`transaction` names one transaction of one producer, 'CLIENT_ID/NUMBER'; RecordSent has that of its record.
 Source: KIP-98, KIP-447, KIP-890.
 """
 
@@ -8,7 +8,7 @@ from kraftsim.events.event import Event
 
 
 class TransactionalIdTaken(Event):
-    """A producer holds a transactional id: whoever held it with a smaller epoch is fenced from now on."""
+    """A producer has initialised a transactional id: producers with a smaller epoch are fenced from now on."""
 
     client_id: str
     transactional_id: str
@@ -17,7 +17,7 @@ class TransactionalIdTaken(Event):
 
 
 class TransactionBegun(Event):
-    """A producer begins a transaction; nothing is sent for that."""
+    """A producer begins a transaction; no request is sent for that."""
 
     client_id: str
     transactional_id: str
@@ -27,7 +27,7 @@ class TransactionBegun(Event):
 
 
 class TransactionEndAsked(Event):
-    """The application asks for the end of its transaction; up to here a read_committed reader must not see it."""
+    """The application commits or aborts its transaction; up to here a read_committed reader must not see it."""
 
     client_id: str
     transactional_id: str
@@ -36,7 +36,7 @@ class TransactionEndAsked(Event):
 
 
 class TransactionEnded(Event):
-    """What the application knows of its transaction's end: committed, aborted, or unknown (it was fenced, it failed, or it died meanwhile)."""
+    """The outcome of a transaction as the application knows it: committed, aborted, or unknown (it was fenced, failed, or crashed meanwhile)."""
 
     client_id: str
     transactional_id: str
@@ -48,7 +48,7 @@ class TransactionEnded(Event):
 
 
 class TransactionErred(Event):
-    """An error that no retry heals reached a transactional producer: it must abort, or, if is_fatal, end."""
+    """A transactional producer received an error that is not retriable: it must abort, or, if is_fatal, close."""
 
     client_id: str
     transactional_id: str
@@ -58,7 +58,7 @@ class TransactionErred(Event):
 
 
 class TransactionOffsetSent(Event):
-    """A producer wants to commit a group's offset with its transaction. generation_id is -1 where it names no member."""
+    """A producer wants to commit a group's offset with its transaction. generation_id is -1 without member metadata."""
 
     client_id: str
     transaction: str
@@ -72,7 +72,7 @@ class TransactionOffsetSent(Event):
 
 
 class TransactionOffsetAccepted(Event):
-    """The group's coordinator has taken the offset; it is pending until the transaction ends."""
+    """The group's coordinator has accepted the offset; it is pending until the transaction ends."""
 
     client_id: str
     transaction: str
@@ -85,7 +85,7 @@ class TransactionOffsetAccepted(Event):
 
 
 class MemberStable(Event):
-    """A member of a group knows its assignment in a generation: a list with commas of TOPIC-PARTITION."""
+    """A member of a group knows its assignment in a generation: a comma-separated list of TOPIC-PARTITION."""
 
     client_id: str
     group_id: str
@@ -95,7 +95,7 @@ class MemberStable(Event):
 
 
 class MembershipLost(Event):
-    """A member is none any more, or its generation is over: error_code says why."""
+    """A member was removed from its group, or its generation has ended: error_code is the cause."""
 
     client_id: str
     group_id: str
@@ -104,7 +104,7 @@ class MembershipLost(Event):
 
 
 class OffsetsAsked(Event):
-    """A consumer asks where its group goes on; question counts its questions."""
+    """A consumer fetches the committed offsets of its group; question counts these requests."""
 
     client_id: str
     group_id: str
@@ -136,21 +136,21 @@ class OffsetCommitSent(Event):
 
 
 class CopyExpected(Event):
-    """Each record of the input topic shall become one committed record of the output topic, with the same key."""
+    """Each record of the input topic must become one committed record of the output topic, with the same key."""
 
     input_topic: str
     output_topic: str
 
 
 class CopyRead(Event):
-    """A read_committed reader has come to the end of a topic, after all work was done: what it has not returned is not there."""
+    """A read_committed reader has reached the end of a topic, after all work was done: records that it has not returned are missing."""
 
     client_id: str
     topic: str
 
 
 class CopiesCounted(Event):
-    """What a stretch of exactly-once copying cost: a row of the table that sets producers per task beside producers per thread."""
+    """The costs of an exactly-once application for a while: a row of the table that compares producers per task with producers per thread."""
 
     variant: str
     input_partitions: int

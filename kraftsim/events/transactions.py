@@ -1,13 +1,13 @@
-"""What a transaction coordinator writes down, and whom it turns away.   Source: KIP-98, KIP-360, KIP-890."""
+"""Events of transaction coordinators: state changes, and refused requests.   Source: KIP-98, KIP-360, KIP-890."""
 
 from kraftsim.events.event import Event
 
 
 class TransactionStateChanged(Event):
-    """A record of `__transaction_state` is committed: this is what the coordinator believes of the transactional id from now on.
+    """A record of `__transaction_state` is committed: the state of the transactional id at the coordinator from now on.
 
-    `state` is the name that DescribeTransactions shows, `partitions` the members of the transaction as 'topic-number' between commas, sorted.
-    `transaction_version` is 2 where the decision has raised the epoch.
+    `state` is the name that DescribeTransactions shows, `partitions` the partitions of the transaction as 'topic-number', comma-separated, sorted.
+    `transaction_version` is 2 if the epoch was bumped with the decision.
     """
 
     transactional_id: str
@@ -23,7 +23,7 @@ class TransactionStateChanged(Event):
 
 
 class TransactionalIdExpired(Event):
-    """Nobody has used a transactional id for transactional.id.expiration.ms: its tombstone is committed, and nothing is known of it any more."""
+    """A transactional id has expired after transactional.id.expiration.ms without use: its tombstone is committed."""
 
     transactional_id: str
     producer_id: int
@@ -34,9 +34,9 @@ class TransactionalIdExpired(Event):
 
 
 class TransactionChangeGivenUp(Event):
-    """A coordinator could not see a record of a transactional id committed and goes on as if it were not there, which nobody knows.
+    """A coordinator could not confirm that a record of a transactional id is committed, and assumes that it is not.
 
-    `offset` is where it was appended, -1 where it was not; a coordinator that reads the log later on finds it or does not.
+    `offset` is where it was appended, -1 if it was not; a coordinator that loads the log later may or may not find it.
     """
 
     transactional_id: str
@@ -56,7 +56,7 @@ class TransactionAbortForced(Event):
 
 
 class TransactionRefused(Event):
-    """A coordinator refused what somebody asked for a transactional id, other than that another producer has taken over."""
+    """A coordinator refused a request for a transactional id, for another reason than that the producer is fenced."""
 
     api: str
     transactional_id: str
@@ -66,7 +66,7 @@ class TransactionRefused(Event):
 
 
 class ProducerFenced(Event):
-    """A coordinator refused a producer because its epoch is not the present one of the transactional id."""
+    """A coordinator refused a producer because its epoch is not the current one of the transactional id."""
 
     transactional_id: str
     producer_id: int
@@ -75,7 +75,7 @@ class ProducerFenced(Event):
 
 
 class TransactionsLoaded(Event):
-    """A broker answers for the transactional ids of a partition of `__transaction_state` from now on; it has read the log up to next_offset."""
+    """A broker coordinates the transactional ids of a partition of `__transaction_state` from now on; it has loaded the log up to next_offset."""
 
     partition: int
     coordinator_epoch: int
@@ -84,7 +84,7 @@ class TransactionsLoaded(Event):
 
 
 class TransactionLoaded(Event):
-    """Right before TransactionsLoaded, once per transactional id: what the broker believes of it, and at which offset it has read that."""
+    """Right before TransactionsLoaded, once per transactional id: its loaded state, and the offset of its record."""
 
     transactional_id: str
     producer_id: int
@@ -97,7 +97,7 @@ class TransactionLoaded(Event):
 
 
 class TransactionsUnloaded(Event):
-    """A broker answers for the transactional ids of a partition of `__transaction_state` no longer."""
+    """A broker has unloaded the transactional ids of a partition of `__transaction_state`."""
 
     partition: int
     coordinator_epoch: int

@@ -1,17 +1,17 @@
-"""What happens at a ZooKeeper server. Source: org.apache.zookeeper."""
+"""Events of a ZooKeeper server. Source: org.apache.zookeeper."""
 
 from kraftsim.events.event import Event
 
 
 class ZookeeperSessionBegan(Event):
-    """A client has a session; timeout_ms is what was agreed."""
+    """A client has a session; timeout_ms is the negotiated value."""
 
     session: int
     timeout_ms: int
 
 
 class ZookeeperSessionEnded(Event):
-    """A session is over: closed by its client, or expired, because nothing was heard of it. `ephemerals` znodes went with it."""
+    """A session ended: closed by its client, or expired. `ephemerals` znodes were deleted with it."""
 
     session: int
     is_expired: bool
@@ -19,7 +19,7 @@ class ZookeeperSessionEnded(Event):
 
 
 class ZnodeChanged(Event):
-    """A znode was created, deleted, or given other data or another list of rights; version is -1 where it is gone."""
+    """A znode was created or deleted, or its data or ACL were set; version is -1 after a deletion."""
 
     path: str
     change: str
@@ -29,7 +29,7 @@ class ZnodeChanged(Event):
 
 
 class ZookeeperRecovered(Event):
-    """A server has read its files: up to which change, and how many bytes behind it were torn."""
+    """A server has loaded its files: the last change, and the number of torn bytes behind it."""
 
     zxid: int
     znodes: int

@@ -1,16 +1,16 @@
-"""Controllers of ZooKeeper's time: who becomes one, and who is one no more.   Source: kafka.controller.KafkaController."""
+"""Controllers in ZooKeeper mode: elections and resignations.   Source: kafka.controller.KafkaController."""
 
 from kraftsim.events.event import Event
 
 
 class ZookeeperControllerElected(Event):
-    """A broker has made /controller, and /controller_epoch is its own."""
+    """A broker has created /controller and set /controller_epoch."""
 
     controller_epoch: int
 
 
 class ZookeeperControllerReady(Event):
-    """A controller has read everything, and begins to decide."""
+    """A controller has loaded all metadata, and is active."""
 
     controller_epoch: int
     broker_count: int
@@ -18,21 +18,21 @@ class ZookeeperControllerReady(Event):
 
 
 class ZookeeperControllerResigned(Event):
-    """A broker is controller no more, as far as it knows."""
+    """A broker has resigned as controller."""
 
     controller_epoch: int
     reason: str
 
 
 class BrokerCame(Event):
-    """A controller sees a broker, or another life of it."""
+    """A controller sees a broker, or another incarnation of it."""
 
     broker_id: int
     broker_epoch: int
 
 
 class BrokerWent(Event):
-    """A controller sees a broker no more."""
+    """A controller sees that a broker is gone."""
 
     broker_id: int
     broker_epoch: int

@@ -1,1 +1,1 @@
-"""One seed: generate its faults, run it in virtual time, judge it, replay it."""
+"""One seed: generate its faults, run it in virtual time, check it, replay it."""

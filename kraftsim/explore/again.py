@@ -1,4 +1,4 @@
-"""Plays a replay file, and says whether it came out as it did the first time."""
+"""Runs a replay file, and reports whether the run equals the recorded one."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from kraftsim.explore.run import play_request
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a replay that was to be the same. `difference` is known where the first run's event logs stand beside the file."""
+    """The result of a replay compared with the recorded run. `difference` is known if the first run's event logs are beside the file."""
 
     events_sha256: str | None
     recorded_sha256: str | None
@@ -24,7 +24,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_same(self) -> bool:
-        """Tell whether every byte of the event logs is the same."""
+        """Return whether every byte of the event logs is the same."""
         return self.events_sha256 is not None and self.events_sha256 == self.recorded_sha256
 
     def lines(self) -> list[str]:
@@ -33,19 +33,19 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
             return [f"the same, byte for byte: {self.outcome}, event log {self.events_sha256}"]
         text = [f"not the same: {self.outcome} (recorded: {self.recorded_outcome})"]
         if self.environment != self.recorded_environment:
-            text.append(f"  recorded with {_told(self.recorded_environment)}; played with {_told(self.environment)}")
+            text.append(f"  recorded with {_environment_text(self.recorded_environment)}; replayed with {_environment_text(self.environment)}")
         if self.difference is None:
-            return [*text, "  the first run's event logs are not beside the file, so nobody can say where the runs part"]
+            return [*text, "  the first run's event logs are not beside the file, so the first difference is unknown"]
         return [*text, *(f"  {line}" for line in self.difference.lines())]
 
 
 def play_again(replay: Replay, out: Path | None) -> RunResult:
-    """Play the run of a replay file."""
+    """Run a replay file."""
     return play_request(replay.request(), out)
 
 
 def check_again(replay: Replay, *, recorded: Path, out: Path) -> Checked:
-    """Play the run of a replay file into a directory, and compare it with what was recorded."""
+    """Run a replay file into a directory, and compare the run with the recorded one."""
     result = play_again(replay, out)
     is_same = result.events_sha256 == replay.events_sha256
     can_compare = not is_same and RunDirectory(recorded).events.is_dir()
@@ -60,5 +60,5 @@ def check_again(replay: Replay, *, recorded: Path, out: Path) -> Checked:
     )
 
 
-def _told(environment: Environment) -> str:
+def _environment_text(environment: Environment) -> str:
     return f"Python {environment.python} on {environment.platform}, hash seed {environment.hash_seed}"

@@ -1,4 +1,4 @@
-"""Lays rows of a trace out in columns of a given width, as plain text in which every stretch has a style of its own."""
+"""Lays rows of a trace out in columns of a given width, as plain text whose segments have styles."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -29,12 +29,12 @@ STYLES: Final = (
 
 
 def fitting(names: Sequence[str], width: int) -> int:
-    """Return how many columns have room."""
+    """Return how many columns fit."""
     return max(1, min(len(names), (width - TIME_WIDTH) // COLUMN_MIN))
 
 
 def laid_out(rows: Sequence[Row], names: Sequence[str], width: int) -> Iterator[list[Piece]]:
-    """Yield the lines: times on the left, then one column per name; whatever stands across takes the whole width."""
+    """Yield the lines: times on the left, then one column per name; rows without a column span the whole width."""
     room = min((width - TIME_WIDTH) // max(len(names), 1), COLUMN_MAX)
     heading = [("seconds".ljust(TIME_WIDTH), "head"), *((name[: room - 1].ljust(room), "head") for name in names)]
     lines = 0
@@ -56,8 +56,8 @@ def _across(row: Row, width: int) -> Iterator[list[Piece]]:
     ahead = " " * (len(row.across) - len(row.across.lstrip()))
     for number, text in enumerate(textwrap.wrap(row.across.strip(), max(width - TIME_WIDTH - 4 - len(ahead), 20)) or [""]):
         time = _time(row) if number == 0 else ""
-        told = f"-- {ahead}{text} " if number == 0 and not ahead else f"   {ahead}{text} "
-        yield [(time.ljust(TIME_WIDTH), "time"), (told.ljust(width - TIME_WIDTH, "-" if number == 0 and not ahead else " ").rstrip(), style)]
+        label = f"-- {ahead}{text} " if number == 0 and not ahead else f"   {ahead}{text} "
+        yield [(time.ljust(TIME_WIDTH), "time"), (label.ljust(width - TIME_WIDTH, "-" if number == 0 and not ahead else " ").rstrip(), style)]
 
 
 def _cells(row: Row, names: Sequence[str], room: int) -> Iterator[list[Piece]]:

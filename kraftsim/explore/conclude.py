@@ -1,4 +1,4 @@
-"""The end of every run, in every mode: the verdicts become a result, and the directory gets its `run.json` and `replay.json`."""
+"""The end of every run, in every mode: invariant results become a run result, and `run.json` and `replay.json` are written."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from kraftsim.explore.result import RunResult
 from kraftsim.invariants.verdict import Outcome, Verdict, worst
 
 FaultCounts = dict[str, tuple[int, int, int]]
-"""Kind of fault -> how often it was armed, fired, and bit (changed an outcome)."""
+"""Kind of fault -> how often it was armed, fired, and effective (changed an outcome)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ending:
-    """What is known when a run is over. `trouble` is what ended it before its time."""
+    """The data of a finished run. `trouble` is what aborted it."""
 
     verdicts: Sequence[Verdict]
     trouble: str | None

@@ -1,7 +1,7 @@
-"""Where two runs part: the first event, by node and virtual time, that one of them has and the other has not.
+"""The divergence of two runs: the first event, by node and virtual time, that one of them has and the other has not.
 
 A log is compared with the log of the same node and incarnation, line by line. Of all logs the divergence that is first in virtual time is the one
-near the cause; the others follow from it.
+close to the cause; the others follow from it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,23 +18,23 @@ NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
 TIMES: Final = ("t_ns", "wall_ms")
 Fields = dict[str, int | str | bool | None]
 Logs = Mapping[str, Sequence[bytes]]
-"""File name of a log -> its lines, whole ones only."""
+"""File name of a log -> its complete lines."""
 
 
 class Happening(msgspec.Struct, frozen=True, kw_only=True):
-    """One event of a log, as it is told."""
+    """One event of a log, for output."""
 
     at_ns: int
     kind: str
     fields: Fields
 
     def __str__(self) -> str:
-        told = " ".join(f"{name}={value}" for name, value in self.fields.items())
-        return f"{self.at_ns / NANOSECONDS_PER_MILLISECOND:11.3f} ms  {self.kind}{' ' if told else ''}{told}"
+        fields = " ".join(f"{name}={value}" for name, value in self.fields.items())
+        return f"{self.at_ns / NANOSECONDS_PER_MILLISECOND:11.3f} ms  {self.kind}{' ' if fields else ''}{fields}"
 
 
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):
-    """Where two logs of one node part. `n` is the line in both; `a` or `b` is null where that log has ended. `before` is what both have in front."""
+    """The divergence of two logs of one node. `n` is the line in both; `a` or `b` is null if that log has ended. `before` are common events."""
 
     node: str
     incarnation: int
@@ -52,7 +52,7 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """What two runs do not have in common. `first` is the first event that differs, `first_time` the first that is the same at another time."""
+    """The differences of two runs. `first` is the first event that differs, `first_time` the first equal event at another time."""
 
     a: str
     b: str
@@ -64,12 +64,12 @@ class RunDifference(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether the runs are the same, to the nanosecond."""
+        """Return whether the runs are the same, to the nanosecond."""
         return self.first is None and self.first_time is None
 
     @property
     def is_of_times_only(self) -> bool:
-        """Tell whether every event is there in both, in the same order on its node, and only times differ."""
+        """Return whether every event is there in both, in the same order on its node, and only times differ."""
         return self.first is None and self.first_time is not None
 
     def lines(self) -> list[str]:
@@ -81,14 +81,14 @@ class RunDifference(msgspec.Struct, frozen=True, kw_only=True):
         if self.first is not None:
             text += ["first event that differs:", *(f"  {line}" for line in self.first.lines())]
         else:
-            text.append("only times differ: every node noted the same events in the same order")
+            text.append("only times differ: every node emitted the same events in the same order")
         if self.first_time is not None and (self.first is None or self.first_time.at_ns < self.first.at_ns):
             text += ["first event at another time:", *(f"  {line}" for line in self.first_time.lines())]
         return text
 
 
 def compare(run_a: Path, run_b: Path, *, context: int = CONTEXT, nodes: Sequence[str] = ()) -> RunDifference:
-    """Compare the event logs of two runs' directories, of some nodes or of all. Raises OSError where there are no event logs."""
+    """Compare the event logs of two runs' directories, of some nodes or of all. Raises OSError if there are no event logs."""
     return compare_logs(read_logs(run_a), read_logs(run_b), names=(str(run_a), str(run_b)), context=context, nodes=nodes)
 
 
@@ -117,13 +117,13 @@ def compare_logs(a: Logs, b: Logs, *, names: tuple[str, str], context: int = CON
 
 
 class UnreadableEvent(ValueError):
-    """A line of an event log is no event; the message names the log and the line."""
+    """A line of an event log is not an event; the message has the log and the line."""
 
 
 def read_logs(run: Path) -> dict[str, list[bytes]]:
-    """Return the event logs of a run's directory. Raises FileNotFoundError where there are none.
+    """Return the event logs of a run's directory. Raises FileNotFoundError if there are none.
 
-    A last line without line feed is what kill -9 leaves: unless it is a whole event, it is dropped.
+    A last line without line feed is the result of kill -9: it is dropped unless it is a complete event.
     """
     logs = {path.name: _whole_lines(path.read_bytes()) for path in sorted((run / "events").glob("*.jsonl"))}
     if not logs:
@@ -146,8 +146,8 @@ def event_of(line: bytes, log: str, n: int) -> tuple[str, int, Fields]:
     """Return the kind, the time and all fields of an event, which is line `n` of a log (from 0). Raises UnreadableEvent."""
     try:
         fields: Fields = msgspec.json.decode(line, type=Fields)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as trouble:
-        raise UnreadableEvent(f"{log}: line {n + 1} is no event: {trouble}") from trouble
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UnreadableEvent(f"{log}: line {n + 1} is no event: {error}") from error
     kind, at_ns = fields.get("kind"), fields.get("t_ns")
     if not isinstance(kind, str) or not isinstance(at_ns, int) or not isinstance(fields.get("n"), int):
         raise UnreadableEvent(f"{log}: line {n + 1} is no event: kind, t_ns or n is missing")
@@ -155,7 +155,7 @@ def event_of(line: bytes, log: str, n: int) -> tuple[str, int, Fields]:
 
 
 def logs_of(content: bytes) -> dict[str, list[bytes]]:
-    """Return event logs that stand one behind the other, as `Simulation.event_bytes` gives them."""
+    """Split concatenated event logs, as returned by `Simulation.event_bytes`."""
     logs: dict[str, list[bytes]] = {}
     for line in content.splitlines():
         envelope = msgspec.json.decode(line)
@@ -168,7 +168,7 @@ def _place(divergence: Divergence) -> tuple[int, str, int]:
 
 
 def _parting(node: str, incarnation: int, a: Sequence[bytes], b: Sequence[bytes], context: int) -> tuple[Divergence | None, Divergence | None]:
-    """Return where the events of two logs part first, and where their times do before that."""
+    """Return the first divergence in the events of two logs, and the first one in their times before that."""
     time: Divergence | None = None
     log = file_name(node, incarnation)
     for n in range(max(len(a), len(b))):

@@ -15,18 +15,18 @@ Noted = tuple[Envelope, Event]
 
 
 def read_events(events_dir: Path) -> list[Noted]:
-    """Return every event of a run in order of time; a torn last line and lines of unknown kinds are passed over."""
-    noted: list[Noted] = []
+    """Return every event of a run in order of time; a torn last line and lines of unknown kinds are skipped."""
+    entries: list[Noted] = []
     for path in sorted(events_dir.glob("*.jsonl")):
-        noted += _events_of(path)
-    noted.sort(key=lambda each: (each[0].t_ns, each[0].node, each[0].incarnation, each[0].n))
-    return noted
+        entries += _events_of(path)
+    entries.sort(key=lambda each: (each[0].t_ns, each[0].node, each[0].incarnation, each[0].n))
+    return entries
 
 
-def judge(noted: Sequence[Noted], must_exercise: Sequence[str]) -> tuple[Verdict, ...]:
-    """Return the verdict of every invariant over a finished run."""
+def judge(entries: Sequence[Noted], must_exercise: Sequence[str]) -> tuple[Verdict, ...]:
+    """Return the result of every invariant over a finished run."""
     oracle = Oracle(must_exercise=must_exercise)
-    for envelope, event in noted:
+    for envelope, event in entries:
         oracle.examine(envelope, event)
     return oracle.finish()
 

@@ -1,4 +1,4 @@
-"""Plays a scenario over sockets and real time, with the nodes as processes or embedded, and judges it from the files it left."""
+"""Runs a scenario over sockets and real time, with the nodes as processes or embedded, and checks it from its event files."""
 
 import asyncio
 from collections.abc import Sequence
@@ -27,20 +27,20 @@ from kraftsim.world.real.clock import RealClock
 from kraftsim.world.real.world import real_world
 
 FINAL = "final"
-"""The log, beside those of the nodes, that lists what is on the disks when the run is over."""
+"""The log, beside those of the nodes, with the final content of the disks."""
 
 
 def play_over_sockets(request: RunRequest, directory: RunDirectory) -> RunResult:
-    """Play the scenario on free ports of this machine."""
+    """Run the scenario on free ports of this machine."""
     schedule = request.schedule()
-    played = [fault for fault in schedule if can_play(fault, request.mode)]
+    injected = [fault for fault in schedule if can_play(fault, request.mode)]
     wanted = request.spec(port=ANY_PORT)
     spec = request.spec(port=free_port_range(wanted.brokers, controllers=wanted.controllers))
-    spec = replace(spec, behind_proxy=wants_proxy(played))
+    spec = replace(spec, behind_proxy=wants_proxy(injected))
     directory.create()
     kind = EmbeddedCluster if request.mode is Mode.EMBEDDED else ProcessCluster
-    cluster = kind(spec, directory, follows_frames=follows_frames(played))
-    stage = RealStage(cluster, request.mode, directory, played, request.work())
+    cluster = kind(spec, directory, follows_frames=follows_frames(injected))
+    stage = RealStage(cluster, request.mode, directory, injected, request.work())
     started = wall_text(RealClock(0))
     trouble: str | None = None
     try:
@@ -51,15 +51,15 @@ def play_over_sockets(request: RunRequest, directory: RunDirectory) -> RunResult
     seconds = stage.now_seconds()
     stage.note(RunEnded(outcome="ok" if trouble is None else "failed"))
     stage.close()
-    _note_final_logs(spec, directory, cluster.started_ns)
-    noted = read_events(directory.events)
+    _emit_final_logs(spec, directory, cluster.started_ns)
+    entries = read_events(directory.events)
     ending = Ending(
-        verdicts=judge(noted, request.scenario.must_exercise),
+        verdicts=judge(entries, request.scenario.must_exercise),
         trouble=trouble,
-        faults=_counts(schedule, noted),
-        played=[str(fault) for fault in played],
-        left_out=[str(fault) for fault in schedule if fault not in played],
-        event_count=len(noted),
+        faults=_counts(schedule, entries),
+        played=[str(fault) for fault in injected],
+        left_out=[str(fault) for fault in schedule if fault not in injected],
+        event_count=len(entries),
         seconds=seconds,
         started=started,
     )
@@ -74,8 +74,8 @@ async def _play(request: RunRequest, cluster: ProcessCluster | EmbeddedCluster, 
             await stage.leave()
 
 
-def _note_final_logs(spec: ClusterSpec, directory: RunDirectory, started_ns: int) -> None:
-    """Write what the segments on the disks hold as events of their own log."""
+def _emit_final_logs(spec: ClusterSpec, directory: RunDirectory, started_ns: int) -> None:
+    """Write the content of the segments on the disks as events of a separate log."""
     world = real_world(
         run=spec.run,
         node=FINAL,
@@ -91,7 +91,7 @@ def _note_final_logs(spec: ClusterSpec, directory: RunDirectory, started_ns: int
 
 
 def final_events(directory: RunDirectory, brokers: Sequence[str]) -> list[Event]:
-    """Return what the brokers' segments hold."""
+    """Return the content of the brokers' segments."""
     files = {
         f"{broker}/{path.relative_to(directory.data(broker))}": path.read_bytes()
         for broker in brokers
@@ -101,7 +101,7 @@ def final_events(directory: RunDirectory, brokers: Sequence[str]) -> list[Event]
 
 
 def final_metadata(directory: RunDirectory, controllers: Sequence[str]) -> list[Event]:
-    """Return what the controllers' metadata logs and snapshots say."""
+    """Return the content of the controllers' metadata logs and snapshots."""
     files = {
         f"{controller}/{path.relative_to(directory.data(controller))}": path.read_bytes()
         for controller in controllers
@@ -110,9 +110,9 @@ def final_metadata(directory: RunDirectory, controllers: Sequence[str]) -> list[
     return list(final_metadata_events(files))
 
 
-def _counts(schedule: Sequence[Fault], noted: Sequence[Noted]) -> FaultCounts:
-    """Return armed, fired and bit by kind. What was drawn and cannot be played here is armed and never fires."""
-    fired = [event.fault for _, event in noted if isinstance(event, FaultFired)]
-    bit = [event.fault for _, event in noted if isinstance(event, FaultBit)]
+def _counts(schedule: Sequence[Fault], entries: Sequence[Noted]) -> FaultCounts:
+    """Return armed, fired and effective counts by kind. Faults of the schedule that this mode does not support are armed and never fire."""
+    fired = [event.fault for _, event in entries if isinstance(event, FaultFired)]
+    effective = [event.fault for _, event in entries if isinstance(event, FaultBit)]
     kinds = sorted({fault.kind for fault in schedule})
-    return {kind: (sum(fault.kind == kind for fault in schedule), fired.count(kind), bit.count(kind)) for kind in kinds}
+    return {kind: (sum(fault.kind == kind for fault in schedule), fired.count(kind), effective.count(kind)) for kind in kinds}

@@ -1,4 +1,4 @@
-"""Plays a request for one question only: does it still fail in the same way? Nothing is written, and the run ends as soon as the answer is known."""
+"""Runs a request to find out only whether it still fails in the same way. Nothing is written, and the run ends as soon as that is known."""
 
 import re
 import time
@@ -19,13 +19,13 @@ NANOSECONDS: Final = 1_000_000_000
 FRAME_EVENTS: Final = "kraftsim.frame.events"
 FRAME_KINDS: Final = ("FrameSent", "FrameReceived")
 LIVENESS: Final = "settles-after-heal"
-"""The one invariant of which there are kinds: what did not settle is in its message."""
+"""The one invariant with several kinds of violations: the message has what did not settle."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, order=True):
-    """In which way a run failed: an invariant was violated, or the story broke off.
+    """The way in which a run failed: an invariant was violated, or the scenario was aborted.
 
-    `trouble` is a message without its numbers: of what broke the story off, or of what did not settle.
+    `trouble` is a message without its numbers: of what aborted the scenario, or of what did not settle.
     """
 
     invariant: str | None = None
@@ -36,7 +36,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, order=True):
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a probe. `found` is in order of time; `fired` are places in the schedule in the order in which they went off, at `struck`."""
+    """The result of a probe. `found` is in order of time; `fired` are positions in the schedule in order of firing, with the targets `struck`."""
 
     found: tuple[Finding, ...]
     found_at_ns: tuple[int, ...]
@@ -48,14 +48,14 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     cpu_seconds: float
 
     def at_ns(self, finding: Finding) -> int | None:
-        """Return when a finding was made first; None if it was not."""
+        """Return the time at which a finding was first made; None if it was not."""
         return self.found_at_ns[self.found.index(finding)] if finding in self.found else None
 
 
 def probe(request: RunRequest, *, wanted: Finding | None = None, until_ns: int | None = None) -> Seen:
-    """Play a request until it is over, until the finding that is wanted is made, or until a virtual time: what had not failed by then counts as ok.
+    """Run a request until its end, until the wanted finding is made, or until a virtual time: a run that has not failed by then counts as ok.
 
-    A finding that ends a whole run ends a probe, too, wanted or not: so a probe never sees what the run itself would not show.
+    A finding that ends a full run ends a probe, too, wanted or not: so a probe never finds more than the run itself.
     """
     began = time.process_time()
     request = _without_frames(request)
@@ -63,10 +63,10 @@ def probe(request: RunRequest, *, wanted: Finding | None = None, until_ns: int |
         watch = _Watch(simulation, request, wanted)
         run = set_up(request, simulation)
         limit_s = request.scenario.limit_seconds
-        is_cut = until_ns is not None and until_ns < limit_s * NANOSECONDS
-        trouble = run.play(until_ns / NANOSECONDS if until_ns is not None and is_cut else limit_s)
-        was_cut = is_cut and trouble is not None and trouble.startswith("SimulationTimeLimit")
-        if not was_cut:
+        is_limited = until_ns is not None and until_ns < limit_s * NANOSECONDS
+        trouble = run.play(until_ns / NANOSECONDS if until_ns is not None and is_limited else limit_s)
+        reached_limit = is_limited and trouble is not None and trouble.startswith("SimulationTimeLimit")
+        if not reached_limit:
             _finish(run, watch, trouble)
         fired = _fired(run.schedule.strikes)
         return Seen(
@@ -74,20 +74,20 @@ def probe(request: RunRequest, *, wanted: Finding | None = None, until_ns: int |
             found_at_ns=tuple(watch.found.values()),
             messages=tuple(watch.messages.values()),
             fired=tuple(place for place, _ in fired),
-            struck=tuple(strike.target for _, strike in fired),
-            fired_at_ns=tuple(strike.fired_at_ns or 0 for _, strike in fired),
+            struck=tuple(injection.target for _, injection in fired),
+            fired_at_ns=tuple(injection.fired_at_ns or 0 for _, injection in fired),
             ended_at_ns=simulation.now_ns,
             cpu_seconds=time.process_time() - began,
         )
 
 
 def without_numbers(message: str) -> str:
-    """Return a message with its numbers taken out: two losses of liveness are of one kind if they differ in numbers only."""
+    """Return a message without its numbers: two losses of liveness are of one kind if they differ in numbers only."""
     return re.sub(r"\d+(\.\d+)?", "#", message)
 
 
 def _without_frames(request: RunRequest) -> RunRequest:
-    """Return the request with fewer facts in its log: no node acts on them, and they cost a fifth of a run."""
+    """Return the request with fewer events in its log: no node acts on them, and they cost a fifth of a run."""
     if any(isinstance(fault.trigger, OnEvent) and fault.trigger.kind in FRAME_KINDS for fault in request.schedule()):
         return request
     return replace(request, settings={**request.settings, FRAME_EVENTS: "false"})
@@ -98,7 +98,7 @@ def _finding(invariant: str, message: str) -> Finding:
 
 
 def _finish(run: VirtualRun, watch: "_Watch", trouble: str | None) -> None:
-    """See what only the end of a run shows."""
+    """Make the findings that only the end of a run shows."""
     simulation = run.simulation
     for each in simulation.violations:
         watch.note(_finding(each.invariant, each.message), each.at_ns, each.message)
@@ -115,14 +115,14 @@ def _finish(run: VirtualRun, watch: "_Watch", trouble: str | None) -> None:
             watch.note(_finding(violation.invariant, violation.message), simulation.now_ns, violation.message)
 
 
-def _fired(strikes: tuple[Strike, ...]) -> list[tuple[int, Strike]]:
-    """Return the faults that struck, with their places in the schedule, in order of time."""
-    fired = [(place, strike) for place, strike in enumerate(strikes) if strike.fired_at_ns is not None]
+def _fired(injections: tuple[Strike, ...]) -> list[tuple[int, Strike]]:
+    """Return the faults that fired, with their positions in the schedule, in order of time."""
+    fired = [(place, injection) for place, injection in enumerate(injections) if injection.fired_at_ns is not None]
     return sorted(fired, key=lambda each: (each[1].fired_at_ns or 0, each[0]))
 
 
 class _Watch:
-    """Looks for findings while a run goes on, and stops it when there is nothing more to learn."""
+    """Collects findings during a run, and stops it when the result is known."""
 
     def __init__(self, simulation: Simulation, request: RunRequest, wanted: Finding | None) -> None:
         self.oracle = Oracle(must_exercise=request.scenario.must_exercise)
@@ -134,7 +134,7 @@ class _Watch:
 
     @property
     def is_content(self) -> bool:
-        """Tell whether what is wanted was found."""
+        """Return whether the wanted finding was made."""
         return self._wanted in self.found
 
     def note(self, finding: Finding, at_ns: int, message: str) -> None:

@@ -1,4 +1,4 @@
-"""`run.json`: what ran, so that anyone can tell from the directory alone, and run it again."""
+"""`run.json`: the description of a run, so that its directory alone is enough to identify and repeat it."""
 
 import platform
 import shlex
@@ -18,7 +18,7 @@ REPLAY_FILE = "replay.json"
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The description of one run. `faults` are the schedule as drawn, `command` is the line that replays the run."""
+    """The description of one run. `faults` are the whole schedule, `command` is the command line that replays the run."""
 
     run: str
     scenario: str
@@ -46,7 +46,7 @@ def versions() -> dict[str, str]:
 
 
 def replay_command(request: RunRequest, directory: RunDirectory | None = None) -> str:
-    """Return the command line that plays the same run again: by its seed, or from its file if it is not what the seed draws."""
+    """Return the command line that replays the run: by its seed, or from its file if the seed alone does not determine it."""
     if not request.is_as_drawn:
         return shlex.join(["kraftsim", "replay", str(REPLAY_FILE if directory is None else directory.root / REPLAY_FILE)])
     words = ["kraftsim", "scenario", request.scenario.name, "--mode", request.mode.value, "--seed", str(request.seed)]
@@ -58,8 +58,8 @@ def replay_command(request: RunRequest, directory: RunDirectory | None = None) -
         words += [] if count is None else [option, str(count)]
     for key, value in sorted(request.settings.items()):
         words += ["--set", f"{key}={value}"]
-    for knob, count in sorted(request.workload.items()):
-        words += ["--work", f"{knob}={count}"]
+    for parameter, count in sorted(request.workload.items()):
+        words += ["--work", f"{parameter}={count}"]
     return shlex.join([*words, "--out", f"runs/{request.scenario.name}-{request.seed}"])
 
 

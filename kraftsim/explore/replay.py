@@ -1,7 +1,7 @@
-"""`replay.json`: everything that decides a run, as data, and what came of it: who has the file plays the same run, whatever is drawn by then.
+"""`replay.json`: all inputs of a run, as data, and its result: the file repeats the run even if later versions draw other schedules.
 
-A seed replays a run only as long as nobody changes how schedules are drawn; the file holds the schedule itself, and so does what is left of it once
-it was shrunk.
+A seed replays a run only until the drawing of schedules changes; the file contains the schedule itself, also a reduced one after
+shrinking.
 """
 
 import os
@@ -26,7 +26,7 @@ FORMAT: Final = 1
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run was played with. Own nodes give the same bytes in every environment of one Python version; third-party clients need all of it."""
+    """The environment of a run. kraftsim's nodes give the same bytes with the same Python version; third-party clients need all of it."""
 
     python: str
     platform: str
@@ -35,7 +35,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. `faults` are the whole schedule, `settings` all that nodes were given, `workload` every knob; below them is what came of it."""
+    """One run. `faults` are the whole schedule, `settings` those of all nodes, `workload` every parameter; the result follows."""
 
     format: int
     kraftsim: str
@@ -58,7 +58,7 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     events_sha256: str | None
 
     def request(self) -> RunRequest:
-        """Return the request that plays the run again. Raises KeyError for a scenario that is no more."""
+        """Return the request that repeats the run. Raises KeyError for a scenario that no longer exists."""
         return RunRequest(
             scenario=scenario(self.scenario),
             mode=Mode(self.mode),
@@ -79,7 +79,7 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def replay_of(request: RunRequest, spec: ClusterSpec, result: RunResult) -> Replay:
-    """Return the replay of a run that is over."""
+    """Return the replay of a finished run."""
     return Replay(
         format=FORMAT,
         kraftsim=__version__,
@@ -104,7 +104,7 @@ def replay_of(request: RunRequest, spec: ClusterSpec, result: RunResult) -> Repl
 
 
 def environment() -> Environment:
-    """Return what this process plays runs with."""
+    """Return the environment of this process."""
     return Environment(
         python=platform.python_version(),
         platform=platform.platform(terse=True),
@@ -114,12 +114,12 @@ def environment() -> Environment:
 
 
 def replay_file(path: Path) -> Path:
-    """Return the file that a path means: itself, or the one in a run's directory."""
+    """Return the file for a path: itself, or the one in a run's directory."""
     return path / REPLAY_FILE if path.is_dir() else path
 
 
 def read_replay(path: Path) -> Replay:
-    """Read a replay file, or the one in a run's directory. Raises ValueError for what is none, OSError if it is not there."""
+    """Read a replay file, or the one in a run's directory. Raises ValueError for any other file, OSError if it does not exist."""
     file = replay_file(path)
     data = file.read_bytes()
     try:
@@ -128,5 +128,5 @@ def read_replay(path: Path) -> Replay:
         if number != FORMAT:
             raise ValueError(f"{file} is of format {number}; this version reads format {FORMAT}")
         return msgspec.json.decode(data, type=Replay)
-    except msgspec.DecodeError as trouble:
-        raise ValueError(f"{file} is no replay file: {trouble}") from trouble
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{file} is not a replay file: {error}") from error

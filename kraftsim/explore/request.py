@@ -1,4 +1,4 @@
-"""What decides how a run goes."""
+"""All inputs of a run."""
 
 import re
 from collections.abc import Mapping
@@ -22,11 +22,11 @@ NODE_NAME = re.compile(rb"\b(?:broker|controller)-\d+\b")
 class RunRequest:
     """Two equal requests in simulation give the same event log, byte for byte.
 
-    `release` is where the nodes begin; "": as the story says or the seed draws, else the usual one. `faults` is the whole schedule; None: as the seed
-    draws it. `workload` turns knobs of the scenario; `controllers` and `brokers` say how many nodes there are; None: as many as the scenario wants.
-    `surroundings` say how fast network and disks are and which frames are large; None: as the seed draws them.
+    `release` is that of the nodes at the start; "": as the scenario sets or the seed draws, else the default. `faults` is the schedule; None: as the
+    seed draws it. `workload` sets workload parameters; `controllers` and `brokers` are numbers of nodes; None: those of the scenario.
+    `surroundings` are the speeds of network and disks and the size of large frames; None: as the seed draws them.
 
-    Raises KeyError for a release that there is not, ValueError for one that the story is not told of, a knob that it does not have, or fewer nodes
+    Raises KeyError for an unknown release, ValueError for one that the scenario does not support, for an unknown parameter, or for fewer nodes
     than it needs.
     """
 
@@ -52,26 +52,26 @@ class RunRequest:
 
     @property
     def asked_release(self) -> str:
-        """The release that the caller wants; "" if it does not matter."""
+        """The release that the caller requests; "" if any."""
         return self.settings.get(RELEASE_KEY, self.release)
 
     @property
     def is_as_drawn(self) -> bool:
-        """Tell whether everything about the run follows from the scenario, the seed, the settings, how many nodes there are and how much is to do."""
+        """Return whether the scenario, the seed, the settings, the numbers of nodes and the workload parameters determine the run."""
         return self.faults is None and self.surroundings is None
 
     def schedule(self) -> tuple[Fault, ...]:
-        """Return the faults of the run: those that were given, else those that the seed draws; none that names a node that is not there."""
+        """Return the faults of the run: the given ones, else those that the seed draws; without those of nodes that the cluster does not have."""
         faults = self.faults if self.faults is not None else faults_of(self._searched, self.seed, self.mode)
         there = {name.encode() for name in self.spec(port=ANY_PORT).node_names}  # for membership only, never iterated
         return tuple(fault for fault in faults if all(name in there for name in NODE_NAME.findall(to_json([fault]))))
 
     def work(self) -> dict[str, int]:
-        """Return what every knob of the workload stands at."""
+        """Return the value of every workload parameter."""
         return {**self.scenario.workload, **self.workload}
 
     def around(self) -> Surroundings:
-        """Return how fast network and disks are, and which frames are large: as given, else as the seed draws them, where it may."""
+        """Return the speeds of network and disks, and the size of large frames: as given, else as the seed draws them, if allowed."""
         if self.surroundings is not None:
             return self.surroundings
         if self.scenario.terrain is None:
@@ -79,15 +79,15 @@ class RunRequest:
         return draw_surroundings(stream(self.seed, HARNESS, 1, "surroundings"), stream(self.seed, HARNESS, 1, "large frames"))
 
     def simulation(self) -> Simulation:
-        """Return a simulation for the run, with nobody in it yet; the caller closes it."""
+        """Return an empty simulation for the run; the caller closes it."""
         around = self.around()
         return Simulation(self.seed, run=self.spec(port=ANY_PORT).run, network=around.network, flush_ns=around.flush_ns)
 
     def spec(self, port: int) -> ClusterSpec:
-        """Return the cluster that the scenario wants, with what the caller set on top."""
+        """Return the cluster of the scenario, with the caller's settings on top."""
         around = self.around().settings if self.mode is Mode.SIM else {}
         controllers = self._controllers
-        settings = {**around, **self._settings_of_story(), **self.settings}
+        settings = {**around, **self._scenario_settings(), **self.settings}
         spec = ClusterSpec(
             zookeeper=self.scenario.zookeeper_mode,
             controllers=controllers,
@@ -113,18 +113,18 @@ class RunRequest:
 
     @property
     def _searched(self) -> Scenario:
-        """The story as a search sees it: with every node that was asked for."""
+        """The scenario with the fault space of the requested numbers of nodes."""
         terrain = self.scenario.terrain
         if terrain is None or (self.controllers is None and self.brokers is None):
             return self.scenario
         return replace(self.scenario, terrain=terrain.of_size(controllers=self._controllers, brokers=self._brokers))
 
-    def _settings_of_story(self) -> dict[str, str]:
-        """Return what the story wants and the seed draws; of another release, with no level that is above it."""
+    def _scenario_settings(self) -> dict[str, str]:
+        """Return the settings of the scenario and those that the seed draws; with a requested release, no level above it."""
         settings = {**self.scenario.settings, **settings_of(self._searched, self.seed, self.mode)}
-        asked = self.asked_release
-        if asked:
-            settings[RELEASE_KEY] = asked
-            if VERSION_KEY in settings and is_before(asked, settings[VERSION_KEY]):
-                settings[VERSION_KEY] = asked
+        requested = self.asked_release
+        if requested:
+            settings[RELEASE_KEY] = requested
+            if VERSION_KEY in settings and is_before(requested, settings[VERSION_KEY]):
+                settings[VERSION_KEY] = requested
         return settings

@@ -1,4 +1,4 @@
-"""What came of one run: verdicts, what broke, and how to see it again."""
+"""The result of one run: invariant results, errors, and the command that repeats it."""
 
 import shlex
 
@@ -8,8 +8,8 @@ import msgspec
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of one scenario run.
 
-    `violations` are one line each; `trouble` is what ended the run before its time (liveness lost, a node's own mistake), if anything did.
-    `seconds` are virtual in simulation. `faults` counts fault kinds: armed, fired, bit. `events_sha256` is over the event log of all nodes, in
+    `violations` are one line each; `trouble` is what aborted the run (lost liveness, a bug in a node), if anything did.
+    `seconds` are virtual in simulation. `faults` has counts by kind: armed, fired, effective. `events_sha256` is over the event log of all nodes, in
     simulation only.
     """
 
@@ -30,7 +30,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def replay_line(self) -> str:
-        """The command that plays the run again; if the run was kept, its directory stands beside the one where this run lies."""
+        """The command that repeats the run; if the run was kept, the output directory of the command is beside that of this run."""
         words, option, _ = self.command.rpartition(" --out ")
         return f"{words}{option}{shlex.quote(f'{self.out}-again')}" if option and self.out is not None else self.command
 
@@ -39,8 +39,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
         where = f"{self.scenario} ({self.mode}, seed {self.seed})"
         text = [f"{where}: {self.outcome}, {self.event_count} events in {self.seconds:.1f} s"]
         text += [f"  {name}: {verdict}" for name, verdict in self.verdicts.items()]
-        for kind, (armed, fired, bit) in self.faults.items():
-            text.append(f"  fault {kind}: {armed} armed, {fired} fired, {bit} bit")
+        for kind, (armed, fired, effective) in self.faults.items():
+            text.append(f"  fault {kind}: {armed} armed, {fired} fired, {effective} effective")
         text += [f"  violated: {violation}" for violation in self.violations]
         if self.trouble is not None:
             text.append(f"  trouble: {self.trouble}")

@@ -1,4 +1,4 @@
-"""Plays a scenario once, in any mode, and judges it."""
+"""Runs a scenario once, in any mode, and checks it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,12 +22,12 @@ def play(
     controllers: int | None = None,
     brokers: int | None = None,
 ) -> RunResult:
-    """Play a scenario and return what came of it. With `out` the run's directory is left there, as `kraftsim.cluster.directories` describes.
+    """Run a scenario and return the result. With `out` the run's directory is kept there, as `kraftsim.cluster.directories` describes.
 
-    `work` turns knobs of the scenario; without a `release` it is that of the story, and so are counts of nodes that are not given.
+    `work` sets workload parameters; a missing `release` and missing numbers of nodes are those of the scenario.
 
-    Raises KeyError for a scenario, release or bug that does not exist, ValueError for a release that the story is not told of or fewer nodes than it
-    needs, SpecError for what cannot be a cluster, FileExistsError if `out` holds a run already.
+    Raises KeyError for an unknown scenario, release or bug, ValueError for a release that the scenario does not support or fewer nodes than it
+    needs, SpecError for an invalid cluster, FileExistsError if `out` contains a run already.
     """
     request = RunRequest(
         scenario=scenario(name),
@@ -44,10 +44,10 @@ def play(
 
 
 def play_request(request: RunRequest, out: Path | None = None) -> RunResult:
-    """Play what a request describes, down to its last fault, and return what came of it."""
+    """Run a request, and return the result."""
     directory = None if out is None else RunDirectory(out)
     if directory is not None and directory.run_file.exists():
-        raise FileExistsError(f"{out} holds a run already: choose another --out, or remove it")
+        raise FileExistsError(f"{out} contains a run already: choose another --out, or remove it")
     if request.mode is Mode.SIM:
         from kraftsim.explore.virtual import play_in_virtual_time
 

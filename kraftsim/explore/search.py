@@ -1,7 +1,7 @@
-"""What a seed decides about a run before it begins: its faults and its settings, from the story's own bias and from the swarm's.
+"""What a seed determines about a run before it begins: its faults and its settings, from the scenario's own schedule and from random faults.
 
-The story knows where its bugs hide and aims at them; the swarm knows nothing and tries what nobody thought of. A seed takes one of the two or both.
-All of it is keyed by the seed and a purpose, so that no draw shifts another one.
+The scenario's schedule targets the bugs that it is about; random faults explore everything else. A seed uses one of the two or both.
+All draws are keyed by the seed and a purpose, so that they are independent.
 """
 
 from collections.abc import Mapping
@@ -11,27 +11,27 @@ from kraftsim.faults.fault import Fault, fault_kind
 from kraftsim.faults.swarm import draw_settings, draw_swarm
 from kraftsim.world.chance import stream
 
-STORY_SHARE = 0.4
-"""How many seeds play the story's own schedule alone."""
+OWN_SHARE = 0.4
+"""The share of seeds with the scenario's own schedule alone."""
 BOTH_SHARE = 0.2
-"""How many play it among faults of the swarm; the others play the swarm's alone."""
+"""The share of seeds with both; the others have random faults alone."""
 HARNESS = "harness"
 
 
 def faults_of(scenario: Scenario, seed: int, mode: Mode) -> tuple[Fault, ...]:
-    """Return the schedule that a seed draws: over sockets the story's, in simulation that, a swarm's, or both."""
-    story = scenario.faults(stream(seed, HARNESS, 1, "faults"), mode)
+    """Return the schedule that a seed draws: over sockets the scenario's, in simulation that, random faults, or both."""
+    own = scenario.faults(stream(seed, HARNESS, 1, "faults"), mode)
     if mode is not Mode.SIM or scenario.terrain is None:
-        return story
+        return own
     place = stream(seed, HARNESS, 1, "search").random()
-    if place < STORY_SHARE:
-        return story
-    swarm = draw_swarm(stream(seed, HARNESS, 1, "swarm"), scenario.terrain)
-    return (*story, *swarm) if place < STORY_SHARE + BOTH_SHARE else swarm
+    if place < OWN_SHARE:
+        return own
+    random_faults = draw_swarm(stream(seed, HARNESS, 1, "swarm"), scenario.terrain)
+    return (*own, *random_faults) if place < OWN_SHARE + BOTH_SHARE else random_faults
 
 
 def settings_of(scenario: Scenario, seed: int, mode: Mode) -> Mapping[str, str]:
-    """Return the settings that a seed draws: in simulation those of the terrain and of the faults, and those that the scenario draws itself."""
+    """Return the settings that a seed draws: in simulation those of the fault space and of the faults, and those that the scenario draws itself."""
     drawn: dict[str, str] = {}
     if mode is Mode.SIM and scenario.terrain is not None:
         drawn.update(draw_settings(stream(seed, HARNESS, 1, "terrain settings"), scenario.terrain))
@@ -43,7 +43,7 @@ def settings_of(scenario: Scenario, seed: int, mode: Mode) -> Mapping[str, str]:
 
 
 def controllers_of(scenario: Scenario, seed: int, mode: Mode) -> int:
-    """Return how many controllers a run has: over sockets as many as the scenario wants, in simulation as many as the seed draws of its choices."""
+    """Return how many controllers a run has: over sockets the scenario's number, in simulation one of its choices, by seed."""
     if mode is not Mode.SIM or not scenario.controllers_drawn:
         return scenario.controllers
     return stream(seed, HARNESS, 1, "controllers").choice(scenario.controllers_drawn)

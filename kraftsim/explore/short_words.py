@@ -1,6 +1,6 @@
-"""The short word of each kind of event, for columns that are narrow: 'elected e5', 'appended 17..19', 'vote->102 granted'.
+"""A short text for each kind of event, for narrow columns: 'elected e5', 'appended 17..19', 'vote->102 granted'.
 
-A kind without a word here falls back to its name and its first field.
+A kind without a text here falls back to its name and its first field.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ Fields = Mapping[str, int | str | bool | None]
 
 WORDS: Final[Mapping[str, str]] = {
     "BatchAppended": "{topic}-{partition} +{first_offset}..{last_offset}",
-    "BatchReplicated": "{topic}-{partition} copied {first_offset}..{last_offset}",
+    "BatchReplicated": "{topic}-{partition} replicated {first_offset}..{last_offset}",
     "BrokerEpochReceived": "registered e{broker_epoch}",
     "BrokerFenced": "fence {broker_id}",
     "BrokerRegistered": "register {broker_id}",
@@ -27,7 +27,7 @@ WORDS: Final[Mapping[str, str]] = {
     "ControllerElected": "ELECTED e{leader_epoch}",
     "ControllerRegistered": "register {controller_id}",
     "ControllerResigned": "resigned e{leader_epoch}",
-    "CopyingFailed": "{topic}-{partition} cannot copy",
+    "CopyingFailed": "{topic}-{partition} cannot fetch",
     "DiskFailed": "{operation} failed: {reason}",
     "DuplicateAnswered": "{topic}-{partition} duplicate {first_offset}",
     "FeatureLevelChanged": "{feature} {level}",
@@ -38,14 +38,14 @@ WORDS: Final[Mapping[str, str]] = {
     "LeaderElected": "leads {topic}-{partition} e{leader_epoch}",
     "LeaderFollowed": "follows {leader_id} {topic}-{partition}",
     "LeaderLogHeld": "holds {first_offset}..<{end_offset} e{epoch}",
-    "LeadershipLost": "leads no more {topic}-{partition}",
+    "LeadershipLost": "resigned {topic}-{partition}",
     "ListenerOpened": "listens {port}",
     "LogStartMoved": "{topic}-{partition} starts at {log_start_offset}",
     "MetadataAppended": "appended {first_offset}..{last_offset}",
     "MetadataApplied": "applied <{next_offset}",
     "MetadataCommitted": "committed <{high_watermark}",
     "MetadataFlushed": "flush <{end_offset}",
-    "MetadataReplicated": "copied {first_offset}..{last_offset}",
+    "MetadataReplicated": "replicated {first_offset}..{last_offset}",
     "MetadataReverted": "REVERTED to {to_offset}",
     "MetadataTruncated": "TRUNCATED to {end_offset}",
     "MetadataWritten": "wrote {first_offset}..{last_offset} e{epoch}",
@@ -58,11 +58,11 @@ WORDS: Final[Mapping[str, str]] = {
     "PartitionTruncated": "{topic}-{partition} TRUNCATED to {log_end_offset}",
     "ProduceRefused": "{topic}-{partition} refused {error_code}",
     "ProducerIdBlockAllocated": "BLOCK {first_producer_id}..<{next_producer_id} to {broker_id}",
-    "ProducerIdBlockReceived": "has block {first_producer_id}..<{next_producer_id}",
+    "ProducerIdBlockReceived": "got block {first_producer_id}..<{next_producer_id}",
     "ProducerIdBlockRefused": "no block: {error_code}",
-    "ProducerIdBlockRequested": "asks for block",
-    "ProducerIdReturned": "gives id {producer_id}",
-    "ProducerStateExpired": "forgets {producer_id}",
+    "ProducerIdBlockRequested": "requests block",
+    "ProducerIdReturned": "returns id {producer_id}",
+    "ProducerStateExpired": "expires {producer_id}",
     "RecordAcknowledged": "{record_key} acked at {offset}",
     "RecordCalledDuplicate": "{record_key} called a duplicate",
     "RecordFailed": "{record_key} failed {error_code}",
@@ -72,13 +72,13 @@ WORDS: Final[Mapping[str, str]] = {
     "SnapshotLoaded": "LOADED snapshot <{end_offset}",
     "SnapshotWritten": "snapshot <{end_offset}",
     "TopicCreated": "topic {topic}",
-    "VoteTold": "vote for {candidate_id} told",
+    "VoteTold": "vote for {candidate_id} announced",
     "VotersChanged": "voters {voters}",
 }
 
 
 def short(kind: str, fields: Fields, incarnation: int = 1) -> str:
-    """Return the short word of an event."""
+    """Return the short text of an event."""
     special = SPECIAL.get(kind)
     if special is not None:
         return special(fields, incarnation)
@@ -90,7 +90,7 @@ def short(kind: str, fields: Fields, incarnation: int = 1) -> str:
 
 
 def api_word(api_key: object) -> str:
-    """Return the name of an API as Kafka writes it; its number if there is none of that number."""
+    """Return the name of an API as Kafka writes it; its number if it is unknown."""
     name = next((key.name for key in ApiKey if key == api_key), None)
     return f"API {api_key}" if name is None else name.replace("_", " ").title().replace(" ", "")
 
@@ -110,12 +110,12 @@ def _started(fields: Fields, incarnation: int) -> str:
 
 
 def _recovered(fields: Fields, incarnation: int) -> str:
-    cut = f", {fields['cut_bytes']} bytes cut" if fields["cut_bytes"] else ""
-    return f"log <{fields['next_offset']}{cut}"
+    truncated = f", {fields['cut_bytes']} bytes truncated" if fields["cut_bytes"] else ""
+    return f"log <{fields['next_offset']}{truncated}"
 
 
 def _peer(fields: Fields) -> str:
-    """Return who is at the other end: the id of a controller, which is told apart from a broker's by its size, else the name."""
+    """Return the peer: the id of a controller, which differs from a broker's by its size, else the name."""
     return str(fields["peer"]).removeprefix("controller-").partition(":")[0]
 
 

@@ -1,12 +1,12 @@
-"""Makes a failing run smaller: it leaves out whatever the run does not need to fail in the same way.
+"""Shrinks a failing run: it removes whatever the run does not need to fail in the same way.
 
-Faults come first, half of them at a time, then fewer, down to one by one (delta debugging); then how long faults go on, the workload, and the number
-of nodes; and once nothing can be left out any more, what is left of each fault is made simpler. It begins again until nothing helps: any single step
-from the result gives a run that does not fail, or fails in another way. One bold try to do without work and nodes comes before all: what is played
+Faults come first, half of them at a time, then fewer, down to one by one (delta debugging); then the duration of faults, the workload, and the number
+of nodes; once nothing can be removed any more, the remaining faults are simplified. It repeats this until nothing helps: any single step
+from the result gives a run that does not fail, or fails in another way. First it tries once to minimise workload and nodes: a run that is repeated
 a hundred times should be cheap.
 
-Leaving out a fault shifts nothing that is drawn elsewhere: random numbers are keyed by host, incarnation and purpose. A fault that never struck is
-therefore left out without playing the run again. Source: Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input (2002).
+Removing a fault does not change other random numbers: they are keyed by host, incarnation and purpose. A fault that never fired is
+therefore removed without another run. Source: Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input (2002).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -23,7 +23,7 @@ from kraftsim.faults.fault import Fault
 from kraftsim.invariants.invariant import INVARIANTS
 
 LENGTH: Final = "work_ms"
-"""The knob of the workload that says how long faults go on."""
+"""The workload parameter with the duration of the fault phase."""
 BUDGET_SECONDS: Final = 120.0
 
 
@@ -33,7 +33,7 @@ class NotFailing(ValueError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """How far shrinking has come."""
+    """The progress of shrinking."""
 
     step: str
     faults: int
@@ -43,7 +43,7 @@ class Progress:
 
 
 class Shrunken(msgspec.Struct, frozen=True, kw_only=True):
-    """The smallest run that was found. `is_smallest`: no single step makes it smaller; false where the budget was spent before that was known."""
+    """The smallest run that was found. `is_smallest`: no single step makes it smaller; false if the budget was spent before that was known."""
 
     finding: Finding
     message: str
@@ -67,7 +67,7 @@ def shrink(
 ) -> Shrunken:
     """Return the smallest run found that fails as the request's does. Raises NotFailing if that run does not fail, or not by that invariant.
 
-    The result is the same for the same request, whatever `jobs` is, as long as the budget lasts; the budget counts CPU seconds of all processes.
+    The result is the same for the same request, whatever `jobs` is, unless the budget is spent; the budget counts CPU seconds of all processes.
     """
     first = probe(request)
     wanted = chosen_finding(first, invariant)
@@ -75,14 +75,14 @@ def shrink(
     start = Candidate(faults=request.schedule(), workload=request.work(), controllers=spec.controllers, brokers=spec.brokers)
     with processes(jobs) as pool:
         step = _Steps(start, wanted, request, told, budget_seconds)
-        step.trials = Trials(request, wanted, pool=pool, jobs=jobs, budget_seconds=budget_seconds, told=step.tell)
+        step.trials = Trials(request, wanted, pool=pool, jobs=jobs, budget_seconds=budget_seconds, on_cost=step.tell)
         step.trials.cost.cpu_seconds = first.cpu_seconds
         step.trials.cost.runs = 1
         is_smallest = step.run()
     cost = step.trials.cost
     seen = probe(step.best.request(request), wanted=wanted)
     found_at_ns = seen.at_ns(wanted)
-    assert found_at_ns is not None, "what is kept still fails"
+    assert found_at_ns is not None, "the kept candidate fails"
     return Shrunken(
         finding=wanted,
         message=seen.messages[seen.found.index(wanted)],
@@ -98,16 +98,16 @@ def shrink(
 
 
 def chosen_finding(seen: Seen, invariant: str | None = None) -> Finding:
-    """Return the finding to keep: the one that is asked for, else the first that ends a run, else the first. Raises NotFailing if there is none."""
+    """Return the finding to keep: the requested one, else the first that ends a run, else the first. Raises NotFailing if there is none."""
     if invariant is not None:
-        asked = [finding for finding in seen.found if finding.invariant == invariant]
-        if not asked:
+        requested = [finding for finding in seen.found if finding.invariant == invariant]
+        if not requested:
             raise NotFailing(f"the run does not violate {invariant} (it shows: {', '.join(map(str, seen.found)) or 'nothing'})")
-        return asked[0]
+        return requested[0]
     if not seen.found:
         raise NotFailing("the run does not fail: there is nothing to shrink")
-    goes_on = {each.name for each in INVARIANTS.all() if not each.ends_run}  # for membership only, never iterated
-    return next((finding for finding in seen.found if finding.invariant not in goes_on), seen.found[0])
+    continuing = {each.name for each in INVARIANTS.all() if not each.ends_run}  # for membership only, never iterated
+    return next((finding for finding in seen.found if finding.invariant not in continuing), seen.found[0])
 
 
 class _Steps:
@@ -116,32 +116,32 @@ class _Steps:
     trials: Trials
 
     def __init__(
-        self, start: Candidate, wanted: Finding, request: RunRequest, told: Callable[[Progress], None] | None, budget_seconds: float
+        self, start: Candidate, wanted: Finding, request: RunRequest, on_progress: Callable[[Progress], None] | None, budget_seconds: float
     ) -> None:
         self.best = start
         self._request = request
         self._wanted = wanted
-        self._told = told
+        self._on_progress = on_progress
         self._budget_seconds = budget_seconds
         self._step = "faults"
 
     def tell(self, cost: Cost) -> None:
-        """Pass on how far it is."""
-        if self._told is not None:
+        """Report the progress."""
+        if self._on_progress is not None:
             progress = Progress(
                 step=self._step, faults=len(self.best.faults), runs=cost.runs, cpu_seconds=cost.cpu_seconds, budget_seconds=self._budget_seconds
             )
-            self._told(progress)
+            self._on_progress(progress)
 
     def run(self) -> bool:
-        """Make it smaller until nothing helps any more; return False if the budget was spent before that."""
+        """Shrink until nothing helps any more; return False if the budget was spent before that."""
         smaller = (("faults", self._fewer_faults), ("length", self._shorter), ("workload", self._less_work), ("nodes", self._fewer_nodes))
         try:
             self._take([self.best])
             self._take([msgspec.structs.replace(self.best, faults=())])
             self._be_bold()
             self._until_nothing_helps(smaller)
-            self._until_nothing_helps((("what is left of each fault", self._simpler_faults), *smaller))
+            self._until_nothing_helps((("simplify each fault", self._simpler_faults), *smaller))
         except BudgetSpent:
             return False
         return True
@@ -154,9 +154,9 @@ class _Steps:
                 step()
 
     def _take(self, candidates: Iterable[Candidate]) -> tuple[int, tuple[int, ...]] | None:
-        """Go on with the first candidate that still fails, if there is one, without its faults that did not strike before that.
+        """Continue with the first candidate that still fails, if there is one, without its faults that did not fire before that.
 
-        Returns the place of the candidate, and the places in its schedule that are left of it.
+        Returns the position of the candidate, and the remaining positions of its schedule.
         """
         found = self.trials.first_that_fails(candidates)
         if found is None:
@@ -168,15 +168,15 @@ class _Steps:
         return place, kept
 
     def _be_bold(self) -> None:
-        """Try once to do without work and nodes, all of them and each: it hardly ever works, but then every later run costs much less."""
+        """Try once to minimise workload and nodes, together and each: it rarely works, but then every later run costs much less."""
         best, scenario = self.best, self._request.scenario
-        idle = {knob: value if knob == LENGTH else 0 for knob, value in best.workload.items()}
+        idle = {parameter: value if parameter == LENGTH else 0 for parameter, value in best.workload.items()}
         brokers, controllers = scenario.least_brokers, scenario.least_controllers
         self._take([msgspec.structs.replace(best, workload=idle, brokers=brokers, controllers=controllers)])
         self._take([msgspec.structs.replace(self.best, brokers=brokers)])
-        for knob, value in best.workload.items():
-            smaller = value // 2 if knob == LENGTH else 0
-            self._take([msgspec.structs.replace(self.best, workload={**self.best.workload, knob: smaller})])
+        for parameter, value in best.workload.items():
+            smaller = value // 2 if parameter == LENGTH else 0
+            self._take([msgspec.structs.replace(self.best, workload={**self.best.workload, parameter: smaller})])
 
     def _fewer_faults(self) -> None:
         size = max(len(self.best.faults) // 2, 1)
@@ -188,7 +188,7 @@ class _Steps:
             size = min(size // 2, len(self.best.faults))
 
     def _without(self, first: int, size: int) -> Iterator[Candidate]:
-        """Yield the candidates that lack so many neighbouring faults, from a place on."""
+        """Yield the candidates without so many adjacent faults, from a position on."""
         faults = self.best.faults
         for place in range(first, len(faults), size):
             yield msgspec.structs.replace(self.best, faults=faults[:place] + faults[place + size :])
@@ -204,17 +204,17 @@ class _Steps:
         return msgspec.structs.replace(self.best, faults=(*faults[:place], fault, *faults[place + 1 :]))
 
     def _less_work(self) -> None:
-        for knob in self.best.workload:
-            if knob != LENGTH:
-                self._turn_down(knob)
+        for parameter in self.best.workload:
+            if parameter != LENGTH:
+                self._turn_down(parameter)
 
     def _shorter(self) -> None:
         if LENGTH in self.best.workload:
             self._turn_down(LENGTH)
 
-    def _turn_down(self, knob: str) -> None:
+    def _turn_down(self, parameter: str) -> None:
         while self._take(
-            msgspec.structs.replace(self.best, workload={**self.best.workload, knob: value}) for value in fewer(self.best.workload[knob])
+            msgspec.structs.replace(self.best, workload={**self.best.workload, parameter: value}) for value in fewer(self.best.workload[parameter])
         ):
             pass
 

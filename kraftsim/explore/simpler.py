@@ -1,6 +1,6 @@
-"""What is simpler than a fault, a knob or a number of nodes: the candidates that shrinking tries, the simplest first.
+"""Simpler forms of a fault, a workload parameter or a number of nodes: the candidates that shrinking tries, the simplest first.
 
-Shorter beats longer, the usual value of a parameter beats another one, the first time beats the nth, a round number beats an odd one.
+Shorter is simpler than longer, the default of a parameter than another value, the first time than the nth, a round number than another one.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from kraftsim.faults.trigger import AtTime, OnDisk, OnEvent, OnFrame, OnState, T
 
 SHORT_MS: Final = 100
 FEW: Final = 8
-"""Up to here numbers are tried one by one."""
+"""Numbers up to this one are tried one by one."""
 MILLISECONDS: Final = "_ms"
 
 

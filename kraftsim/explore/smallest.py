@@ -1,4 +1,4 @@
-"""Keeps what shrinking found: the small run as a run of its own, played in full, and its story."""
+"""Saves the result of shrinking: the small run, executed in full, and its description."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from kraftsim.explore.story import STORY_FILE, story
 
 
 def keep(shrunken: Shrunken, request: RunRequest, out: Path) -> str:
-    """Play the small run in full into a directory, write its story beside it, and return the story."""
+    """Execute the small run in full into a directory, write its description there, and return that."""
     result = play_request(shrunken.candidate.request(request), out)
     shows_it = shrunken.finding.invariant is None or shrunken.finding.invariant in result.invariants_violated
     assert shows_it and result.outcome != "ok", f"the small run must fail as the large one did, not: {result.outcome} {result.trouble}"

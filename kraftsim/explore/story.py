@@ -1,4 +1,4 @@
-"""Tells a small failing run in words: who is there, what is done to whom at which moment, and what is wrong then."""
+"""Describes a small failing run in words: the nodes, each fault with its target and time, and the violation."""
 
 from typing import Final
 
@@ -20,14 +20,14 @@ FILES: Final = {
 
 
 def story(shrunken: Shrunken, *, scenario: str, seed: int, bugs: tuple[str, ...], replay: str) -> str:
-    """Return the page that goes beside a shrunken run."""
+    """Return the description of a shrunken run, as Markdown."""
     candidate = shrunken.candidate
-    knobs = ", ".join(f"{knob} {value}" for knob, value in candidate.workload.items())
+    parameters = ", ".join(f"{parameter} {value}" for parameter, value in candidate.workload.items())
     with_bugs = f", with {' and '.join(bugs)}" if bugs else ""
     lines = [
         f"# {scenario}, seed {seed}{with_bugs}",
         "",
-        f"{_count(candidate.controllers, 'controller')} and {_count(candidate.brokers, 'broker')}; workload: {knobs or 'as always'}.",
+        f"{_count(candidate.controllers, 'controller')} and {_count(candidate.brokers, 'broker')}; workload: {parameters or 'defaults'}.",
         "",
         *(_numbered(shrunken) or ["No fault is needed."]),
         "",
@@ -35,7 +35,7 @@ def story(shrunken: Shrunken, *, scenario: str, seed: int, bugs: tuple[str, ...]
         "",
         f"Of {shrunken.faults_before} faults {_count(len(candidate.faults), 'fault')} {'is' if len(candidate.faults) == 1 else 'are'} left, after "
         f"{shrunken.runs} runs and {shrunken.cpu_seconds:.1f} CPU seconds. "
-        + ("No single step makes it smaller." if shrunken.is_smallest else "The budget was spent before nothing helped any more."),
+        + ("No single step makes it smaller." if shrunken.is_smallest else "The budget was spent before the run was minimal."),
         "",
         f"Replay: `{replay}`",
     ]
@@ -43,16 +43,16 @@ def story(shrunken: Shrunken, *, scenario: str, seed: int, bugs: tuple[str, ...]
 
 
 def told_fault(fault: Fault, struck: str | None = None) -> str:
-    """Return what is done, to whom and when, as half a sentence. `struck` is who was meant in the run."""
+    """Return a fault, its target and its time as a phrase. `struck` is the target that was resolved in the run."""
     target = fault.target if struck is None else struck
     kind = FAULTS.named(fault.kind)
-    details = [words for name, value in sorted({**kind.params, **fault.params}.items()) if (words := _told_param(kind.family, name, value))]
+    details = [text for name, value in sorted({**kind.params, **fault.params}.items()) if (text := _param_text(kind.family, name, value))]
     what = f"{fault.kind} of {target}" if target else fault.kind
     return f"{what}{' ' if details else ''}{', '.join(details)}, {told_trigger(fault.trigger, target)}"
 
 
 def told_trigger(trigger: Trigger, target: str) -> str:
-    """Return the moment; what happens at the target itself is called its own."""
+    """Return the time as a phrase; events at the target itself are "its"."""
     match trigger:
         case AtTime(at_ms=at_ms):
             return f"{_time(at_ms)} after faults begin"
@@ -65,28 +65,28 @@ def told_trigger(trigger: Trigger, target: str) -> str:
         case OnFrame():
             what = f"{_nth(trigger.nth)} {api_word(trigger.api_key)} {'answer' if trigger.is_response else 'request'}"
             source, end = (trigger.server, trigger.client) if trigger.is_response else (trigger.client, trigger.server)
-            end_words = f" to {end}" if end else ""
-            return f"{trigger.moment} {_whose(source, target)} {what}{end_words} is sent"
+            end_text = f" to {end}" if end else ""
+            return f"{trigger.moment} {_whose(source, target)} {what}{end_text} is sent"
         case _:
             return str(trigger)
 
 
 def _numbered(shrunken: Shrunken) -> list[str]:
     seen, faults = shrunken.seen, shrunken.candidate.faults
-    told = []
+    lines = []
     for number, (place, struck, at_ns) in enumerate(zip(seen.fired, seen.struck, seen.fired_at_ns, strict=True), 1):
-        told.append(f"{number}. {at_ns / NANOSECONDS:.3f} s: {told_fault(faults[place], struck)}")
-    return told
+        lines.append(f"{number}. {at_ns / NANOSECONDS:.3f} s: {told_fault(faults[place], struck)}")
+    return lines
 
 
-def _told_param(family: Family, name: str, value: object) -> str:
+def _param_text(family: Family, name: str, value: object) -> str:
     match name, value:
         case "power_loss", True:
             return "with power loss"
         case "power_loss", _:
             return ""
         case "duration_ms", 0:
-            return "until all is healed"
+            return "until all faults are healed"
         case "duration_ms", int():
             return f"for {_time(value)}"
         case "after_ms", int() if family is Family.PROCESS:
@@ -101,7 +101,7 @@ def _told_param(family: Family, name: str, value: object) -> str:
 
 def _whose(host: str | None, target: str) -> str:
     if host is None:
-        return "somebody's" if not target else "the"
+        return "any node's" if not target else "the"
     return "its" if host == target else f"{host}'s"
 
 

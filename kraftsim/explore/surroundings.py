@@ -1,8 +1,8 @@
-"""How fast the network and the disks of a run are when nothing is wrong with them, what a read gives, and which frames are large.
+"""The simulated environment of a run: speeds of the network and of the disks without faults, read sizes, and the size of large frames.
 
-Drawn from the seed, for races are decided by it. Half of the runs have the usual speeds; the others something between a fast rack and another city,
-and between a battery and a spinning disk. Frames of a story are small and come one by one, so half of the runs take for large what is not, and read
-what waits as a kernel gives it: in pieces that begin and end anywhere.
+Drawn from the seed, because races depend on it. Half of the runs have the default speeds; the others something between a fast rack and another city,
+and between a battery-backed cache and a spinning disk. Frames of a scenario are small and arrive one by one, so half of the runs treat smaller frames
+as large, and read as from a kernel: in pieces that begin and end anywhere.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from kraftsim.node.large_frames import LARGE_FRAME_BYTES
 from kraftsim.world.simulated.link import NetworkSettings
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the seed)
+    from random import Random  # noqa: TID251  (type only; the stream comes from the seed)
 
 NANOSECONDS_PER_MICROSECOND = 1000
 PER_MILLE = 1000
@@ -25,16 +25,16 @@ JITTERS = (0.0, 0.5, 2.0)
 TORN_PER_MILLE = (0, 20, 20, 300)
 FLUSHES_US = ((50, 200), (500, 2000), (4000, 12_000), (100, 30_000))
 LARGE_FRAMES_BYTES = (100, 140, 160, 180, 200, 220, 250, 400)
-"""Most requests of stories have 60 to 400 bytes: some of them should be large, and some not."""
+"""Most requests of scenarios have 60 to 400 bytes: some of them should be large, and some not."""
 READS_BYTES = (100, 100, 150, 200, 200, 1000)
 LARGE_FRAME_KEY = "kraftsim.large.frame.bytes"
 USUAL_SHARE = 0.5
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """Microseconds that bytes take, and what is added to them at random; how many of 1000 writes arrive in two; the shortest and longest flush.
+    """The latency of bytes in microseconds, and the maximum of its random part; how many of 1000 writes arrive in two; the range of flush times.
 
-    Frames above `large_frame_bytes` are received into memory of their own; a read gives up to `read_bytes` of what waits, or else one write, whole.
+    Frames above `large_frame_bytes` are received into memory of their own; a read returns up to `read_bytes`, or, without it, one whole write.
     """
 
     latency_us: int = 300
@@ -46,7 +46,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def network(self) -> NetworkSettings:
-        """How all links begin."""
+        """The initial state of all links."""
         return NetworkSettings(
             latency_ns=self.latency_us * NANOSECONDS_PER_MICROSECOND,
             jitter_ns=self.jitter_us * NANOSECONDS_PER_MICROSECOND,
@@ -56,17 +56,17 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def flush_ns(self) -> tuple[int, int]:
-        """How long a flush takes on a disk without faults."""
+        """The duration of a flush on a disk without faults."""
         return self.flush_us[0] * NANOSECONDS_PER_MICROSECOND, self.flush_us[1] * NANOSECONDS_PER_MICROSECOND
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """What every node is told of it."""
+        """The settings of every node that depend on it."""
         return {} if self.large_frame_bytes == LARGE_FRAME_BYTES else {LARGE_FRAME_KEY: str(self.large_frame_bytes)}
 
 
 def draw_surroundings(random: "Random", frames: "Random") -> Surroundings:
-    """Draw the surroundings of one run; which frames are large from a stream of its own."""
+    """Draw the environment of one run; the size of large frames is from a separate stream."""
     around = Surroundings()
     if frames.random() >= USUAL_SHARE:
         around = Surroundings(large_frame_bytes=frames.choice(LARGE_FRAMES_BYTES), read_bytes=frames.choice(READS_BYTES))

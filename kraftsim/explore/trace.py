@@ -1,7 +1,7 @@
-"""What happened in a run, side by side: one column per node, rows in virtual time, what was done to the nodes across the whole width.
+"""The trace of a run: one column per node, rows in virtual time, faults across the whole width.
 
-Only the events that tell the story are shown unless others are asked for; what happened within one step of time on one node shares a row, and
-neighbours of one kind become one word.
+Only the important events are shown unless others are requested; events within one step of time on one node share a row, and
+adjacent events of one kind become one entry.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,7 +43,7 @@ QUIET: Final = frozenset(
         "VotersChanged",
     }
 )
-"""Kinds that say again what others say, or say it too often; they are shown when they are asked for."""
+"""Redundant or too frequent kinds; they are shown only on request."""
 ACROSS: Final = {
     "FaultFired": "FAULT {fault} of {target}, {trigger}",
     "FaultBit": "      {fault} of {target}: {effect}",
@@ -59,7 +59,7 @@ KILLED, DIED, PAUSED, RESUMED = "KILLED", "DIED", "PAUSED", "RESUMED"
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One event of a run. What the harness did to a node is an entry of that node, too, of a kind of its own."""
+    """One event of a run. A fault of the harness at a node is also an entry of that node, of a kind of its own."""
 
     at_ns: int
     node: str
@@ -70,7 +70,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One row: what stands across the width, or what stands in the column of each node. `down` are nodes that are dead meanwhile."""
+    """One row: text across the width, or a cell for the column of each node. `down` are nodes that are down."""
 
     at_ns: int
     across: str | None
@@ -79,9 +79,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_trace(run: Path) -> list[Entry]:
-    """Return every event of a run's directory, in order of time, and when nodes died.
+    """Return every event of a run's directory, in order of time, and the times at which nodes died.
 
-    Raises OSError where there are no event logs, UnreadableEvent.
+    Raises OSError if there are no event logs, UnreadableEvent.
     """
     entries: list[Entry] = []
     for name, lines in read_logs(run).items():
@@ -100,7 +100,7 @@ def select(
     to_ms: float | None = None,
     everything: bool = False,
 ) -> list[Entry]:
-    """Return the entries to show: of these nodes (and the harness), of these kinds (patterns), in this time. Without kinds: what tells the story."""
+    """Return the entries to show: of these nodes (and the harness), of these kinds (patterns), in this time. Without kinds: the important ones."""
     return [
         entry
         for entry in entries
@@ -118,7 +118,7 @@ def columns_of(entries: Iterable[Entry]) -> list[str]:
 
 
 def rows_of(entries: Sequence[Entry], *, step_ms: float, with_final: bool = False) -> list[Row]:
-    """Return rows: entries of one step of time share one, unless something was done to a node in between."""
+    """Return rows: entries of one step of time share one, unless there was a fault at a node in between."""
     rows: list[Row] = []
     waiting: list[Entry] = []
     down: dict[str, None] = {}
@@ -139,7 +139,7 @@ def rows_of(entries: Sequence[Entry], *, step_ms: float, with_final: bool = Fals
 
 
 def _row(entries: Sequence[Entry], down: dict[str, None]) -> Row:
-    """Return the row of some entries; whoever died in it is down from then on."""
+    """Return the row of some entries; nodes that died in it are down from then on."""
     by_node: dict[str, list[Entry]] = {}
     for entry in entries:
         by_node.setdefault(entry.node, []).append(entry)
@@ -152,7 +152,7 @@ def _row(entries: Sequence[Entry], down: dict[str, None]) -> Row:
 
 
 def _words(entries: Sequence[Entry]) -> list[str]:
-    """Return the words of one cell; neighbours of one kind become one."""
+    """Return the texts of one cell; adjacent events of one kind become one."""
     joined: list[tuple[Entry, int]] = []
     for entry in entries:
         last = joined[-1][0] if joined else None
@@ -166,7 +166,7 @@ def _words(entries: Sequence[Entry]) -> list[str]:
 
 
 def _joined(a: Fields, b: Fields) -> Fields | None:
-    """Return two events of one kind as one, if the second goes on where the first ends, or says the same of a later offset."""
+    """Return two events of one kind as one, if the second continues the first, or is the same with a later offset."""
     if (a.get("topic"), a.get("partition")) != (b.get("topic"), b.get("partition")):
         return None
     last, first = a.get("last_offset"), b.get("first_offset")
@@ -178,7 +178,7 @@ def _joined(a: Fields, b: Fields) -> Fields | None:
 
 
 def _with_peers(entries: Sequence[Entry]) -> list[Entry]:
-    """Return the entries with the names of nodes for the addresses of those who sent them frames, or got them: both ends name a link alike."""
+    """Return the entries with node names in place of the addresses of frame senders and receivers: both ends use the same name of a link."""
     ends: dict[str, list[str]] = {}
     for entry in entries:
         known = ends.setdefault(str(entry.fields["link"]), []) if entry.fields.get("link") else []
@@ -192,7 +192,7 @@ def _with_peers(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _deaths(entries: Sequence[Entry]) -> list[Entry]:
-    """Return when nodes died: of incarnations that have a successor, by the fault that struck them last, else when they fell silent."""
+    """Return the times at which nodes died: of incarnations with a successor, that of the last fault at them, else that of their last event."""
     last: dict[tuple[str, int], Entry] = {}
     for entry in entries:
         last[(entry.node, entry.incarnation)] = entry

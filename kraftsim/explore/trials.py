@@ -1,6 +1,6 @@
-"""Plays candidates of a smaller run: remembers what it has seen, counts what it costs, uses several processes, and stops at a budget.
+"""Runs candidates of a smaller run: caches results, counts costs, uses several processes, and stops at a budget.
 
-Which candidate is taken does not depend on how many processes there are: of those that fail it is always the first one.
+The chosen candidate does not depend on the number of processes: of those that fail it is always the first one.
 """
 
 import multiprocessing
@@ -18,12 +18,12 @@ from kraftsim.explore.request import RunRequest
 from kraftsim.faults.fault import Fault
 
 PATIENCE: Final = 1.5
-"""A candidate that has not failed when it is so many times as late as the run that it comes from, and a little, counts as one that does not."""
+"""A candidate that has not failed by this multiple of the original run's time to failure, and a little more, counts as not failing."""
 PATIENCE_NS: Final = 1_000_000_000
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """What shrinking makes smaller."""
+    """The parts of a run that shrinking reduces."""
 
     faults: tuple[Fault, ...]
     workload: Mapping[str, int]
@@ -32,21 +32,21 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> bytes:
-        """Name the candidate; equal ones have equal keys."""
+        """Return a key of the candidate; equal ones have equal keys."""
         return msgspec.json.encode(self, order="sorted")
 
     def request(self, base: RunRequest) -> RunRequest:
-        """Return the request that plays it; all else is as in the run that is shrunk."""
+        """Return the request for it; all else is as in the original run."""
         return replace(base, faults=self.faults, workload=self.workload, controllers=self.controllers, brokers=self.brokers)
 
 
 class BudgetSpent(Exception):
-    """The CPU seconds that were given are used up."""
+    """The budget of CPU seconds is spent."""
 
 
 @dataclass(slots=True)
 class Cost:
-    """What was spent so far. `runs` were played, `remembered` needed no playing."""
+    """The costs so far. `runs` were executed, `remembered` were in the cache."""
 
     runs: int = 0
     remembered: int = 0
@@ -57,21 +57,28 @@ class Trials:
     """Candidates of one run, and the finding that each must still show."""
 
     def __init__(
-        self, base: RunRequest, wanted: Finding, *, pool: ProcessPoolExecutor | None, jobs: int, budget_seconds: float, told: Callable[[Cost], None]
+        self,
+        base: RunRequest,
+        wanted: Finding,
+        *,
+        pool: ProcessPoolExecutor | None,
+        jobs: int,
+        budget_seconds: float,
+        on_cost: Callable[[Cost], None],
     ) -> None:
         self.cost = Cost()
         self.patience_ns: int | None = None
-        """A virtual time that no candidate is played beyond."""
+        """The limit of virtual time of every candidate."""
         self._base = base
         self._wanted = wanted
         self._pool = pool
         self._jobs = jobs
         self._budget_seconds = budget_seconds
-        self._told = told
+        self._on_cost = on_cost
         self._outcomes: dict[bytes, Seen] = {}
 
     def first_that_fails(self, candidates: Iterable[Candidate]) -> tuple[int, Candidate, Seen] | None:
-        """Return the first candidate that still shows the finding, its place, and what was seen of it; None if none does. Raises BudgetSpent."""
+        """Return the first candidate that still shows the finding, its position, and its result; None if none does. Raises BudgetSpent."""
         waiting = enumerate(candidates)
         while batch := list(islice(waiting, self._jobs)):
             known = frozenset(self._outcomes)  # for membership only, never iterated
@@ -83,7 +90,7 @@ class Trials:
         return None
 
     def _forget(self, candidates: Iterable[Candidate]) -> None:
-        """Forget what one process alone would not have played."""
+        """Drop the results that a single process would not have computed."""
         for each in candidates:
             self._outcomes.pop(each.key, None)
 
@@ -93,7 +100,7 @@ class Trials:
         self.patience_ns = int(found_at_ns * PATIENCE) + PATIENCE_NS
 
     def _play(self, batch: list[Candidate]) -> list[Seen]:
-        """Return what is seen of each candidate, from memory where it was played before."""
+        """Return the result of each candidate, from the cache if it was run before."""
         new = {each.key: each for each in batch if each.key not in self._outcomes}
         self.cost.remembered += len(batch) - len(new)
         if new and self.cost.cpu_seconds >= self._budget_seconds:
@@ -102,7 +109,7 @@ class Trials:
             self._outcomes[key] = seen
             self.cost.runs += 1
             self.cost.cpu_seconds += seen.cpu_seconds
-            self._told(self.cost)
+            self._on_cost(self.cost)
         return [self._outcomes[each.key] for each in batch]
 
     def _probes(self, requests: list[RunRequest]) -> Iterator[Seen]:
@@ -115,7 +122,7 @@ class Trials:
 
 @contextmanager
 def processes(jobs: int) -> Iterator[ProcessPoolExecutor | None]:
-    """Give a pool of processes, or none where one job needs no other process."""
+    """Return a pool of processes, or None for a single job."""
     if jobs == 1:
         yield None
         return

@@ -1,4 +1,4 @@
-"""Plays a scenario in virtual time: the invariants watch while it happens, and the same seed gives the same event log, byte for byte."""
+"""Runs a scenario in virtual time: invariants are checked during the run, and the same seed gives the same event log, byte for byte."""
 
 import hashlib
 from contextlib import suppress
@@ -23,7 +23,7 @@ from kraftsim.world.simulated import Simulation, SimulationError, SimulationStop
 PORT = 9092
 FINAL = "final"
 BELIEF = "nodes-believe-the-truth"
-"""What is violated where a node, or whoever reads what it left, finds its own assertion wrong."""
+"""The invariant that is violated when an assertion fails in a node, or in the reader of its files."""
 NANOSECONDS = 1e9
 STARTED = "virtual time 0"
 STOP_SECONDS = 60.0
@@ -31,7 +31,7 @@ STOP_SECONDS = 60.0
 
 @dataclass(kw_only=True, slots=True)
 class VirtualRun:
-    """A run that is under way in a simulation of its own."""
+    """A run in progress in a simulation of its own."""
 
     request: RunRequest
     simulation: Simulation
@@ -40,23 +40,23 @@ class VirtualRun:
     stage: SimulatedStage
 
     def play(self, limit_seconds: float) -> str | None:
-        """Start the nodes and play the story; return what ended the run before its time, or None."""
+        """Start the nodes and run the scenario; return what aborted the run, or None."""
         self.simulation.log("harness", 1).note(RunStarted(scenario=self.request.scenario.name, mode=self.request.mode.value, seed=self.request.seed))
         self.cluster.start()
         return _play(self.request, self.simulation, self.stage, limit_seconds)
 
     def finish(self) -> None:
-        """Stop what still runs in good order, and note what is on the disks then."""
+        """Stop the running nodes cleanly, and emit the content of the disks then."""
         with suppress(SimulationError, TimeoutError):
             self.simulation.run_until(self.cluster.stop(), limit_s=STOP_SECONDS)
         self.note_disks()
 
     def note_disks(self) -> None:
-        """Note what is on the disks now. What no node could replay is a mistake of the nodes that wrote it."""
+        """Emit the content of the disks now. Content that cannot be replayed is a bug in the nodes that wrote it."""
         try:
             final = [*final_log_events(self.cluster.segment_files()), *final_metadata_events(self.cluster.metadata_files())]
-        except AssertionError as mistake:
-            self.simulation.violation(BELIEF, f"what is on the disks cannot be replayed: {mistake}")
+        except AssertionError as error:
+            self.simulation.violation(BELIEF, f"the content of the disks cannot be replayed: {error}")
             return
         with suppress(SimulationStopped):
             for event in final:
@@ -64,7 +64,7 @@ class VirtualRun:
 
 
 def set_up(request: RunRequest, simulation: Simulation) -> VirtualRun:
-    """Put a run's cluster and faults into a simulation; nothing happens before it is played."""
+    """Create a run's cluster and faults in a simulation; nothing happens before `play`."""
     cluster = SimulatedCluster(request.spec(port=PORT), simulation)
     schedule = FaultSchedule(simulation, request.schedule())
     stage = SimulatedStage(cluster, schedule, request.work())
@@ -72,7 +72,7 @@ def set_up(request: RunRequest, simulation: Simulation) -> VirtualRun:
 
 
 def play_in_virtual_time(request: RunRequest, directory: RunDirectory | None) -> RunResult:
-    """Play the scenario in a simulation of its own."""
+    """Run the scenario in a simulation of its own."""
     with collected_after():
         return _played(request, directory)
 
@@ -89,7 +89,7 @@ def _played(request: RunRequest, directory: RunDirectory | None) -> RunResult:
             run.finish()
         else:
             run.note_disks()
-        simulation.log("harness", 1).note(RunEnded(outcome=_word(simulation, trouble)))
+        simulation.log("harness", 1).note(RunEnded(outcome=_result_name(simulation, trouble)))
         content = simulation.event_bytes()
         ending = Ending(
             verdicts=_verdicts(simulation, oracle),
@@ -120,7 +120,7 @@ def _watch(simulation: Simulation, oracle: Oracle) -> None:
 
 
 def _verdicts(simulation: Simulation, oracle: Oracle) -> tuple[Verdict, ...]:
-    """Return what the invariants say, and what nodes found out about themselves: an assertion that fails is a violation like any other."""
+    """Return the results of the invariants, and failed assertions of nodes: those are violations like any other."""
     verdicts = oracle.finish()
     known = [verdict.invariant for verdict in verdicts]
     own: dict[str, list[Violation]] = {}
@@ -132,7 +132,7 @@ def _verdicts(simulation: Simulation, oracle: Oracle) -> tuple[Verdict, ...]:
 
 
 def _play(request: RunRequest, simulation: Simulation, stage: Stage, limit_seconds: float) -> str | None:
-    """Return what ended the run before its time, or None."""
+    """Return what aborted the run, or None."""
     try:
         simulation.run_until(_story(request, stage), limit_s=limit_seconds)
     except SimulationStopped as stopped:
@@ -142,7 +142,7 @@ def _play(request: RunRequest, simulation: Simulation, stage: Stage, limit_secon
     return None
 
 
-def _word(simulation: Simulation, trouble: str | None) -> str:
+def _result_name(simulation: Simulation, trouble: str | None) -> str:
     if simulation.violations:
         return "violated"
     return "ok" if trouble is None else "failed"

@@ -1,1 +1,1 @@
-"""Faults as data: what is done to whom, and when. One file per kind; a run's faults are generated before it and can be written down and replayed."""
+"""Faults as data: kind, target and trigger. One file per kind; the faults of a run are generated before it starts and can be saved and replayed."""

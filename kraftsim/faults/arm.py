@@ -1,4 +1,4 @@
-"""Arms faults: ties their triggers to a simulation, and counts per kind what was armed, what fired and what changed an outcome."""
+"""Arms faults: registers their triggers in a simulation, and counts per kind how many were armed, fired and effective."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Moment = Literal["before", "after"]
 
 @dataclass(kw_only=True, slots=True)
 class Tally:
-    """What came of the faults of one kind. A campaign in which a kind never bites does not test it."""
+    """Counts for one kind of fault. A campaign in which a kind is never effective does not test it."""
 
     armed: int = 0
     fired: int = 0
@@ -24,28 +24,28 @@ class Tally:
 
 
 def arm(fault: Fault, simulation: Simulation, key: str | None = None) -> Strike:
-    """Tie a fault to a simulation. Its random numbers are keyed by the seed and `key`; without one, by what the fault is.
+    """Arm a fault in a simulation. Its random numbers are keyed by the seed and `key`; without one, by the fault itself.
 
-    Raises KeyError for a kind or a state that does not exist and ValueError for a parameter that its kind does not have.
+    Raises KeyError for an unknown kind or state, and ValueError for a parameter that its kind does not have.
     """
     kind = fault_kind(fault.kind)
     _require_known_params(fault, kind)
-    strike = Strike(fault, kind, simulation, key)
+    injection = Strike(fault, kind, simulation, key)
     simulation.world_of(simulation.harness).note(FaultArmed(fault=fault.kind, target=fault.target, trigger=str(fault.trigger)))
     if kind.prepare is not None:
-        kind.prepare(strike)
-    _tie(strike, simulation)
-    return strike
+        kind.prepare(injection)
+    _tie(injection, simulation)
+    return injection
 
 
-def tally(strikes: Iterable[Strike]) -> dict[str, Tally]:
-    """Count strikes per kind, in the order of the kinds' names."""
+def tally(injections: Iterable[Strike]) -> dict[str, Tally]:
+    """Count armed faults per kind, sorted by kind."""
     counts: dict[str, Tally] = {}
-    for strike in sorted(strikes, key=lambda strike: strike.fault.kind):
-        count = counts.setdefault(strike.fault.kind, Tally())
+    for injection in sorted(injections, key=lambda injection: injection.fault.kind):
+        count = counts.setdefault(injection.fault.kind, Tally())
         count.armed += 1
-        count.fired += strike.has_fired
-        count.bit += strike.has_bitten
+        count.fired += injection.has_fired
+        count.bit += injection.has_bitten
     return counts
 
 
@@ -55,14 +55,14 @@ def _require_known_params(fault: Fault, kind: FaultKind) -> None:
             raise ValueError(f"a fault of kind {kind.name} has no parameter {name} (it has: {', '.join(kind.params) or 'none'})")
 
 
-def _tie(strike: Strike, simulation: Simulation) -> None:
+def _tie(injection: Strike, simulation: Simulation) -> None:
     triggers = simulation.triggers
-    match strike.fault.trigger:
+    match injection.fault.trigger:
         case AtTime(at_ms=at_ms):
-            triggers.at(at_ms * NANOSECONDS_PER_MILLISECOND, strike.go_off)
+            triggers.at(at_ms * NANOSECONDS_PER_MILLISECOND, injection.go_off)
         case OnDisk() as disk:
             triggers.on_disk(
-                strike.go_off,
+                injection.go_off,
                 operation=cast(Literal["write", "flush", "rename"], disk.operation),
                 file_class=disk.file_class,
                 host=disk.host,
@@ -71,7 +71,7 @@ def _tie(strike: Strike, simulation: Simulation) -> None:
             )
         case OnFrame() as frame:
             triggers.on_frame(
-                strike.go_off,
+                injection.go_off,
                 api_key=frame.api_key,
                 is_response=frame.is_response,
                 client=frame.client,
@@ -80,8 +80,10 @@ def _tie(strike: Strike, simulation: Simulation) -> None:
                 moment=cast(Moment, frame.moment),
             )
         case OnEvent() as event:
-            triggers.on_event(strike.go_off, kind=event.kind, host=event.host, nth=event.nth, fields=event.fields)
+            triggers.on_event(injection.go_off, kind=event.kind, host=event.host, nth=event.nth, fields=event.fields)
         case OnState() as state:
-            strike.finally_(
-                standing_of(simulation).when(state.states, lambda node: strike.go_off(occasion_at(simulation, node)), host=state.host, nth=state.nth)
+            injection.finally_(
+                standing_of(simulation).when(
+                    state.states, lambda node: injection.go_off(occasion_at(simulation, node)), host=state.host, nth=state.nth
+                )
             )

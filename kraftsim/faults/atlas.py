@@ -1,7 +1,7 @@
-"""Which faults may come together: none may take away so much that a loss becomes legitimate, or a violation would say nothing.
+"""The data-loss budget: which faults may be combined in a run. With more losses, missing data would be legitimate, and a violation meaningless.
 
-A run spoils in one way only. After a refused flush nobody can know what the next loss of power takes, so the two never meet; and what was flushed is
-lost at one host of a run at most, for no quorum promises to outlive more. Source: TigerBeetle's fault atlas, PostgreSQL's fsyncgate.
+A run has one data-loss class only. After a failed flush the losses of the next power loss are unpredictable, so the two are never combined; and
+flushed data is lost at one host of a run at most, for no quorum survives more. Source: TigerBeetle's fault atlas, PostgreSQL's fsyncgate.
 """
 
 from collections.abc import Sequence
@@ -13,36 +13,36 @@ from kraftsim.faults.terrain import Terrain
 from kraftsim.faults.trigger import OnDisk, OnEvent, OnFrame, OnState
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the seed)
+    from random import Random  # noqa: TID251  (type only; the stream comes from the seed)
 
 
 class Atlas:
-    """What one run may spoil, and where. `way` is drawn once per run."""
+    """The data-loss class of one run, and the hosts that may lose data. `way` is drawn once per run."""
 
-    def __init__(self, way: Spoils, hosts: tuple[str, ...]) -> None:
-        self.way = way
+    def __init__(self, data_loss: Spoils, hosts: tuple[str, ...]) -> None:
+        self.way = data_loss
         self._hosts = hosts
 
     def allows(self, kind: FaultKind) -> bool:
-        """Tell whether a kind can be played at all: it spoils nothing, or need not, or spoils in the way of this run."""
+        """Return whether this run can have a kind: it loses no data, or only with some parameters, or its data-loss class is that of this run."""
         return kind.spoils in (Spoils.NOTHING, self.way) or kind.spoils_if is not None
 
     def hosts(self, kind: FaultKind, all_hosts: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the hosts at which a kind may do all that it can."""
+        """Return the hosts at which a kind may lose data."""
         return all_hosts if kind.spoils is Spoils.NOTHING else self._hosts if kind.spoils is self.way else ()
 
 
 def draw_atlas(random: "Random", terrain: Terrain) -> Atlas:
-    """Draw what a run may spoil."""
-    way = random.choice((Spoils.NOTHING, Spoils.UNFLUSHED, Spoils.UNFLUSHED, Spoils.UNFLUSHED, Spoils.TRUST, Spoils.FLUSHED))
-    hosts = terrain.may_lose.get(way, ())
+    """Draw the data-loss budget of a run."""
+    data_loss = random.choice((Spoils.NOTHING, Spoils.UNFLUSHED, Spoils.UNFLUSHED, Spoils.UNFLUSHED, Spoils.TRUST, Spoils.FLUSHED))
+    hosts = terrain.may_lose.get(data_loss, ())
     if not hosts:
         return Atlas(Spoils.NOTHING, ())
-    return Atlas(way, (random.choice(hosts),) if way is Spoils.FLUSHED else hosts)
+    return Atlas(data_loss, (random.choice(hosts),) if data_loss is Spoils.FLUSHED else hosts)
 
 
 def spoils(fault: Fault) -> Spoils:
-    """Return what a fault with its parameters can take away."""
+    """Return the data-loss class of a fault with its parameters."""
     kind = fault_kind(fault.kind)
     if kind.spoils_if is not None and not fault.params.get(kind.spoils_if, kind.params[kind.spoils_if]):
         return Spoils.NOTHING
@@ -50,23 +50,23 @@ def spoils(fault: Fault) -> Spoils:
 
 
 def clashes(faults: Sequence[Fault], terrain: Terrain) -> list[str]:
-    """Return what is wrong with a schedule on a terrain, one line each; nothing for one that was drawn."""
+    """Return how a schedule exceeds the data-loss budget of a fault space, one line each; empty for a random schedule."""
     found = []
     spoiling = [(fault, spoils(fault)) for fault in faults if spoils(fault) is not Spoils.NOTHING]
-    ways = sorted({way for _, way in spoiling})
-    if len(ways) > 1:
-        found.append(f"a run spoils in one way, not in {len(ways)}: {', '.join(ways)}")
-    for fault, way in spoiling:
-        allowed = terrain.may_lose.get(way, ())
-        if any(host not in allowed for host in _struck(fault, terrain)):
-            found.append(f"{fault} may take away what a host promised to keep ({way})")
-    if len({host for fault, way in spoiling if way is Spoils.FLUSHED for host in _struck(fault, terrain)}) > 1:
-        found.append("what was flushed may be lost at one host of a run, not at several")
+    losses = sorted({loss for _, loss in spoiling})
+    if len(losses) > 1:
+        found.append(f"a run has one data-loss class, not {len(losses)}: {', '.join(losses)}")
+    for fault, loss in spoiling:
+        allowed = terrain.may_lose.get(loss, ())
+        if any(host not in allowed for host in _targets(fault, terrain)):
+            found.append(f"{fault} may lose data that a host must keep ({loss})")
+    if len({host for fault, loss in spoiling if loss is Spoils.FLUSHED for host in _targets(fault, terrain)}) > 1:
+        found.append("flushed data may be lost at one host of a run, not at several")
     return found
 
 
-def _struck(fault: Fault, terrain: Terrain) -> tuple[str, ...]:
-    """Return the hosts that a fault can strike."""
+def _targets(fault: Fault, terrain: Terrain) -> tuple[str, ...]:
+    """Return the hosts that a fault can be injected at."""
     if fault.target == LEADER_WORD:
         return terrain.leaders
     if fault.target != AT_THE_TRIGGER:

@@ -1,4 +1,4 @@
-"""Only so many bytes a second fit through between hosts: what is written faster queues up, and small frames wait behind large ones."""
+"""The bandwidth between hosts is limited: faster writes queue up, and small frames wait behind large ones."""
 
 from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind
 from kraftsim.faults.field import Condition, FieldStrike
@@ -7,13 +7,13 @@ from kraftsim.faults.strike import Strike
 NANOSECONDS = 1_000_000_000
 
 
-def strike(strike: Strike) -> None:
-    """Narrow each link of the target, in each direction by itself, for a while; it bites when bytes wait for others."""
-    network = strike.simulation.network
-    bytes_per_second = strike.integer("bytes_per_second")
+def strike(injection: Strike) -> None:
+    """Limit the bandwidth of each link of the target, in each direction separately, for a while; it is effective when bytes wait for others."""
+    network = injection.simulation.network
+    bytes_per_second = injection.integer("bytes_per_second")
     narrowed = []
-    for source, target in strike.directions():
-        wait = _Queue(strike, bytes_per_second).wait
+    for source, target in injection.directions():
+        wait = _Queue(injection, bytes_per_second).wait
         network.slow(source, target, wait)
         narrowed.append((source, target, wait))
 
@@ -21,19 +21,19 @@ def strike(strike: Strike) -> None:
         for source, target, wait in narrowed:
             network.hasten(source, target, wait)
 
-    strike.lasting(widen, strike.integer("duration_ms"))
+    injection.lasting(widen, injection.integer("duration_ms"))
 
 
 class _Queue:
-    """What is being sent over one link, one after the other."""
+    """The transmission queue of one link."""
 
-    def __init__(self, strike: Strike, bytes_per_second: int) -> None:
-        self._strike = strike
+    def __init__(self, injection: Strike, bytes_per_second: int) -> None:
+        self._strike = injection
         self._bytes_per_second = bytes_per_second
         self._free_at_ns = 0
 
     def wait(self, size_bytes: int) -> int:
-        """Return how long a segment takes until its last byte is through."""
+        """Return how long a segment takes until its last byte is transmitted."""
         now_ns = self._strike.simulation.now_ns
         if size_bytes and self._free_at_ns > now_ns:
             self._strike.bite(f"{size_bytes} bytes waited for others")
@@ -41,14 +41,16 @@ class _Queue:
         return self._free_at_ns - now_ns
 
 
-async def over_sockets(strike: FieldStrike) -> None:
-    """Let the proxy pass only so much; it bites when bytes wait for others."""
-    await strike.while_it_lasts(strike.links(), Condition(bytes_per_second=strike.integer("bytes_per_second")), strike.integer("duration_ms"))
+async def over_sockets(injection: FieldStrike) -> None:
+    """Limit the bandwidth in the proxy; it is effective when bytes wait for others."""
+    await injection.while_it_lasts(
+        injection.links(), Condition(bytes_per_second=injection.integer("bytes_per_second")), injection.integer("duration_ms")
+    )
 
 
 FAULT = FaultKind(
     name="bandwidth-cap",
-    title="a narrow network",
+    title="a limited network bandwidth",
     family=Family.NETWORK,
     strike=strike,
     over_sockets=over_sockets,

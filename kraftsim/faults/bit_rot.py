@@ -1,7 +1,7 @@
-"""One bit of a file that was flushed long ago is another one when the next incarnation reads it.
+"""One bit of a file that was flushed long ago is flipped when the next incarnation reads it.
 
-Nobody can promise anything to a voter that this happens to: what it finds behind its recovery point looks like a torn write. And the checksum of a
-batch does not cover its first 21 bytes, among them the leader epoch: what rots there may pass for sound (`is_checked` leaves that out).
+A voter has no guarantees against this: a corrupt batch behind its recovery point looks like a torn write. And the checksum of a
+batch does not cover its first 21 bytes, among them the leader epoch: corruption there may go undetected (`is_checked` excludes it).
 """
 
 from collections.abc import Iterator
@@ -12,30 +12,30 @@ from kraftsim.faults.strike import Strike
 from kraftsim.world.simulated.damage import Damage
 
 
-def strike(strike: Strike) -> None:
-    """Flip a bit of the target's disk, kill its process, and start it again; it bites when the byte is read. Healed, the bit is right again."""
-    host = strike.simulation.host(strike.target)
-    paths = sound_files(host, host.platter.durable_files(strike.file_class()))
+def strike(injection: Strike) -> None:
+    """Flip a bit of the target's disk, kill its process, and restart it; it is effective when the byte is read. Healing restores the bit."""
+    host = injection.simulation.host(injection.target)
+    paths = sound_files(host, host.platter.durable_files(injection.file_class()))
     if not paths or not host.is_alive:
         return
-    path = strike.random.choice(paths)
+    path = injection.random.choice(paths)
     inode = host.platter.names[path]
-    if strike.flag("is_checked"):
+    if injection.flag("is_checked"):
         stretches = list(_checked(bytes(inode.cache[: inode.flushed_bytes])))
         if not stretches or not path.endswith(".log"):
             return
-        position = strike.random.choice(strike.random.choice(stretches))
+        position = injection.random.choice(injection.random.choice(stretches))
     else:
-        position = strike.random.randrange(inode.flushed_bytes)
+        position = injection.random.randrange(inode.flushed_bytes)
     right = inode.cache[position]
-    wrong = right ^ (1 << strike.random.randrange(8))
-    effect = f"byte {position} of {path} was read as {wrong:#04x} in place of {right:#04x}"
-    damage = Damage(position=position, right=bytes([right]), wrong=bytes([wrong]), effect=effect, bite=strike.bite)
-    hurt_until_healed(strike, host, path, [damage])
+    wrong = right ^ (1 << injection.random.randrange(8))
+    effect = f"byte {position} of {path} was read as {wrong:#04x} instead of {right:#04x}"
+    damage = Damage(position=position, right=bytes([right]), wrong=bytes([wrong]), effect=effect, bite=injection.bite)
+    hurt_until_healed(injection, host, path, [damage])
 
 
 def _checked(data: bytes) -> Iterator[range]:
-    """Yield which bytes of a segment the checksums of its batches cover: what comes behind them."""
+    """Yield the byte ranges of a segment that the checksums of its batches cover: those behind each checksum."""
     begin = 0
     while begin + OVERHEAD_BYTES <= len(data):
         end = begin + OVERHEAD_BYTES + int.from_bytes(data[begin + 8 : begin + OVERHEAD_BYTES])
@@ -49,7 +49,7 @@ OVERHEAD_BYTES, UNCHECKED_BYTES = 12, 21
 
 FAULT = FaultKind(
     name="bit-rot",
-    title="a bit that rots on the disk",
+    title="bit rot on the disk",
     family=Family.DISK,
     strike=strike,
     params={"file_class": "metadata-log", "is_checked": False, "after_ms": 100, "duration_ms": 0},

@@ -4,10 +4,10 @@ from kraftsim.faults.fault import Between, Family, FaultKind, OneOf
 from kraftsim.faults.strike import Strike
 
 
-def strike(strike: Strike) -> None:
-    """Let both clocks drift; it bites once somebody reads one that is a millisecond off."""
-    clock = strike.simulation.host(strike.target).clock
-    strike.lasting(clock.drift_for(strike.integer("ppm"), strike.bite), strike.integer("duration_ms"))
+def strike(injection: Strike) -> None:
+    """Let both clocks drift; it is effective once one is read that is a millisecond off."""
+    clock = injection.simulation.host(injection.target).clock
+    injection.lasting(clock.drift_for(injection.integer("ppm"), injection.bite), injection.integer("duration_ms"))
 
 
 FAULT = FaultKind(

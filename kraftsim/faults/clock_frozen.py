@@ -1,18 +1,18 @@
-"""A host's wall clock stands still for a while: everything happens at the same time, and nothing ever grows old."""
+"""A host's wall clock is frozen for a while: all timestamps are equal, and nothing expires."""
 
 from kraftsim.faults.fault import Between, Family, FaultKind
 from kraftsim.faults.strike import Strike
 
 
-def strike(strike: Strike) -> None:
-    """Stop the wall clock; it bites when it is read and is late."""
-    clock = strike.simulation.host(strike.target).clock
-    strike.lasting(clock.freeze_for(strike.bite), strike.integer("duration_ms"))
+def strike(injection: Strike) -> None:
+    """Freeze the wall clock; it is effective when it is read and is late."""
+    clock = injection.simulation.host(injection.target).clock
+    injection.lasting(clock.freeze_for(injection.bite), injection.integer("duration_ms"))
 
 
 FAULT = FaultKind(
     name="clock-frozen",
-    title="a wall clock that stands still",
+    title="a frozen wall clock",
     family=Family.CLOCK,
     strike=strike,
     params={"duration_ms": 5000},

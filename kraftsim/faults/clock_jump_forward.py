@@ -1,13 +1,13 @@
-"""A host's wall clock jumps forward: a virtual machine that slept, a first answer of NTP. It is set right again when the fault is healed."""
+"""A host's wall clock jumps forward: a virtual machine that was suspended, a first NTP synchronisation. Healing corrects it."""
 
 from kraftsim.faults.fault import Between, Family, FaultKind, OneOf
 from kraftsim.faults.strike import NANOSECONDS_PER_MILLISECOND, Strike
 
 
-def strike(strike: Strike) -> None:
-    """Set the wall clock forward; it bites when it is read so."""
-    clock = strike.simulation.host(strike.target).clock
-    strike.lasting(clock.step_for(strike.integer("by_ms") * NANOSECONDS_PER_MILLISECOND, strike.bite), strike.integer("duration_ms"))
+def strike(injection: Strike) -> None:
+    """Set the wall clock forward; it is effective when it is read."""
+    clock = injection.simulation.host(injection.target).clock
+    injection.lasting(clock.step_for(injection.integer("by_ms") * NANOSECONDS_PER_MILLISECOND, injection.bite), injection.integer("duration_ms"))
 
 
 FAULT = FaultKind(

@@ -1,13 +1,13 @@
-"""A host's wall clock is wrong for a while: it runs away from the right time without a jump, and is led back without one."""
+"""A host's wall clock is wrong for a while: it drifts away from the correct time without a jump, and back without one."""
 
 from kraftsim.faults.fault import Between, Family, FaultKind, OneOf
 from kraftsim.faults.strike import NANOSECONDS_PER_MILLISECOND, Strike
 
 
-def strike(strike: Strike) -> None:
-    """Let the wall clock go wrong by `by_ms` (ahead, or behind if negative); it bites when it is read so."""
-    clock = strike.simulation.host(strike.target).clock
-    strike.lasting(clock.slew_for(strike.integer("by_ms") * NANOSECONDS_PER_MILLISECOND, strike.bite), strike.integer("duration_ms"))
+def strike(injection: Strike) -> None:
+    """Let the wall clock deviate by `by_ms` (ahead, or behind if negative); it is effective when it is read."""
+    clock = injection.simulation.host(injection.target).clock
+    injection.lasting(clock.slew_for(injection.integer("by_ms") * NANOSECONDS_PER_MILLISECOND, injection.bite), injection.integer("duration_ms"))
 
 
 FAULT = FaultKind(

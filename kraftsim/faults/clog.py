@@ -1,6 +1,6 @@
-"""A link is clogged: what goes over it waits, and arrives all at once and in order when the clog is gone. Nothing is lost, nothing times out below.
+"""A link is clogged: its bytes wait, and arrive all at once and in order when the clog ends. Nothing is lost, and TCP does not time out.
 
-A partition loses what arrives and lets TCP send it again; here the peer hears nothing and then, in one moment, everything.
+A partition drops segments and lets TCP retransmit them; here the peer receives nothing and then everything at one moment.
 Source: FoundationDB's simulator (clogPair).
 """
 
@@ -9,15 +9,15 @@ from kraftsim.faults.field import Condition, FieldStrike
 from kraftsim.faults.strike import Strike
 
 
-def strike(strike: Strike) -> None:
-    """Clog the links of the target for a while; it bites when bytes or a connect are held."""
-    clog_links(strike, strike.directions())
+def strike(injection: Strike) -> None:
+    """Clog the links of the target for a while; it is effective when bytes or a connect are held."""
+    clog_links(injection, injection.directions())
 
 
-def clog_links(strike: Strike, pairs: list[tuple[str, str]]) -> None:
-    """Clog some links for as long as the fault lasts."""
-    network = strike.simulation.network
-    bite = strike.bite
+def clog_links(injection: Strike, pairs: list[tuple[str, str]]) -> None:
+    """Clog some links while the fault lasts."""
+    network = injection.simulation.network
+    bite = injection.bite
     for source, target in pairs:
         network.clog(source, target, bite)
 
@@ -25,17 +25,17 @@ def clog_links(strike: Strike, pairs: list[tuple[str, str]]) -> None:
         for source, target in pairs:
             network.unclog(source, target, bite)
 
-    strike.lasting(clear, strike.integer("duration_ms"))
+    injection.lasting(clear, injection.integer("duration_ms"))
 
 
-async def over_sockets(strike: FieldStrike) -> None:
-    """Let the proxy hold what is sent; connects are made and then hear nothing."""
-    await strike.while_it_lasts(strike.links(), Condition(holds=True), strike.integer("duration_ms"))
+async def over_sockets(injection: FieldStrike) -> None:
+    """Hold bytes in the proxy; new connections are accepted but transfer no data."""
+    await injection.while_it_lasts(injection.links(), Condition(holds=True), injection.integer("duration_ms"))
 
 
 FAULT = FaultKind(
     name="clog",
-    title="a link that is clogged",
+    title="a clogged link",
     family=Family.NETWORK,
     strike=strike,
     over_sockets=over_sockets,

@@ -1,4 +1,4 @@
-"""Connects are not answered while connections that are open go on: a firewall that drops, or a host that lost its routes for new peers."""
+"""New connections time out while open ones keep working: a firewall that drops, or a host that lost its routes for new peers."""
 
 from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind
 from kraftsim.faults.field import Condition, FieldStrike
@@ -7,19 +7,19 @@ from kraftsim.faults.strike import Strike
 from kraftsim.world.simulated import Gate
 
 
-def strike(strike: Strike) -> None:
-    """Drop connects over the links of the target for a while; it bites when somebody tries."""
-    guard_links(strike, Gate.DROP)
+def strike(injection: Strike) -> None:
+    """Drop connection attempts over the links of the target for a while; it is effective at the first attempt."""
+    guard_links(injection, Gate.DROP)
 
 
-async def over_sockets(strike: FieldStrike) -> None:
-    """Let whoever connects hear nothing: the connection is made with the proxy, and goes on once the fault is over."""
-    await strike.while_it_lasts(strike.links(), Condition(ignores=True), strike.integer("duration_ms"))
+async def over_sockets(injection: FieldStrike) -> None:
+    """Accept connections in the proxy without transferring data; they work once the fault is over."""
+    await injection.while_it_lasts(injection.links(), Condition(ignores=True), injection.integer("duration_ms"))
 
 
 FAULT = FaultKind(
     name="connect-time-out",
-    title="connects that nobody answers",
+    title="connection attempts that time out",
     family=Family.NETWORK,
     strike=strike,
     over_sockets=over_sockets,

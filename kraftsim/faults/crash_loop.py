@@ -1,44 +1,44 @@
-"""A process is killed and started several times in a row, each time before it has got far: a supervisor that does not give up."""
+"""A process is killed and started several times in a row, each time soon after its start: a supervisor that does not give up."""
 
 from kraftsim.faults.fault import EVERYWHERE, Between, Family, FaultKind, OneOf, Spoils
 from kraftsim.faults.field import FieldStrike
 from kraftsim.faults.strike import Strike
 
 
-def strike(strike: Strike) -> None:
-    """Kill the target `times` times, `up_ms` after each start; it bites when a process dies that had come up."""
-    simulation = strike.simulation
-    host = simulation.host(strike.target)
+def strike(injection: Strike) -> None:
+    """Kill the target `times` times, `up_ms` after each start; it is effective when a process dies that had started."""
+    simulation = injection.simulation
+    host = simulation.host(injection.target)
 
     def crash(left: int) -> None:
-        if strike.is_over:
+        if injection.is_over:
             return
         if host.is_alive:
             connections = len(host.process.transports)
-            simulation.kill(host, power_loss=bool(strike.integer("power_loss")))
-            strike.bite(f"{connections} connections were lost")
-            strike.start_later(host, strike.integer("down_ms"))
+            simulation.kill(host, power_loss=bool(injection.integer("power_loss")))
+            injection.bite(f"{connections} connections were lost")
+            injection.start_later(host, injection.integer("down_ms"))
         if left > 1:
-            strike.after(strike.integer("down_ms") + strike.integer("up_ms"), lambda: crash(left - 1))
+            injection.after(injection.integer("down_ms") + injection.integer("up_ms"), lambda: crash(left - 1))
 
-    crash(strike.integer("times"))
+    crash(injection.integer("times"))
 
 
-async def over_sockets(strike: FieldStrike) -> None:
-    """Send SIGKILL again and again; a loss of power is only a kill here."""
-    for _ in range(strike.integer("times")):
-        if strike.is_over:
+async def over_sockets(injection: FieldStrike) -> None:
+    """Send SIGKILL repeatedly; a power loss is only a kill here."""
+    for _ in range(injection.integer("times")):
+        if injection.is_over:
             return
-        if await strike.field.kill(strike.target):
-            strike.bite("a node went down")
-        await strike.lasts(strike.integer("down_ms"))
-        await strike.field.restart(strike.target)
-        await strike.lasts(strike.integer("up_ms"))
+        if await injection.field.kill(injection.target):
+            injection.bite("a node went down")
+        await injection.lasts(injection.integer("down_ms"))
+        await injection.field.restart(injection.target)
+        await injection.lasts(injection.integer("up_ms"))
 
 
 FAULT = FaultKind(
     name="crash-loop",
-    title="a process that dies again and again",
+    title="a process that crashes repeatedly",
     family=Family.PROCESS,
     strike=strike,
     over_sockets=over_sockets,

@@ -1,6 +1,6 @@
-"""A disk takes no more bytes for a while: a write is refused, after a part of it was written.
+"""A disk is full for a while: a write fails after a part of it was written.
 
-`after_bytes` says how many more bytes are taken first, of a class of files or of all: so the refusal comes at any byte of any write.
+`after_bytes` is how many more bytes are accepted first, of a class of files or of all: so a write can fail at any byte.
 """
 
 from kraftsim.faults.fault import Between, Family, FaultKind, OneOf
@@ -8,18 +8,18 @@ from kraftsim.faults.strike import Strike
 from kraftsim.world.simulated.disk_faults import Full
 
 
-def strike(strike: Strike) -> None:
+def strike(injection: Strike) -> None:
     """Fill the target's disk."""
-    full = strike.simulation.host(strike.target).platter.faults.full
-    after_bytes = strike.integer("after_bytes")
-    ailment = Full(kind=strike.file_class(), room_bytes=None if after_bytes < 0 else after_bytes, bite=strike.bite)
+    full = injection.simulation.host(injection.target).platter.faults.full
+    after_bytes = injection.integer("after_bytes")
+    ailment = Full(kind=injection.file_class(), room_bytes=None if after_bytes < 0 else after_bytes, bite=injection.bite)
     full.append(ailment)
-    strike.lasting(lambda: full.remove(ailment), strike.integer("duration_ms"))
+    injection.lasting(lambda: full.remove(ailment), injection.integer("duration_ms"))
 
 
 FAULT = FaultKind(
     name="disk-full",
-    title="a disk without space",
+    title="a full disk",
     family=Family.DISK,
     strike=strike,
     params={"duration_ms": 10_000, "file_class": None, "after_bytes": -1},

@@ -1,7 +1,7 @@
-"""A request is done twice: its bytes come again on a new connection of the same client, as after a retry, and that second answer is thrown away.
+"""A request is processed twice: its bytes are sent again on a new connection of the same client, as after a retry, and that answer is discarded.
 
-It need not be a retry that a client of ours would make: a server must survive what the network may do to it. What a repeated request does is decided
-by sequence numbers, epochs and incarnation ids, or by nothing at all. Source: KIP-98 (duplicates), KAFKA-9144.
+The retry need not be one that kraftsim's clients make: a server must handle whatever the network delivers. The effect of a repeated request depends
+on sequence numbers, epochs and incarnation ids, or on nothing at all. Source: KIP-98 (duplicates), KAFKA-9144.
 """
 
 from kraftsim.faults.awaited_frame import apis_of, await_frame
@@ -12,45 +12,47 @@ from kraftsim.faults.strike import Strike
 from kraftsim.world.simulated import FrameSeen
 
 
-def strike(strike: Strike) -> None:
-    """Repeat the request of the trigger, or the target's next one; it bites when the server answers the copy, or any of the copies."""
-    simulation = strike.simulation
+def strike(injection: Strike) -> None:
+    """Repeat the request of the trigger, or the target's next one; it is effective when the server answers a copy."""
+    simulation = injection.simulation
 
     def act(frame: FrameSeen) -> bool:
         client = simulation.host(frame.client)
         address, port = frame.transport.remote
 
         def on_answer(size_bytes: int) -> None:
-            strike.bite(f"a second request of API {frame.api_key} was answered with {size_bytes} bytes")
+            injection.bite(f"a second request of API {frame.api_key} was answered with {size_bytes} bytes")
 
         def keep(data: bytes) -> bytes:
-            for number in range(strike.integer("times")):
-                strike.after(strike.integer("after_ms") * (number + 1), lambda: simulation.network.say_again(client, address, port, data, on_answer))
+            for number in range(injection.integer("times")):
+                injection.after(
+                    injection.integer("after_ms") * (number + 1), lambda: simulation.network.say_again(client, address, port, data, on_answer)
+                )
             return data
 
         frame.rewrite(keep)
         return True
 
-    await_frame(strike, act, is_response=False, apis=apis_of(strike))
-    strike.lasting(lambda: None, strike.integer("duration_ms"))
+    await_frame(injection, act, is_response=False, apis=apis_of(injection))
+    injection.lasting(lambda: None, injection.integer("duration_ms"))
 
 
-async def over_sockets(strike: FieldStrike) -> None:
-    """Let the proxy send the request that it holds again, on connections of its own."""
-    frame = await held_frame(strike, is_response=False)
+async def over_sockets(injection: FieldStrike) -> None:
+    """Let the proxy send copies of the held request on new connections."""
+    frame = await held_frame(injection, is_response=False)
     if frame is None:
         return
-    for number in range(strike.integer("times")):
-        await frame.repeat(strike.integer("after_ms") * (number + 1))
+    for number in range(injection.integer("times")):
+        await frame.repeat(injection.integer("after_ms") * (number + 1))
     await frame.let_pass()
-    size_bytes = await strike.before_it_ends(frame.copy_answered(), strike.integer("duration_ms"))
+    size_bytes = await injection.before_it_ends(frame.copy_answered(), injection.integer("duration_ms"))
     if size_bytes:
-        strike.bite(f"a second request of API {frame.api_key} was answered with {size_bytes} bytes")
+        injection.bite(f"a second request of API {frame.api_key} was answered with {size_bytes} bytes")
 
 
 FAULT = FaultKind(
     name="duplicate-request",
-    title="a request that comes twice",
+    title="a duplicate request",
     family=Family.PROTOCOL,
     strike=strike,
     over_sockets=over_sockets,

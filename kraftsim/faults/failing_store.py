@@ -1,4 +1,4 @@
-"""Calls to the remote store fail, some of them after they were carried out."""
+"""Calls to the remote store fail, some of them after they took effect."""
 
 from kraftsim.faults.fault import Aim, Between, Family, FaultKind
 from kraftsim.faults.remote_objects import ail, stores_of
@@ -6,15 +6,15 @@ from kraftsim.faults.strike import Strike
 from kraftsim.world.simulated.objects import Ailment
 
 
-def strike(strike: Strike) -> None:
-    """Let so many of a thousand calls fail; it bites with the first that does."""
-    for store in stores_of(strike):
-        ail(strike, store, Ailment(bite=lambda: strike.bite("a call failed"), failing_permille=strike.integer("permille")))
+def strike(injection: Strike) -> None:
+    """Let so many of a thousand calls fail; it is effective with the first that does."""
+    for store in stores_of(injection):
+        ail(injection, store, Ailment(bite=lambda: injection.bite("a call failed"), failing_permille=injection.integer("permille")))
 
 
 FAULT = FaultKind(
     name="failing-store",
-    title="a remote store that fails",
+    title="a failing remote store",
     family=Family.STORE,
     strike=strike,
     aim=Aim.ALL,

@@ -1,4 +1,4 @@
-"""What a fault is: a kind, a target, parameters and a trigger, all plain data; and what a kind of fault is: the function that strikes."""
+"""A fault: a kind, a target, parameters and a trigger, all plain data. A kind of fault: the function that injects it."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Family(StrEnum):
-    """What a kind of fault strikes."""
+    """The layer that a kind of fault acts on."""
 
     NETWORK = "network"
     DISK = "disk"
@@ -43,11 +43,11 @@ class Family(StrEnum):
     STORE = "store"
     """A remote store that all brokers share."""
     ZOOKEEPER = "zookeeper"
-    """The server in which brokers of before KRaft keep their metadata, seen by its clients; its process and disk are struck as any other's."""
+    """The server in which brokers in ZooKeeper mode keep their metadata, as its clients see it; its process and disk are those of any node."""
 
 
 class Aim(StrEnum):
-    """What the target of a kind names: a host, the links between hosts, or nothing at all."""
+    """What the target of a kind is: a host, the links between hosts, or no target."""
 
     HOST = "host"
     LINK = "link"
@@ -55,20 +55,20 @@ class Aim(StrEnum):
 
 
 class Spoils(StrEnum):
-    """What a kind can take away that a node relies on. A search keeps kinds apart whose sum no node could survive: see `atlas`."""
+    """The data-loss class of a kind. Random schedules do not combine kinds that no node could survive together: see `atlas`."""
 
     NOTHING = "nothing"
     UNFLUSHED = "unflushed"
-    """What was written and not flushed may be gone, as after a power loss."""
+    """Unflushed data may be lost, as after a power loss."""
     TRUST = "trust"
-    """The disk forgot a write that it refused to flush: nobody can know what the next power loss takes."""
+    """The disk dropped a write that it failed to flush: the losses of the next power loss are unpredictable."""
     FLUSHED = "flushed"
-    """What was flushed may be gone or changed."""
+    """Flushed data may be lost or corrupted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """A parameter is drawn between two numbers, both of them possible; what is drawn below `floor` is `floor`."""
+    """A parameter is drawn between two numbers (inclusive); values below `floor` become `floor`."""
 
     low: int
     high: int
@@ -88,12 +88,12 @@ EVERYWHERE = (SIM, PROCESSES, EMBEDDED)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FaultKind:
-    """A kind of fault. `params` are its parameters with their usual values; a fault may set no others.
+    """A kind of fault. `params` are its parameters with their defaults; a fault may set no others.
 
-    `modes` says where it can be played. `draws` says how a search draws a parameter (one that is not named keeps its usual value), and `strikes_on`
-    which triggers make sense: 'time', 'disk', 'frame', 'event', 'state'. `spoils` is what it can take away; if `spoils_if` names a parameter, only
-    where that is true. `prepare` is called when a fault is armed: a kind that repeats what was said before begins to listen then. `over_sockets` does
-    it to a real cluster; `through_proxy` says that it needs somebody between the nodes for that, as all kinds of the network and the protocol do.
+    `modes` are those that support it. `draws` has the range of each random parameter (others keep their defaults), and `strikes_on`
+    the valid triggers: 'time', 'disk', 'frame', 'event', 'state'. `spoils` is its data-loss class; if `spoils_if` names a parameter, only
+    while that is true. `prepare` is called when a fault is armed: a kind that replays old answers starts recording then. `over_sockets` injects
+    it into a real cluster; `through_proxy` means that it needs the proxy between the nodes, as all network and protocol kinds do.
     """
 
     name: str
@@ -108,13 +108,13 @@ class FaultKind:
     spoils: Spoils = Spoils.NOTHING
     spoils_if: str | None = None
     needs_releases: bool = False
-    """Whether a search draws it only where the terrain says that nodes may be of other releases."""
+    """Whether it is drawn only where the fault space allows other releases."""
     needs_quorum: bool = False
-    """Whether a search draws it only where there are controllers of KRaft."""
+    """Whether it is drawn only in clusters with KRaft controllers."""
     spares: tuple[str, ...] = ()
-    """Roles whose nodes a search does not choose: the kind never bites there."""
+    """Roles that are never targets: the kind is never effective there."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """What nodes are set to in a run for which a search drew it, where the terrain has such settings: so that there is something to strike."""
+    """Settings of nodes in a run with this kind, if the fault space has them: so that the fault can be effective."""
     prepare: "Callable[[Strike], None] | None" = None
     over_sockets: "Callable[[FieldStrike], Awaitable[None]] | None" = None
     through_proxy: bool = False
@@ -139,21 +139,21 @@ APART = (
     "trigger",
     "zookeeper_servers",
 )
-"""Files of this room that are no kinds."""
+"""Modules of this package that are not kinds."""
 FAULTS: Catalogue[FaultKind] = Catalogue("kraftsim.faults", "FAULT", FaultKind, apart=APART)
 
 
 @cache
 def fault_kind(name: str) -> FaultKind:
-    """Return a kind by its name. Raises KeyError naming the ones there are."""
+    """Return a kind by its name. Raises KeyError with the known names."""
     return FAULTS.named(name)
 
 
 def to_json(faults: list[Fault]) -> bytes:
-    """Write faults down, for a replay."""
+    """Encode faults, for a replay."""
     return msgspec.json.encode(faults)
 
 
 def from_json(data: bytes) -> list[Fault]:
-    """Read faults that `to_json` wrote."""
+    """Decode faults that `to_json` encoded."""
     return msgspec.json.decode(data, type=list[Fault])

@@ -1,8 +1,8 @@
-"""What a kind of fault works with over sockets and real time: the verbs of a cluster of processes or an embedded one, and the strike that uses them.
+"""The fault-injection driver over sockets and real time: operations on a cluster of processes or an embedded one, and the fault that uses them.
 
-In simulation a kind calls into the simulated world (`kraftsim.faults.strike`). Over sockets it can do less: signals to processes, and what a
-proxy in front of every node does to bytes. A kind says so with `FaultKind.over_sockets`, a coroutine function that begins the fault, waits for as
-long as it lasts, and ends it.
+In simulation a kind calls into the simulated world (`kraftsim.faults.strike`). Over sockets it can do less: signals to processes, and
+changes to the byte streams in a proxy in front of every node. Such a kind has `FaultKind.over_sockets`, a coroutine function that begins the fault,
+waits while it lasts, and ends it.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from kraftsim.events.runs import FaultBit
 from kraftsim.faults.targets import BOTH_WAYS, ONE_WAY, PATTERN_SIGNS, directions, is_group, members, names_leader, with_leader
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the harness)
+    from random import Random  # noqa: TID251  (type only; the stream comes from the harness)
 
     from kraftsim.faults.fault import Fault, Value
 
@@ -24,9 +24,9 @@ T = TypeVar("T")
 Link = tuple[str, str]
 """Source and target: bytes that the first sends to the second."""
 CLIENTS = "clients"
-"""In a link: everybody who is no node of the cluster."""
+"""In a link: every client that is not a node of the cluster."""
 AT_THE_TRIGGER = "*"
-"""As a target: the host at which the trigger went off."""
+"""As a target: the host at which the trigger fired."""
 KILL_AFTER_MS = 10_000
 BELIEVER_CONNECTED, BELIEVER_ACCEPTED, BELIEVER_ANY = "connected", "accepted", "any"
 SERVER_PREFIX = "zookeeper-"
@@ -34,12 +34,12 @@ NODE_PREFIXES = ("broker-", "controller-", SERVER_PREFIX)
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What links are like for a while; a zero or False leaves a side of them as it is.
+    """A temporary condition of links; a zero or False leaves an aspect unchanged.
 
-    `holds`: bytes wait until it is over, in order. `refuses`: new connections are reset; `ignores`: they are made, and hear nothing until it is over.
-    `latency_ms` and up to `jitter_ms` more for everything that is sent; `bytes_per_second` at most over the link; of a thousand reads `tail_permille`
-    come late, by a Pareto distribution that begins at `tail_scale_ms` and is cut off at `tail_longest_ms`. What was written together arrives in
-    pieces of `piece_bytes`, at most `pieces_max` of them, up to `gap_us` apart, or, with `tears_everywhere`, in two, torn at a place that moves on.
+    `holds`: bytes wait until it is over, in order. `refuses`: new connections are reset; `ignores`: they transfer no data until then.
+    `latency_ms` and up to `jitter_ms` more for all bytes; at most `bytes_per_second` over the link; of a thousand reads `tail_permille`
+    are delayed, by a Pareto distribution from `tail_scale_ms` up to `tail_longest_ms`. A single write arrives in
+    pieces of `piece_bytes`, at most `pieces_max` of them, up to `gap_us` apart, or, with `tears_everywhere`, in two, at a split point that advances.
     """
 
     holds: bool = False
@@ -58,14 +58,14 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def tears(self) -> bool:
-        """Whether what was written together arrives apart."""
+        """Whether single writes arrive in pieces."""
         return self.piece_bytes > 0 or self.tears_everywhere
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a condition, or of a cut: how many bytes it touched (held, delayed, torn, thrown away), and how many connections.
+    """The effect of a condition, or of a reset: how many bytes it affected (held, delayed, split, discarded), and how many connections.
 
-    Of a cut, `connections` are those with something under way, and `closed` are all that were reset.
+    Of a reset, `connections` are those with bytes in flight, and `closed` are all that were reset.
     """
 
     touched_bytes: int = 0
@@ -74,9 +74,9 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which frame is waited for: the nth that fits, of an API or of any, between two names or any; CLIENTS is whoever is no node.
+    """The frame to wait for: the nth that matches, of an API or of any, between two names or any; CLIENTS is every client that is not a node.
 
-    Of one connection, or not of one; with one correlation id. `moment` 'before' holds the frame itself, 'after' what follows it.
+    On one connection, or not on one; with one correlation id. `moment` 'before' holds the frame itself, 'after' the bytes that follow it.
     """
 
     api_key: int | None = None
@@ -86,14 +86,14 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     nth: int = 1
     moment: str = "before"
     sent_by_node: bool = False
-    """Whether frames that clients send are passed over."""
+    """Whether frames of clients are ignored."""
     connection: int | None = None
     not_connection: int | None = None
     correlation_id: int | None = None
 
 
 class HeldFrame(Protocol):
-    """A frame that waits in the proxy, with everything behind it on its connection, until the function of the kind has decided about it."""
+    """A frame that the proxy holds, with everything behind it on its connection, until the function of the kind has decided about it."""
 
     api_key: int
     is_response: bool
@@ -104,27 +104,27 @@ class HeldFrame(Protocol):
     correlation_id: int
 
     async def let_pass(self) -> None:
-        """Let it go now, with what was decided about it."""
+        """Release it, with the decisions about it."""
         ...
 
     async def cut(self, after_bytes: int) -> None:
-        """Let so many bytes of it through (its size field included), then reset the connection at both ends."""
+        """Forward so many bytes of it (its size field included), then reset the connection at both ends."""
         ...
 
     async def swallow(self) -> None:
-        """Let it never arrive; the connection goes on."""
+        """Drop it; the connection stays open."""
         ...
 
     async def delay(self, delay_ms: float) -> None:
-        """Let it, and everything behind it, wait."""
+        """Delay it and everything behind it."""
         ...
 
     async def send(self) -> None:
-        """Say that it was sent and is only late: it arrives even if its sender is gone by then."""
+        """Mark it as sent: it is only late, and arrives even if its sender is gone by then."""
         ...
 
     async def repeat(self, after_ms: float) -> None:
-        """Send a copy of a request on a connection of its own, so long after it has passed."""
+        """Send a copy of a request on a new connection, so long after it has passed."""
         ...
 
     async def given_up(self) -> bool:
@@ -137,7 +137,7 @@ class HeldFrame(Protocol):
 
 
 class Field(Protocol):
-    """What can be done to a cluster over sockets. Nodes go by their names; embedded ones cannot be paused."""
+    """Fault operations on a cluster over sockets. Nodes are given by name; embedded ones cannot be paused."""
 
     @property
     def node_names(self) -> Sequence[str]:
@@ -145,19 +145,19 @@ class Field(Protocol):
         ...
 
     async def leader(self) -> str:
-        """Return who leads the metadata quorum, before KRaft who is controller, as soon as somebody is."""
+        """Return the leader of the metadata quorum, in ZooKeeper mode the controller, as soon as there is one."""
         ...
 
     def is_down(self, node: str) -> bool:
-        """Tell whether a node was taken down and not started again."""
+        """Return whether a node was taken down and not restarted."""
         ...
 
     async def kill(self, node: str) -> bool:
-        """End a node by SIGKILL; an embedded one is aborted. Return whether there was anything to do."""
+        """Kill a node with SIGKILL; an embedded one is aborted. Return whether there was anything to do."""
         ...
 
     async def stop(self, node: str, *, kill_after_ms: int = KILL_AFTER_MS) -> bool:
-        """Let a node end cleanly (SIGTERM); one that takes longer is killed. Return whether there was anything to do."""
+        """Stop a node cleanly (SIGTERM); one that takes too long is killed. Return whether there was anything to do."""
         ...
 
     async def restart(self, node: str) -> bool:
@@ -165,23 +165,23 @@ class Field(Protocol):
         ...
 
     def tell(self, node: str, settings: Mapping[str, str | None]) -> dict[str, str | None]:
-        """From its next start on, let a node have these settings on top of its own, None for its own; return what they were."""
+        """Override settings of a node from its next start on, None for the original value; return the former overrides."""
         ...
 
     async def pause(self, node: str) -> bool:
-        """Let a node stand still (SIGSTOP). Return whether there was anything to do."""
+        """Pause a node (SIGSTOP). Return whether there was anything to do."""
         ...
 
     async def resume(self, node: str) -> bool:
-        """Let a node go on (SIGCONT). Return whether there was anything to do."""
+        """Resume a node (SIGCONT). Return whether there was anything to do."""
         ...
 
     async def impose(self, links: Iterable[Link], condition: Condition) -> int:
-        """Put a condition on links, and return the number by which it is lifted."""
+        """Impose a condition on links, and return a number for `lift`."""
         ...
 
     async def lift(self, number: int) -> Effect:
-        """End a condition; what was held is delivered."""
+        """End a condition; bytes that it held are delivered."""
         ...
 
     async def next_frame(self, watch: Watch) -> HeldFrame:
@@ -189,33 +189,33 @@ class Field(Protocol):
         ...
 
     async def cut(self, links: Iterable[Link], *, only_one: bool = False) -> Effect:
-        """Reset every connection whose bytes go over one of the links, or one that is drawn; the effect counts those with something under way."""
+        """Reset every connection that uses one of the links, or one of them chosen at random; the effect counts those with bytes in flight."""
         ...
 
     async def halve(self, links: Iterable[Link], *, believer: str = BELIEVER_ANY, gone: str | None = None) -> int:
-        """Let one end of each connection that goes over one of the links be lost without the other knowing; return a number for `lift`.
+        """Make each connection over one of the links half-open: one end is gone without the other knowing; return a number for `lift`.
 
-        `believer` says which end goes on, whose bytes go nowhere: 'connected', 'accepted' or 'any'; or it is the one that is not at the node `gone`.
+        `believer` is the end that stays open, whose bytes are discarded: 'connected', 'accepted' or 'any'; or it is the one not at the node `gone`.
         """
         ...
 
     async def until_replaced(self, node: str) -> None:
-        """Wait until somebody else leads the quorum, or, of a broker, until the others hold it for dead."""
+        """Wait until another node leads the quorum, or, for a broker, until the cluster considers it dead."""
         ...
 
 
 class FieldStrike:
-    """One fault that is being done over sockets: what `FaultKind.over_sockets` is called with."""
+    """One fault that is injected over sockets: the argument of `FaultKind.over_sockets`."""
 
     def __init__(self, fault: "Fault", params: "Mapping[str, Value]", field: Field, *, random: "Random", note: Callable[[FaultBit], None]) -> None:
         self.fault = fault
         self.field = field
         self.random = random
-        """Numbers of this fault's own, keyed by the seed of the run."""
+        """Random numbers of this fault alone, keyed by the seed of the run."""
         self.frame: HeldFrame | None = None
-        """The frame that the trigger waited for, if it waited for one."""
+        """The frame that fired the trigger, if it waits for frames."""
         self.host: str | None = None
-        """Where the trigger went off: who sends the frame."""
+        """Where the trigger fired: the sender of the frame."""
         self.has_bitten = False
         self._target = fault.target
         self._params = params
@@ -224,11 +224,11 @@ class FieldStrike:
 
     @property
     def target(self) -> str:
-        """Who is struck, as it was understood when the trigger went off; before that, as the fault says it."""
+        """The target, resolved when the trigger fired; before that, as the fault names it."""
         return self._target
 
     async def understand(self, *, is_one_host: bool) -> None:
-        """Find out who is meant: whoever leads, or sends the frame that the trigger waited for, or, where one host is struck, one of a group."""
+        """Resolve the target: the leader, or the sender of the frame that fired the trigger, or, for a kind with one host, one of a group."""
         target = self._target
         if target == AT_THE_TRIGGER and self.host is not None:
             target = self.host
@@ -251,7 +251,7 @@ class FieldStrike:
         return value
 
     def nodes(self) -> list[str]:
-        """Return the nodes that the target names; all of them where it names nobody."""
+        """Return the nodes that the target names; all of them if it names none."""
         return list(self.field.node_names) if self.target == AT_THE_TRIGGER else members(self.target, self.field.node_names)
 
     def flag(self, name: str) -> bool:
@@ -269,19 +269,19 @@ class FieldStrike:
         return list(dict.fromkeys(link for node in self.field.node_names for link in links_of(node, self.field.node_names)))
 
     def links(self) -> list[Link]:
-        """Return the links that the target names: see `kraftsim.faults.targets`; a node alone has links to all others and to CLIENTS."""
+        """Return the links that the target names: see `kraftsim.faults.targets`; a single node has links to all others and to CLIENTS."""
         return links_of(self.target, self.field.node_names)
 
     def bite(self, effect: str) -> None:
-        """Say that an outcome was changed; only the first time counts."""
+        """Report that the fault is effective; only the first call counts."""
         if not self.has_bitten:
             self.has_bitten = True
             self._note(FaultBit(fault=self.fault.kind, target=self.target, effect=effect))
 
     async def lasts(self, duration_ms: int) -> None:
-        """Let the frame go that the trigger waited for, and return when the fault is to end: after a while, or as soon as everything is mended.
+        """Release the frame that fired the trigger, and return when the fault must end: after a while, or as soon as all faults are healed.
 
-        0 means not before that.
+        0 means not before the latter.
         """
         if self.frame is not None:
             await self.frame.let_pass()
@@ -289,19 +289,19 @@ class FieldStrike:
 
     @property
     def is_over(self) -> bool:
-        """Whether everything is being mended."""
+        """Whether all faults are being healed."""
         return self._over.is_set()
 
     def end(self) -> None:
-        """Let what lasts end now."""
+        """End lasting faults now."""
         self._over.set()
 
     async def before_it_ends(self, work: Awaitable[T], duration_ms: int) -> T | None:
-        """Return what some work comes to; None, and the work is given up, if the fault ends first. A frame that is held stays so."""
+        """Return the result of a coroutine; None, and the coroutine is cancelled, if the fault ends first. A held frame stays held."""
         task = asyncio.ensure_future(work)
         ending = asyncio.ensure_future(self._ending(duration_ms))
         try:
-            await asyncio.wait((task, ending), return_when=asyncio.FIRST_COMPLETED)  # noqa: TID251  (real time: nothing is replayed)
+            await asyncio.wait((task, ending), return_when=asyncio.FIRST_COMPLETED)  # noqa: TID251  (real time: no replay)
             return task.result() if task.done() else None
         finally:
             ending.cancel()
@@ -316,7 +316,7 @@ class FieldStrike:
             return
 
     async def while_it_lasts(self, links: Iterable[Link], condition: Condition, duration_ms: int) -> None:
-        """Put a condition on links for a while; it bites if it touched something."""
+        """Impose a condition on links for a while; it is effective if it affected any bytes."""
         number = await self.field.impose(links, condition)
         try:
             await self.lasts(duration_ms)
@@ -327,10 +327,10 @@ class FieldStrike:
 
 
 def links_of(target: str, nodes: Sequence[str]) -> list[Link]:
-    """Return the links that a target names. A name that is no node's is a client's: it dials nodes, and nobody dials it.
+    """Return the links that a target names. A name that is not a node's is a client's: it connects to nodes, and no node connects to it.
 
-    Raises KeyError for what looks like a node and is none.
+    Raises KeyError for a name like a node's that is none.
     """
-    words = [word for word in re.split(f"{BOTH_WAYS}|{ONE_WAY}|,", target) if not any(sign in word for sign in PATTERN_SIGNS)]
-    clients = [word for word in words if word not in nodes and not word.startswith(NODE_PREFIXES)]
+    words = [name for name in re.split(f"{BOTH_WAYS}|{ONE_WAY}|,", target) if not any(sign in name for sign in PATTERN_SIGNS)]
+    clients = [name for name in words if name not in nodes and not name.startswith(NODE_PREFIXES)]
     return directions(target, [*nodes, *clients, *([] if clients else [CLIENTS])])

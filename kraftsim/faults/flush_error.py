@@ -1,21 +1,21 @@
-"""A disk refuses to flush, and forgets which pages were dirty: a second flush succeeds and makes nothing durable (fsyncgate)."""
+"""A disk fails to flush, and drops the dirty flags of its pages: a second flush succeeds and makes nothing durable (fsyncgate)."""
 
 from kraftsim.faults.fault import Family, FaultKind, OneOf, Spoils
 from kraftsim.faults.strike import Strike
 from kraftsim.world.simulated.disk_faults import FlushRefusal
 
 
-def strike(strike: Strike) -> None:
-    """Refuse the next flushes of the target's disk, of all files or of a class of files."""
-    refusals = strike.simulation.host(strike.target).platter.faults.refusals
-    ailment = FlushRefusal(kind=strike.file_class(), times=strike.integer("times"), bite=strike.bite)
+def strike(injection: Strike) -> None:
+    """Fail the next flushes of the target's disk, of all files or of a class of files."""
+    refusals = injection.simulation.host(injection.target).platter.faults.refusals
+    ailment = FlushRefusal(kind=injection.file_class(), times=injection.integer("times"), bite=injection.bite)
     refusals.append(ailment)
-    strike.lasting(lambda: refusals.remove(ailment), strike.integer("duration_ms"))
+    injection.lasting(lambda: refusals.remove(ailment), injection.integer("duration_ms"))
 
 
 FAULT = FaultKind(
     name="flush-error",
-    title="a disk that refuses to flush",
+    title="a disk that fails to flush",
     family=Family.DISK,
     strike=strike,
     params={"times": 1, "file_class": None, "duration_ms": 0},

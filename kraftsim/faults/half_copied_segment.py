@@ -1,4 +1,4 @@
-"""A copy of a segment gets no further than one of its objects: the records may be there, and what belongs to them not."""
+"""The copy of a segment to remote storage fails at one of its objects: the records may be there, but not their indexes or snapshots."""
 
 from kraftsim.faults.fault import Aim, Between, Family, FaultKind, OneOf
 from kraftsim.faults.remote_objects import ail, stores_of
@@ -6,16 +6,16 @@ from kraftsim.faults.strike import Strike
 from kraftsim.world.simulated.objects import Ailment
 
 
-def strike(strike: Strike) -> None:
-    """Let writes of one kind of object fail; it bites with the first."""
-    ending = strike.text("ending")
-    for store in stores_of(strike):
-        ail(strike, store, Ailment(bite=lambda: strike.bite(f"no object {ending} could be written"), fails_at=ending))
+def strike(injection: Strike) -> None:
+    """Let writes of one kind of object fail; it is effective with the first."""
+    ending = injection.text("ending")
+    for store in stores_of(injection):
+        ail(injection, store, Ailment(bite=lambda: injection.bite(f"no object {ending} could be written"), fails_at=ending))
 
 
 FAULT = FaultKind(
     name="half-copied-segment",
-    title="copies of segments that stay halves",
+    title="incomplete copies of segments in a remote store",
     family=Family.STORE,
     strike=strike,
     aim=Aim.ALL,

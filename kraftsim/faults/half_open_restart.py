@@ -1,6 +1,6 @@
-"""A process dies and comes back, and its peers do not hear of it: a firewall that forgot their connections swallows what they go on sending there.
+"""A process restarts, and its peers do not notice: a firewall that dropped the state of their connections discards what they send.
 
-They believe to be connected to a node that has already a new incarnation, until a time-out of their own tells them.
+Their connections are to a former incarnation of the node until they time out.
 """
 
 from kraftsim.faults.fault import EVERYWHERE, Between, Family, FaultKind
@@ -8,10 +8,10 @@ from kraftsim.faults.field import FieldStrike
 from kraftsim.faults.strike import Strike
 
 
-def strike(strike: Strike) -> None:
-    """Kill the target's process, let nobody be told, and start it again; it bites when a peer sends something to nobody."""
-    simulation = strike.simulation
-    host = simulation.host(strike.target)
+def strike(injection: Strike) -> None:
+    """Kill the target's process without closing its connections, and restart it; it is effective when a peer sends bytes on one of them."""
+    simulation = injection.simulation
+    host = simulation.host(injection.target)
     if not host.is_alive:
         return
     towards = []
@@ -20,38 +20,38 @@ def strike(strike: Strike) -> None:
             if end.process.host is host:
                 end.out.lead_nowhere(lambda effect: None)
             else:
-                end.out.lead_nowhere(strike.bite)
+                end.out.lead_nowhere(injection.bite)
                 towards.append(end.out)
     simulation.kill(host)
-    strike.start_later(host, strike.integer("after_ms"))
+    injection.start_later(host, injection.integer("after_ms"))
 
     def tell() -> None:
         for pipe in towards:
             pipe.end_nowhere()
 
-    strike.lasting(tell, strike.integer("duration_ms"))
+    injection.lasting(tell, injection.integer("duration_ms"))
 
 
-async def over_sockets(strike: FieldStrike) -> None:
-    """Let the proxy keep the peers in their belief, and kill the node; it bites when a peer sends something to nobody."""
-    node = strike.target
-    if strike.field.is_down(node):
+async def over_sockets(injection: FieldStrike) -> None:
+    """Let the proxy keep the peers' connections open, and kill the node; it is effective when a peer sends bytes on one of them."""
+    node = injection.target
+    if injection.field.is_down(node):
         return
-    number = await strike.field.halve(strike.links(), gone=node)
+    number = await injection.field.halve(injection.links(), gone=node)
     try:
-        await strike.field.kill(node)
-        await strike.lasts(strike.integer("after_ms"))
-        await strike.field.restart(node)
-        await strike.lasts(max(1, strike.integer("duration_ms") - strike.integer("after_ms")))
+        await injection.field.kill(node)
+        await injection.lasts(injection.integer("after_ms"))
+        await injection.field.restart(node)
+        await injection.lasts(max(1, injection.integer("duration_ms") - injection.integer("after_ms")))
     finally:
-        effect = await strike.field.lift(number)
+        effect = await injection.field.lift(number)
     if effect.touched_bytes:
-        strike.bite(f"{effect.touched_bytes} bytes went nowhere on {effect.connections} connections")
+        injection.bite(f"{effect.touched_bytes} bytes were discarded on {effect.connections} connections")
 
 
 FAULT = FaultKind(
     name="half-open-restart",
-    title="a restart that the peers do not hear of",
+    title="a restart that leaves peers with half-open connections",
     family=Family.PROCESS,
     strike=strike,
     over_sockets=over_sockets,

@@ -1,7 +1,7 @@
-"""Most bytes between hosts come as fast as ever, and now and then some take very much longer: a latency with a heavy tail.
+"""Most bytes between hosts have the usual latency, but a few take very much longer: a heavy-tailed latency.
 
-The delay of those few follows a Pareto distribution, as in networks with lost packets and full queues; means say nothing of it. Whatever comes behind
-delayed bytes on the same connection waits with them.
+Their delay follows a Pareto distribution, as in networks with lost packets and full queues; a mean does not describe it. Bytes behind
+delayed bytes on the same connection are delayed, too.
 """
 
 from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind, OneOf
@@ -13,33 +13,33 @@ SHAPE = 1.1
 """Pareto's alpha: this close to 1 the longest delay of a thousand is hundreds of times the usual one."""
 
 
-def strike(strike: Strike) -> None:
-    """Give the links of the target a heavy tail for a while; it bites when bytes are in the tail."""
-    share = strike.integer("permille") / 1000
-    scale_ns = strike.integer("scale_ms") * NANOSECONDS_PER_MILLISECOND
-    longest_ns = strike.integer("longest_ms") * NANOSECONDS_PER_MILLISECOND
+def strike(injection: Strike) -> None:
+    """Give the links of the target a heavy-tailed latency for a while; it is effective when bytes are in the tail."""
+    share = injection.integer("permille") / 1000
+    scale_ns = injection.integer("scale_ms") * NANOSECONDS_PER_MILLISECOND
+    longest_ns = injection.integer("longest_ms") * NANOSECONDS_PER_MILLISECOND
 
     def delay(size_bytes: int) -> int:
-        if strike.random.random() >= share:
+        if injection.random.random() >= share:
             return 0
         if size_bytes:
-            strike.bite("bytes came very late")
-        return min(int(scale_ns / (1.0 - strike.random.random()) ** (1 / SHAPE)), longest_ns)
+            injection.bite("bytes came very late")
+        return min(int(scale_ns / (1.0 - injection.random.random()) ** (1 / SHAPE)), longest_ns)
 
-    slow_links(strike, delay)
+    slow_links(injection, delay)
 
 
-async def over_sockets(strike: FieldStrike) -> None:
-    """Let the proxy delay some of what it reads."""
+async def over_sockets(injection: FieldStrike) -> None:
+    """Let the proxy delay some of its reads."""
     condition = Condition(
-        tail_permille=strike.integer("permille"), tail_scale_ms=strike.integer("scale_ms"), tail_longest_ms=strike.integer("longest_ms")
+        tail_permille=injection.integer("permille"), tail_scale_ms=injection.integer("scale_ms"), tail_longest_ms=injection.integer("longest_ms")
     )
-    await strike.while_it_lasts(strike.links(), condition, strike.integer("duration_ms"))
+    await injection.while_it_lasts(injection.links(), condition, injection.integer("duration_ms"))
 
 
 FAULT = FaultKind(
     name="heavy-tail",
-    title="a network that is slow now and then, and then very slow",
+    title="a heavy-tailed network latency",
     family=Family.NETWORK,
     strike=strike,
     over_sockets=over_sockets,

@@ -1,24 +1,24 @@
-"""A process is killed: connections are reset, the page cache stays. It stays down; see `restart`."""
+"""A process is killed: connections are reset, the page cache survives. It stays down; see `restart`."""
 
 from kraftsim.faults.fault import EVERYWHERE, Family, FaultKind
 from kraftsim.faults.field import FieldStrike
 from kraftsim.faults.strike import Strike
 
 
-def strike(strike: Strike) -> None:
+def strike(injection: Strike) -> None:
     """Kill the target's process."""
-    host = strike.simulation.host(strike.target)
+    host = injection.simulation.host(injection.target)
     connections = len(host.process.transports)
     was_alive = host.is_alive
-    strike.simulation.kill(host)
+    injection.simulation.kill(host)
     if was_alive:
-        strike.bite(f"{connections} connections were reset")
+        injection.bite(f"{connections} connections were reset")
 
 
-async def over_sockets(strike: FieldStrike) -> None:
+async def over_sockets(injection: FieldStrike) -> None:
     """Send SIGKILL; an embedded node is aborted."""
-    if await strike.field.kill(strike.target):
-        strike.bite("a node went down")
+    if await injection.field.kill(injection.target):
+        injection.bite("a node went down")
 
 
 FAULT = FaultKind(

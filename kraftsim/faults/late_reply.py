@@ -1,7 +1,7 @@
-"""An answer comes after its client has given up waiting: it reaches a connection that is closed, or a client that has asked somebody else by now.
+"""An answer arrives after its client's request has timed out: on a closed connection, or at a client that has retried elsewhere by now.
 
-The answer and everything behind it on its connection wait until the client closes the connection, and are delivered then; a client that never gives
-up gets them when the fault is over, which changes nothing, or, with `is_given_up` False, is what is wanted.
+The answer and everything behind it on its connection wait until the client closes the connection, and are delivered then; a client that does not
+time out gets them when the fault is over, which is not effective unless `is_given_up` is False.
 """
 
 import asyncio
@@ -15,48 +15,48 @@ from kraftsim.faults.strike import Strike
 from kraftsim.world.simulated import FrameSeen
 
 
-def strike(strike: Strike) -> None:
-    """Hold the target's next answer, or that to the request of the trigger, until its client gives up; it bites when the client does."""
+def strike(injection: Strike) -> None:
+    """Hold the target's next answer, or that to the request of the trigger, until its client gives up; it is effective when the client does."""
     releases: list[Callable[[], None]] = []
 
     def act(frame: FrameSeen) -> bool:
         release = frame.hold()
         releases.append(release)
 
-        def on_given_up(trouble: OSError | None) -> None:
-            if trouble is None and not strike.is_over:
-                strike.bite(f"the client gave up waiting for the answer to API {frame.api_key}")
-            strike.after(strike.integer("after_ms"), release)
+        def on_given_up(error: OSError | None) -> None:
+            if error is None and not injection.is_over:
+                injection.bite(f"the client gave up waiting for the answer to API {frame.api_key}")
+            injection.after(injection.integer("after_ms"), release)
 
         frame.transport.peer.when_lost(on_given_up)
         return True
 
     def deliver() -> None:
-        if releases and not strike.flag("is_given_up"):
-            strike.bite("an answer came late")
+        if releases and not injection.flag("is_given_up"):
+            injection.bite("an answer came late")
         for release in releases:
             release()
 
-    await_frame(strike, act, is_response=True, apis=apis_of(strike))
-    strike.lasting(deliver, strike.integer("duration_ms"))
+    await_frame(injection, act, is_response=True, apis=apis_of(injection))
+    injection.lasting(deliver, injection.integer("duration_ms"))
 
 
-async def over_sockets(strike: FieldStrike) -> None:
+async def over_sockets(injection: FieldStrike) -> None:
     """Let the proxy hold the answer until the client closes the connection."""
-    frame = await held_frame(strike, is_response=True)
+    frame = await held_frame(injection, is_response=True)
     if frame is None:
         return
     await frame.send()
-    if await strike.before_it_ends(frame.given_up(), strike.integer("duration_ms")):
-        strike.bite(f"the client gave up waiting for the answer to API {frame.api_key}")
-        await asyncio.sleep(strike.integer("after_ms") / 1000)
-    elif not strike.flag("is_given_up"):
-        strike.bite("an answer came late")
+    if await injection.before_it_ends(frame.given_up(), injection.integer("duration_ms")):
+        injection.bite(f"the client gave up waiting for the answer to API {frame.api_key}")
+        await asyncio.sleep(injection.integer("after_ms") / 1000)
+    elif not injection.flag("is_given_up"):
+        injection.bite("an answer came late")
 
 
 FAULT = FaultKind(
     name="late-reply",
-    title="an answer that comes after the time-out",
+    title="an answer after the request time-out",
     family=Family.PROTOCOL,
     strike=strike,
     over_sockets=over_sockets,

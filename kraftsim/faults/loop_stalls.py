@@ -1,4 +1,4 @@
-"""The event loop of a node stands still again and again, each time for a moment: garbage collections, synchronous work, a starved machine."""
+"""The event loop of a node stalls repeatedly for short times: garbage collections, synchronous work, a starved machine."""
 
 import asyncio
 
@@ -7,48 +7,48 @@ from kraftsim.faults.field import FieldStrike
 from kraftsim.faults.strike import Strike
 
 
-def strike(strike: Strike) -> None:
-    """Stop the target's process for `stall_ms`, `every_ms` anew; it bites when callbacks have to wait."""
-    simulation = strike.simulation
-    host = simulation.host(strike.target)
+def strike(injection: Strike) -> None:
+    """Pause the target's process for `stall_ms`, every `every_ms`; it is effective when callbacks have to wait."""
+    simulation = injection.simulation
+    host = simulation.host(injection.target)
 
     def stall() -> None:
-        if strike.is_over:
+        if injection.is_over:
             return
         stalled = simulation.pause(host)
 
         def go_on() -> None:
             waited = simulation.resume(host) if host.process is stalled else 0
             if waited:
-                strike.bite(f"{waited} callbacks had to wait")
+                injection.bite(f"{waited} callbacks had to wait")
 
-        strike.after(strike.integer("stall_ms"), go_on)
-        strike.after(strike.integer("every_ms"), stall)
+        injection.after(injection.integer("stall_ms"), go_on)
+        injection.after(injection.integer("every_ms"), stall)
 
     stall()
-    strike.lasting(lambda: None, strike.integer("duration_ms"))
+    injection.lasting(lambda: None, injection.integer("duration_ms"))
 
 
-async def over_sockets(strike: FieldStrike) -> None:
-    """Send SIGSTOP and SIGCONT in turn; nodes of one process cannot stand still by themselves."""
+async def over_sockets(injection: FieldStrike) -> None:
+    """Send SIGSTOP and SIGCONT alternately; a single embedded node cannot be paused."""
 
     async def stall() -> None:
         while True:
-            is_stalled = await strike.field.pause(strike.target)
-            await asyncio.sleep(strike.integer("stall_ms") / 1000)
-            if is_stalled and await strike.field.resume(strike.target):
-                strike.bite("a node stood still")
-            await asyncio.sleep(max(0, strike.integer("every_ms") - strike.integer("stall_ms")) / 1000)
+            is_stalled = await injection.field.pause(injection.target)
+            await asyncio.sleep(injection.integer("stall_ms") / 1000)
+            if is_stalled and await injection.field.resume(injection.target):
+                injection.bite("a node was paused")
+            await asyncio.sleep(max(0, injection.integer("every_ms") - injection.integer("stall_ms")) / 1000)
 
     try:
-        await strike.before_it_ends(stall(), strike.integer("duration_ms"))
+        await injection.before_it_ends(stall(), injection.integer("duration_ms"))
     finally:
-        await strike.field.resume(strike.target)
+        await injection.field.resume(injection.target)
 
 
 FAULT = FaultKind(
     name="loop-stalls",
-    title="an event loop that stalls again and again",
+    title="an event loop that stalls repeatedly",
     family=Family.PROCESS,
     strike=strike,
     over_sockets=over_sockets,

@@ -1,23 +1,23 @@
-"""The remote store loses an object that it had promised to keep, until it is healed: from a backup, say."""
+"""The remote store loses an object that it had acknowledged, until it is healed: for example from a backup."""
 
 from kraftsim.faults.fault import Aim, Between, Family, FaultKind, OneOf
 from kraftsim.faults.remote_objects import drawn_key
 from kraftsim.faults.strike import Strike
 
 
-def strike(strike: Strike) -> None:
-    """Take away one object whose key ends so; it bites if there is one."""
-    found = drawn_key(strike, strike.text("ending") or "")
+def strike(injection: Strike) -> None:
+    """Delete one object with a given key suffix; it is effective if there is one."""
+    found = drawn_key(injection, injection.text("ending") or "")
     if found is None:
         return
     store, key = found
     lost = store.contents.pop(key)
-    strike.bite(f"{key} is gone")
+    injection.bite(f"{key} is gone")
 
     def heal() -> None:
         store.contents.setdefault(key, lost)
 
-    strike.lasting(heal, strike.integer("duration_ms"))
+    injection.lasting(heal, injection.integer("duration_ms"))
 
 
 FAULT = FaultKind(

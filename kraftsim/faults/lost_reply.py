@@ -1,6 +1,6 @@
-"""A request is done, and its connection breaks before a byte of the answer arrives: whoever asked cannot know whether it was done.
+"""A request is processed, and its connection is reset before a byte of the answer arrives: the client cannot know whether it took effect.
 
-The moment for which idempotent producers, producer ids and retries of AllocateProducerIds were made. Source: KIP-98, KIP-730.
+The case for which idempotent producers and retries of AllocateProducerIds were designed. Source: KIP-98, KIP-730.
 """
 
 from kraftsim.faults.awaited_frame import apis_of, await_frame
@@ -11,29 +11,29 @@ from kraftsim.faults.strike import Strike
 from kraftsim.world.simulated import FrameSeen
 
 
-def strike(strike: Strike) -> None:
-    """Cut the connection instead of the target's next answer, or of that to the request of the trigger; it bites when the answer would have gone."""
+def strike(injection: Strike) -> None:
+    """Reset the connection in place of the target's next answer, or of that to the request of the trigger; it is effective at that moment."""
 
     def act(frame: FrameSeen) -> bool:
         frame.cut(0)
-        strike.bite(f"the answer to API {frame.api_key} was lost with its connection")
+        injection.bite(f"the answer to API {frame.api_key} was lost with its connection")
         return True
 
-    await_frame(strike, act, is_response=True, apis=apis_of(strike))
-    strike.lasting(lambda: None, strike.integer("duration_ms"))
+    await_frame(injection, act, is_response=True, apis=apis_of(injection))
+    injection.lasting(lambda: None, injection.integer("duration_ms"))
 
 
-async def over_sockets(strike: FieldStrike) -> None:
-    """The same, with an answer that the proxy holds."""
-    frame = await held_frame(strike, is_response=True)
+async def over_sockets(injection: FieldStrike) -> None:
+    """The same for an answer that the proxy holds."""
+    frame = await held_frame(injection, is_response=True)
     if frame is not None:
         await frame.cut(0)
-        strike.bite(f"the answer to API {frame.api_key} was lost with its connection")
+        injection.bite(f"the answer to API {frame.api_key} was lost with its connection")
 
 
 FAULT = FaultKind(
     name="lost-reply",
-    title="a request that is done, and an answer that is lost",
+    title="a processed request with a lost answer",
     family=Family.PROTOCOL,
     strike=strike,
     over_sockets=over_sockets,

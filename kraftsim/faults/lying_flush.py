@@ -1,7 +1,7 @@
-"""A disk says that it has flushed, and has not: a drive with a cache of its own, and nobody who makes it write through.
+"""A disk acknowledges flushes without making data durable: a drive with a volatile write cache.
 
-It does no harm as long as the power stays. Healed, the drive has written what it said it had; a host that does not start on what is left gets an
-empty disk, as from an operator who has nothing better.
+Without a power loss it has no effect. Healing makes the acknowledged data durable; a host that does not start from the remaining data gets an
+empty disk, as an operator would provide.
 """
 
 from kraftsim.faults.fault import Between, Family, FaultKind, OneOf, Spoils
@@ -9,18 +9,18 @@ from kraftsim.faults.strike import Strike
 from kraftsim.world.simulated.disk_faults import LyingFlush
 
 
-def strike(strike: Strike) -> None:
-    """Let flushes return at once and do nothing; with `power_loss` the power goes as well. It bites when something is gone that was flushed."""
-    simulation = strike.simulation
-    host = simulation.host(strike.target)
+def strike(injection: Strike) -> None:
+    """Let flushes return at once and do nothing; with `power_loss` the host loses power as well. It is effective when flushed data is lost."""
+    simulation = injection.simulation
+    host = simulation.host(injection.target)
     lies = host.platter.faults.lies
-    ailment = LyingFlush(kind=strike.file_class(), bite=strike.bite)
+    ailment = LyingFlush(kind=injection.file_class(), bite=injection.bite)
     lies.append(ailment)
 
     def lose_power() -> None:
-        if host.is_alive and not strike.is_over:
+        if host.is_alive and not injection.is_over:
             simulation.kill(host, power_loss=True)
-            strike.start_later(host, strike.integer("after_ms"))
+            injection.start_later(host, injection.integer("after_ms"))
 
     def heal() -> None:
         lies.remove(ailment)
@@ -28,15 +28,15 @@ def strike(strike: Strike) -> None:
             host.platter.names[path].keep_promise()
         if not host.is_alive:
             host.platter.lose_everything()
-            strike.start_later(host, 0)
+            injection.start_later(host, 0)
 
-    strike.lasting(heal, strike.integer("duration_ms"))
-    strike.after(strike.integer("power_loss_ms"), lose_power)
+    injection.lasting(heal, injection.integer("duration_ms"))
+    injection.after(injection.integer("power_loss_ms"), lose_power)
 
 
 FAULT = FaultKind(
     name="lying-flush",
-    title="a disk that says it has flushed",
+    title="a disk that acknowledges flushes without doing them",
     family=Family.DISK,
     strike=strike,
     params={"file_class": None, "power_loss_ms": 1000, "after_ms": 200, "duration_ms": 5000},

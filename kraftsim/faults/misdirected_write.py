@@ -1,6 +1,6 @@
-"""A sector was written to another place of the same file: there it covers what stood there, and where it belongs it is missing.
+"""A sector was written to another position of the same file: it overwrites the data there, and is missing at its own position.
 
-Both come to light with the next incarnation. No file of Kafka's protects itself against this but by the checksums of its batches.
+The next incarnation reads both. Only the checksums of batches protect Kafka's files against this.
 """
 
 from kraftsim.faults.damaged_file import hurt_until_healed, sound_files
@@ -10,29 +10,29 @@ from kraftsim.world.simulated.damage import Damage
 from kraftsim.world.simulated.inode import SECTOR_BYTES
 
 
-def strike(strike: Strike) -> None:
-    """Move a flushed sector, kill the process, and start it again; it bites when one of the two places is read."""
-    host = strike.simulation.host(strike.target)
+def strike(injection: Strike) -> None:
+    """Move a flushed sector, kill the process, and restart it; it is effective when one of the two positions is read."""
+    host = injection.simulation.host(injection.target)
     platter = host.platter
-    found = sound_files(host, platter.durable_files(strike.file_class()))
+    found = sound_files(host, platter.durable_files(injection.file_class()))
     paths = [path for path in found if platter.names[path].flushed_bytes >= 2 * SECTOR_BYTES]
     if not paths or not host.is_alive:
         return
-    path = strike.random.choice(paths)
+    path = injection.random.choice(paths)
     inode = platter.names[path]
-    there, belongs = (number * SECTOR_BYTES for number in strike.random.sample(range(inode.flushed_bytes // SECTOR_BYTES), 2))
+    there, belongs = (number * SECTOR_BYTES for number in injection.random.sample(range(inode.flushed_bytes // SECTOR_BYTES), 2))
     moved = bytes(inode.cache[belongs : belongs + SECTOR_BYTES])
-    effect = f"sector {belongs // SECTOR_BYTES} of {path} stands at {there // SECTOR_BYTES}"
+    effect = f"sector {belongs // SECTOR_BYTES} of {path} was written to {there // SECTOR_BYTES}"
     damages = [
-        Damage(position=there, right=bytes(inode.cache[there : there + SECTOR_BYTES]), wrong=moved, effect=effect, bite=strike.bite),
-        Damage(position=belongs, right=moved, wrong=bytes(SECTOR_BYTES), effect=effect, bite=strike.bite),
+        Damage(position=there, right=bytes(inode.cache[there : there + SECTOR_BYTES]), wrong=moved, effect=effect, bite=injection.bite),
+        Damage(position=belongs, right=moved, wrong=bytes(SECTOR_BYTES), effect=effect, bite=injection.bite),
     ]
-    hurt_until_healed(strike, host, path, damages)
+    hurt_until_healed(injection, host, path, damages)
 
 
 FAULT = FaultKind(
     name="misdirected-write",
-    title="a sector written to a wrong place",
+    title="a misdirected write",
     family=Family.DISK,
     strike=strike,
     params={"file_class": "metadata-log", "after_ms": 100, "duration_ms": 0},

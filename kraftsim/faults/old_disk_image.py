@@ -1,20 +1,20 @@
-"""A backup of a host's disk is put back: the next incarnation finds everything as it was at a moment some time ago.
+"""An old backup of a host's disk is restored: the next incarnation finds the data of a moment some time ago.
 
-Nothing in an old image says that it is old. What the host acknowledged since is gone, its votes among it.
+Nothing marks an old image as old. Everything that the host acknowledged since is lost, its votes included.
 """
 
 from kraftsim.faults.fault import Between, Family, FaultKind, Spoils
 from kraftsim.faults.strike import Strike
 
 
-def strike(strike: Strike) -> None:
-    """Copy the disk now; later kill the process and let the next one find the copy. It bites if anything has changed since."""
-    simulation = strike.simulation
-    host = simulation.host(strike.target)
+def strike(injection: Strike) -> None:
+    """Copy the disk now; later kill the process and restart it with the copy. It is effective if anything has changed since."""
+    simulation = injection.simulation
+    host = simulation.host(injection.target)
     image = host.platter.after_kill()
 
     def put_back() -> None:
-        if strike.is_over:
+        if injection.is_over:
             return
         was_alive = host.is_alive
         simulation.kill(host)
@@ -22,16 +22,16 @@ def strike(strike: Strike) -> None:
         host.platter.put(image)
         changed = sum(before.get(path) != content for path, content in image.content().items()) + len(before.keys() - image.names.keys())
         if changed:
-            strike.bite(f"{changed} files are as they were {strike.integer('age_ms')} ms ago")
+            injection.bite(f"{changed} files have the content of {injection.integer('age_ms')} ms ago")
         if was_alive:
-            strike.start_later(host, strike.integer("after_ms"))
+            injection.start_later(host, injection.integer("after_ms"))
 
-    strike.after(strike.integer("age_ms"), put_back)
+    injection.after(injection.integer("age_ms"), put_back)
 
 
 FAULT = FaultKind(
     name="old-disk-image",
-    title="a backup of a disk that is put back",
+    title="a restored old disk image",
     family=Family.DISK,
     strike=strike,
     params={"age_ms": 2000, "after_ms": 200},

@@ -1,7 +1,7 @@
-"""A replica of the metadata quorum gives an answer of an earlier epoch in the place of the new one: it does not know yet that the epoch is over.
+"""A replica of the metadata quorum sends an answer of an earlier epoch in place of the new one, as if it had not learned of the new epoch.
 
-The answers of Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch and FetchSnapshot say in which epoch they were given, and whoever gets one of an epoch
-before its own must ignore it. Answers that say no epoch (AllocateProducerIds, BrokerHeartbeat) are left alone: to forge those would prove nothing.
+The answers of Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch and FetchSnapshot contain their epoch, and a replica must ignore one of an epoch
+before its own. Answers without an epoch (AllocateProducerIds, BrokerHeartbeat) are not replaced: a receiver could not detect those.
 Source: KIP-595, org.apache.kafka.raft.KafkaRaftClient.maybeHandleCommonResponse.
 """
 
@@ -25,16 +25,16 @@ CORRELATION_ID_BYTES = 4
 NO_EPOCH = -1
 
 
-def prepare(strike: Strike) -> None:
-    """Begin to remember what was answered."""
-    strike.recorded = RecordedAnswers(strike, QUORUM_APIS, _conversation)
+def prepare(injection: Strike) -> None:
+    """Start recording answers."""
+    injection.recorded = RecordedAnswers(injection, QUORUM_APIS, _conversation)
 
 
-def strike(strike: Strike) -> None:
-    """Replace the target's next answers for which one of an earlier epoch is known; it bites with the first."""
-    recorded = strike.recorded
+def strike(injection: Strike) -> None:
+    """Replace the target's next answers for which one of an earlier epoch was recorded; it is effective with the first."""
+    recorded = injection.recorded
     assert recorded is not None, "answers are recorded since the fault was armed"
-    left = strike.integer("times")
+    left = injection.integer("times")
 
     def act(frame: FrameSeen) -> bool:
         def older(answers: list[bytes], current: bytes) -> bytes | None:
@@ -44,19 +44,19 @@ def strike(strike: Strike) -> None:
             if not others or left == 0:
                 return None
             left -= 1
-            strike.bite(f"an answer of API {frame.api_key} in epoch {epoch} was one of an earlier epoch")
+            injection.bite(f"an answer of API {frame.api_key} in epoch {epoch} was replaced by one of an earlier epoch")
             return others[-1]
 
         if left and frame.request is not None and frame.request.data:
             recorded.replace(frame, older)
         return left == 0
 
-    await_frame(strike, act, is_response=True, apis=QUORUM_APIS)
-    strike.lasting(lambda: None, strike.integer("duration_ms"))
+    await_frame(injection, act, is_response=True, apis=QUORUM_APIS)
+    injection.lasting(lambda: None, injection.integer("duration_ms"))
 
 
 def epoch_of(api_key: int, api_version: int, content: bytes) -> int:
-    """Return the leader epoch that an answer of the quorum was given in; NO_EPOCH if it says none. `content` begins behind the correlation id."""
+    """Return the leader epoch of a quorum answer; NO_EPOCH if it has none. `content` begins behind the correlation id."""
     body = decode_response_body(api_key, api_version, bytes(CORRELATION_ID_BYTES) + content)
     epochs: list[int] = []
     match body:
@@ -70,13 +70,13 @@ def epoch_of(api_key: int, api_version: int, content: bytes) -> int:
 
 
 def _conversation(frame: FrameSeen) -> Hashable:
-    """Return who asked whom, by which API and in which version."""
+    """Return client, server, API and version of an answer."""
     return frame.client, frame.server, frame.api_key, frame.api_version
 
 
 FAULT = FaultKind(
     name="old-epoch-answer",
-    title="an answer of an epoch that is over",
+    title="an answer of an earlier leader epoch",
     family=Family.PROTOCOL,
     strike=strike,
     needs_quorum=True,

@@ -1,7 +1,7 @@
-"""A node comes back as another release of Kafka for a while: half an upgrade, or a package that somebody put back.
+"""A node runs another release of Kafka for a while: an incomplete upgrade, or a downgraded package.
 
-It is stopped in good order and started of the other release on the same disk. When the fault is over it is stopped again and comes back as what it
-was. A release that cannot be part of the cluster as it is (its levels are too low, or it has no such mode) gives up, and the node is away.
+It is stopped cleanly and started with the other release on the same disk. When the fault is over it is stopped again and started with its own
+release. A node with an incompatible release (its feature levels are too low, or it does not support the mode) exits, and is down meanwhile.
 Source: KIP-584, KIP-778.
 """
 
@@ -16,25 +16,25 @@ from kraftsim.world.simulated import Host
 RELEASE_KEY = "kraftsim.release"
 
 
-def strike(strike: Strike) -> None:
-    """Stop the target and start it again of another release, and the other way round in the end."""
-    host = strike.simulation.host(strike.target)
+def strike(injection: Strike) -> None:
+    """Restart the target with another release, and with its own release in the end."""
+    host = injection.simulation.host(injection.target)
     if not host.is_alive:
         return
-    other, before = strike.text("release"), host.told.get(RELEASE_KEY)
+    other, before = injection.text("release"), host.told.get(RELEASE_KEY)
     assert other is not None, "a release has a name"
-    _begin_again(strike, host, other, lambda: strike.bite(f"the node came back as {other}"))
-    strike.lasting(lambda: _begin_again(strike, host, before, lambda: None), strike.integer("duration_ms"))
+    _begin_again(injection, host, other, lambda: injection.bite(f"the node restarted with release {other}"))
+    injection.lasting(lambda: _begin_again(injection, host, before, lambda: None), injection.integer("duration_ms"))
 
 
-def _begin_again(strike: Strike, host: Host, release: str | None, on_begun: Callable[[], None]) -> None:
-    """Let a node end in good order and start of a release, its own for None; one that takes too long is killed."""
-    simulation, process = strike.simulation, host.process
+def _begin_again(injection: Strike, host: Host, release: str | None, on_begun: Callable[[], None]) -> None:
+    """Stop a node cleanly and start it with a release, its own for None; one that takes too long is killed."""
+    simulation, process = injection.simulation, host.process
     is_done = False
 
     def begin() -> None:
         if host.process is not process:
-            return _begin_again(strike, host, release, on_begun)  # somebody else was faster
+            return _begin_again(injection, host, release, on_begun)  # another fault was faster
         host.told = {**host.told, RELEASE_KEY: release} if release is not None else {k: v for k, v in host.told.items() if k != RELEASE_KEY}
         if host.is_alive:
             simulation.kill(host)
@@ -42,10 +42,10 @@ def _begin_again(strike: Strike, host: Host, release: str | None, on_begun: Call
         return on_begun()
 
     def on_stopped(stopping: "asyncio.Task[object]") -> None:
-        mistake = None if stopping.cancelled() else stopping.exception()
-        if mistake is not None and not isinstance(mistake, OSError):
-            raise mistake
-        strike.after(0, once)
+        error = None if stopping.cancelled() else stopping.exception()
+        if error is not None and not isinstance(error, OSError):
+            raise error
+        injection.after(0, once)
 
     def once() -> None:
         nonlocal is_done
@@ -58,19 +58,19 @@ def _begin_again(strike: Strike, host: Host, release: str | None, on_begun: Call
         once()
     else:
         stopping.add_done_callback(on_stopped, context=simulation.harness.process.context)
-        strike.after(strike.integer("kill_after_ms"), once)
+        injection.after(injection.integer("kill_after_ms"), once)
 
 
-async def over_sockets(strike: FieldStrike) -> None:
-    """The same with SIGTERM and a new process each."""
-    field, node, kill_after_ms = strike.field, strike.target, strike.integer("kill_after_ms")
+async def over_sockets(injection: FieldStrike) -> None:
+    """The same with SIGTERM and a new process each time."""
+    field, node, kill_after_ms = injection.field, injection.target, injection.integer("kill_after_ms")
     if not await field.stop(node, kill_after_ms=kill_after_ms):
         return
-    other = strike.text("release")
+    other = injection.text("release")
     before = field.tell(node, {RELEASE_KEY: other})
     await field.restart(node)
-    strike.bite(f"the node came back as {other}")
-    await strike.lasts(strike.integer("duration_ms"))
+    injection.bite(f"the node restarted with release {other}")
+    await injection.lasts(injection.integer("duration_ms"))
     await field.stop(node, kill_after_ms=kill_after_ms)
     field.tell(node, before)
     await field.restart(node)
@@ -78,7 +78,7 @@ async def over_sockets(strike: FieldStrike) -> None:
 
 FAULT = FaultKind(
     name="other-release",
-    title="a node that comes back as another release",
+    title="a node with another release",
     family=Family.PROCESS,
     strike=strike,
     over_sockets=over_sockets,

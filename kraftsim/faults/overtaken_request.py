@@ -1,10 +1,10 @@
-"""A request is overtaken: it waits in the network, with its connection, while later requests of the same API reach the server on other connections.
+"""A request is overtaken: the network delays it and its connection, while later requests of the same API reach the server on other connections.
 
-A client that gave up on it has asked again by then; the old request is done after the new one, and its answer finds nobody. On one connection TCP
-keeps the order; between connections nothing does. With `overtaken_by` 0 it waits for nobody, but for as long as the fault lasts.
+A client that timed out has retried by then; the old request is processed after the new one, and its answer is lost. On one connection TCP
+keeps the order; between connections nothing does. With `overtaken_by` 0 the request is delayed while the fault lasts.
 
-Who registers a broker is left alone unless `api_key` names that API: where the request of a killed process arrives behind that of the next one,
-the dead one is registered, and the living one hears STALE_BROKER_EPOCH until somebody starts it again, in Apache Kafka as well.
+BrokerRegistration is excluded unless `api_key` names that API: if the request of a killed process arrives after that of the next one,
+the killed incarnation is registered, and the running one gets STALE_BROKER_EPOCH until it is restarted, in Apache Kafka as well.
 """
 
 import asyncio
@@ -19,17 +19,17 @@ from kraftsim.faults.terrain import BROKER_REGISTRATION
 from kraftsim.world.simulated import FrameSeen
 
 
-def strike(strike: Strike) -> None:
-    """Hold the request of the trigger, or the target's next one, until others have overtaken it; it bites when it goes on after that."""
+def strike(injection: Strike) -> None:
+    """Hold the request of the trigger, or the target's next one, until others have overtaken it; it is effective when it is released after that."""
     releases: list[Callable[[], None]] = []
 
     def act(frame: FrameSeen) -> bool:
-        if _is_spared(frame.api_key, strike.number_or_none(API_KEY)):
+        if _is_spared(frame.api_key, injection.number_or_none(API_KEY)):
             return False
         release = frame.hold()
         releases.append(release)
-        wanted = strike.integer("overtaken_by")
-        is_same_client = strike.flag("same_client")
+        wanted = injection.integer("overtaken_by")
+        is_same_client = injection.flag("same_client")
 
         def look(other: FrameSeen, moment: str) -> None:
             nonlocal wanted
@@ -40,53 +40,53 @@ def strike(strike: Strike) -> None:
             wanted -= 1
             if wanted == 0:
                 end()
-                strike.after(strike.integer("after_ms"), let_go)
+                injection.after(injection.integer("after_ms"), let_go)
 
         def let_go() -> None:
-            if not strike.is_over:
-                strike.bite(f"a request of API {frame.api_key} was overtaken by {strike.integer('overtaken_by')} later ones")
+            if not injection.is_over:
+                injection.bite(f"a request of API {frame.api_key} was overtaken by {injection.integer('overtaken_by')} later ones")
             release()
 
-        end = strike.simulation.triggers.follow_frames(look)
-        strike.finally_(end)
+        end = injection.simulation.triggers.follow_frames(look)
+        injection.finally_(end)
         return True
 
     def deliver() -> None:
-        if releases and not strike.integer("overtaken_by"):
-            strike.bite("a request stayed in the network")
+        if releases and not injection.integer("overtaken_by"):
+            injection.bite("a request was delayed in the network")
         for release in releases:
             release()
 
-    await_frame(strike, act, is_response=False, apis=apis_of(strike))
-    strike.lasting(deliver, strike.integer("duration_ms"))
+    await_frame(injection, act, is_response=False, apis=apis_of(injection))
+    injection.lasting(deliver, injection.integer("duration_ms"))
 
 
-async def over_sockets(strike: FieldStrike) -> None:
-    """Let the proxy hold the request until others of its API have passed on other connections."""
-    frame = await held_frame(strike, is_response=False)
+async def over_sockets(injection: FieldStrike) -> None:
+    """Hold the request in the proxy until others of its API have passed on other connections."""
+    frame = await held_frame(injection, is_response=False)
     if frame is None:
         return
-    if _is_spared(frame.api_key, strike.number_or_none(API_KEY)):
+    if _is_spared(frame.api_key, injection.number_or_none(API_KEY)):
         await frame.let_pass()
         return
     await frame.send()
-    if not strike.integer("overtaken_by"):
-        await asyncio.sleep(strike.integer("duration_ms") / 1000)
-        strike.bite("a request stayed in the network")
+    if not injection.integer("overtaken_by"):
+        await asyncio.sleep(injection.integer("duration_ms") / 1000)
+        injection.bite("a request was delayed in the network")
         return
     watch = Watch(
         api_key=frame.api_key,
-        client=frame.client if strike.flag("same_client") else None,
+        client=frame.client if injection.flag("same_client") else None,
         server=frame.server,
         not_connection=frame.connection,
-        nth=strike.integer("overtaken_by"),
+        nth=injection.integer("overtaken_by"),
         moment="after",
     )
-    other = await strike.before_it_ends(strike.field.next_frame(watch), strike.integer("duration_ms"))
+    other = await injection.before_it_ends(injection.field.next_frame(watch), injection.integer("duration_ms"))
     if other is not None:
         await other.let_pass()
-        await asyncio.sleep(strike.integer("after_ms") / 1000)
-        strike.bite(f"a request of API {frame.api_key} was overtaken by {strike.integer('overtaken_by')} later ones")
+        await asyncio.sleep(injection.integer("after_ms") / 1000)
+        injection.bite(f"a request of API {frame.api_key} was overtaken by {injection.integer('overtaken_by')} later ones")
 
 
 def _is_spared(api_key: int, wanted: int | None) -> bool:
@@ -95,7 +95,7 @@ def _is_spared(api_key: int, wanted: int | None) -> bool:
 
 FAULT = FaultKind(
     name="overtaken-request",
-    title="a request that later ones overtake",
+    title="an overtaken request",
     family=Family.PROTOCOL,
     strike=strike,
     over_sockets=over_sockets,

@@ -1,4 +1,4 @@
-"""Nothing gets through between hosts, in both directions ('a<>b', or 'a' from all others) or in one ('a>b')."""
+"""A network partition between hosts, in both directions ('a<>b', or 'a' from all others) or in one ('a>b')."""
 
 from collections.abc import Sequence
 
@@ -7,15 +7,15 @@ from kraftsim.faults.field import Condition, FieldStrike
 from kraftsim.faults.strike import Strike
 
 
-def strike(strike: Strike) -> None:
-    """Block the links of the target for a while; it bites when bytes or a connect are held back."""
-    part(strike, strike.directions())
+def strike(injection: Strike) -> None:
+    """Block the links of the target for a while; it is effective when bytes or a connect are held back."""
+    part(injection, injection.directions())
 
 
-def part(strike: Strike, pairs: Sequence[tuple[str, str]]) -> None:
-    """Block some links for as long as the fault lasts."""
-    network = strike.simulation.network
-    bite = strike.bite
+def part(injection: Strike, pairs: Sequence[tuple[str, str]]) -> None:
+    """Block some links while the fault lasts."""
+    network = injection.simulation.network
+    bite = injection.bite
     for source, target in pairs:
         network.block(source, target, bite)
 
@@ -23,17 +23,17 @@ def part(strike: Strike, pairs: Sequence[tuple[str, str]]) -> None:
         for source, target in pairs:
             network.unblock(source, target, bite)
 
-    strike.lasting(heal, strike.integer("duration_ms"))
+    injection.lasting(heal, injection.integer("duration_ms"))
 
 
-async def over_sockets(strike: FieldStrike) -> None:
-    """Let the proxy hold what is sent over the links, as TCP would send it again once all is well; connects are made and then hear nothing."""
-    await strike.while_it_lasts(strike.links(), Condition(holds=True), strike.integer("duration_ms"))
+async def over_sockets(injection: FieldStrike) -> None:
+    """Hold bytes in the proxy, as TCP would retransmit them afterwards; new connections are accepted but transfer no data."""
+    await injection.while_it_lasts(injection.links(), Condition(holds=True), injection.integer("duration_ms"))
 
 
 FAULT = FaultKind(
     name="partition",
-    title="hosts that cannot reach each other",
+    title="a network partition",
     family=Family.NETWORK,
     strike=strike,
     over_sockets=over_sockets,

@@ -1,36 +1,36 @@
-"""A process stands still for a while, as in a long garbage collection: its peers hear nothing, and all that waited happens at once afterwards."""
+"""A process is paused for a while, as in a long garbage collection: its peers get no answers, and everything pending happens at once afterwards."""
 
 from kraftsim.faults.fault import PROCESSES, SIM, Between, Family, FaultKind
 from kraftsim.faults.field import FieldStrike
 from kraftsim.faults.strike import Strike
 
 
-def strike(strike: Strike) -> None:
-    """Stop the target's process now and let it go on later."""
-    simulation = strike.simulation
-    host = simulation.host(strike.target)
+def strike(injection: Strike) -> None:
+    """Pause the target's process now and resume it later."""
+    simulation = injection.simulation
+    host = simulation.host(injection.target)
     paused = simulation.pause(host)
 
     def resume() -> None:
         waited = simulation.resume(host) if host.process is paused else 0
         if waited:
-            strike.bite(f"{waited} callbacks had to wait")
+            injection.bite(f"{waited} callbacks had to wait")
 
-    strike.lasting(resume, strike.integer("duration_ms"))
+    injection.lasting(resume, injection.integer("duration_ms"))
 
 
-async def over_sockets(strike: FieldStrike) -> None:
-    """Send SIGSTOP, and SIGCONT later; nodes of one process cannot stand still by themselves."""
-    if not await strike.field.pause(strike.target):
+async def over_sockets(injection: FieldStrike) -> None:
+    """Send SIGSTOP, and SIGCONT later; a single embedded node cannot be paused."""
+    if not await injection.field.pause(injection.target):
         return
-    await strike.lasts(strike.integer("duration_ms"))
-    if await strike.field.resume(strike.target):
-        strike.bite("a node stood still")
+    await injection.lasts(injection.integer("duration_ms"))
+    if await injection.field.resume(injection.target):
+        injection.bite("a node was paused")
 
 
 FAULT = FaultKind(
     name="pause",
-    title="a process that stands still",
+    title="a paused process",
     family=Family.PROCESS,
     strike=strike,
     over_sockets=over_sockets,

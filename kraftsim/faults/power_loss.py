@@ -1,21 +1,21 @@
-"""A host loses its power: what was not flushed may be gone, and peers hear nothing. It stays down; see `restart`."""
+"""A host loses power: unflushed data may be lost, and peers are not notified. It stays down; see `restart`."""
 
 from kraftsim.faults.fault import Family, FaultKind, Spoils
 from kraftsim.faults.strike import Strike
 
 
-def strike(strike: Strike) -> None:
-    """Take the power from the target; it bites if bytes were lost or connections hang."""
-    host = strike.simulation.host(strike.target)
+def strike(injection: Strike) -> None:
+    """Power off the target; it is effective if bytes were lost or connections hang."""
+    host = injection.simulation.host(injection.target)
     connections = len(host.process.transports)
-    lost_bytes = strike.simulation.kill(host, power_loss=True)
+    lost_bytes = injection.simulation.kill(host, power_loss=True)
     if lost_bytes or connections:
-        strike.bite(f"{lost_bytes} bytes were lost, {connections} connections fell silent")
+        injection.bite(f"{lost_bytes} bytes were lost, {connections} connections are half-open")
 
 
 FAULT = FaultKind(
     name="power-loss",
-    title="a host without power",
+    title="a power loss",
     family=Family.PROCESS,
     strike=strike,
     spoils=Spoils.UNFLUSHED,

@@ -1,6 +1,6 @@
-"""Some bytes of a class of files cannot be read for a while: every read that touches them is refused.
+"""Some bytes of a class of files cannot be read for a while: every read that includes them fails.
 
-A node goes down, as Kafka's does when its only log directory fails; healed, it starts on the same disk and has lost nothing.
+A node exits, as Kafka's does when its only log directory fails; after healing it starts on the same disk without losses.
 """
 
 from kraftsim.faults.fault import Between, Family, FaultKind, OneOf
@@ -8,18 +8,18 @@ from kraftsim.faults.strike import Strike
 from kraftsim.world.simulated.disk_faults import BadRange
 
 
-def strike(strike: Strike) -> None:
-    """Refuse reads of `bytes` bytes from position `first` on; it bites when one is refused."""
-    bad_ranges = strike.simulation.host(strike.target).platter.faults.bad_ranges
-    first = strike.integer("first")
-    ailment = BadRange(kind=strike.file_class(), first=first, end=first + strike.integer("bytes"), bite=strike.bite)
+def strike(injection: Strike) -> None:
+    """Fail reads of `bytes` bytes from position `first` on; it is effective when one fails."""
+    bad_ranges = injection.simulation.host(injection.target).platter.faults.bad_ranges
+    first = injection.integer("first")
+    ailment = BadRange(kind=injection.file_class(), first=first, end=first + injection.integer("bytes"), bite=injection.bite)
     bad_ranges.append(ailment)
-    strike.lasting(lambda: bad_ranges.remove(ailment), strike.integer("duration_ms"))
+    injection.lasting(lambda: bad_ranges.remove(ailment), injection.integer("duration_ms"))
 
 
 FAULT = FaultKind(
     name="read-error",
-    title="a disk that cannot read",
+    title="a disk with read errors",
     family=Family.DISK,
     strike=strike,
     params={"file_class": None, "first": 0, "bytes": 1 << 30, "duration_ms": 5000},

@@ -1,6 +1,6 @@
-"""Remembers what servers answered, so that an older answer can be given in the place of a newer one.
+"""Records the answers of servers, so that an older answer can replace a newer one.
 
-What is remembered are the bytes behind the correlation id; an answer fits wherever the same version was asked.
+The bytes behind the correlation id are recorded; an answer fits every request of the same version.
 """
 
 import struct
@@ -13,25 +13,25 @@ RESPONSE_HEAD = struct.Struct(">ii")
 """size, correlation id"""
 SIZE_FIELD_BYTES = 4
 REMEMBERED_MAX = 32
-"""How many different answers are kept for one key; the oldest are forgotten first."""
+"""How many different answers are kept for one key; the oldest are dropped first."""
 
 KeyOf = Callable[[FrameSeen], Hashable]
-"""A response, whose request was kept -> the key under which its answers are alike."""
+"""A response with a recorded request -> the key under which its answers are interchangeable."""
 Pick = Callable[[list[bytes], bytes], bytes | None]
-"""The answers remembered, oldest first, and the one that is about to be given -> what is given instead; None: this one."""
+"""The recorded answers, oldest first, and the one that is about to be sent -> its replacement; None: no replacement."""
 
 
 class RecordedAnswers:
-    """What was answered since a fault was armed."""
+    """The answers since a fault was armed."""
 
-    def __init__(self, strike: Strike, api_keys: Sequence[int], key_of: KeyOf) -> None:
+    def __init__(self, injection: Strike, api_keys: Sequence[int], key_of: KeyOf) -> None:
         self._api_keys = api_keys
         self._key_of = key_of
         self._answers: dict[Hashable, list[bytes]] = {}
-        strike.finally_(strike.simulation.triggers.follow_frames(self._look))
+        injection.finally_(injection.simulation.triggers.follow_frames(self._look))
 
     def replace(self, frame: FrameSeen, pick: Pick) -> None:
-        """Give a response that is about to be sent another content, if `pick` finds one; `pick` is asked once the response is whole."""
+        """Replace the content of a response that is about to be sent, if `pick` finds one; `pick` is called once the response is complete."""
 
         def instead(data: bytes) -> bytes:
             current = data[RESPONSE_HEAD.size :]

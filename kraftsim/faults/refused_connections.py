@@ -1,4 +1,4 @@
-"""Hosts refuse new connections while those that are open go on: a full backlog, or a firewall that rejects."""
+"""Hosts refuse new connections while open ones keep working: a full backlog, or a firewall that rejects."""
 
 from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind
 from kraftsim.faults.field import Condition, FieldStrike
@@ -6,28 +6,28 @@ from kraftsim.faults.strike import Strike
 from kraftsim.world.simulated import Gate
 
 
-def strike(strike: Strike) -> None:
-    """Refuse connects over the links of the target for a while; it bites when somebody tries."""
-    guard_links(strike, Gate.REFUSE)
+def strike(injection: Strike) -> None:
+    """Refuse connection attempts over the links of the target for a while; it is effective at the first attempt."""
+    guard_links(injection, Gate.REFUSE)
 
 
-def guard_links(strike: Strike, gate: Gate) -> None:
-    """Let connects over the links of the target come to an end for as long as the fault lasts."""
-    links = [strike.simulation.network.link(source, target) for source, target in strike.directions()]
-    bite = strike.bite
+def guard_links(injection: Strike, gate: Gate) -> None:
+    """Let connection attempts over the links of the target fail while the fault lasts."""
+    links = [injection.simulation.network.link(source, target) for source, target in injection.directions()]
+    bite = injection.bite
     for link in links:
         link.guard(gate, bite)
 
-    def open_again() -> None:
+    def accept_again() -> None:
         for link in links:
             link.unguard(gate, bite)
 
-    strike.lasting(open_again, strike.integer("duration_ms"))
+    injection.lasting(accept_again, injection.integer("duration_ms"))
 
 
-async def over_sockets(strike: FieldStrike) -> None:
-    """Let the proxy reset whoever connects."""
-    await strike.while_it_lasts(strike.links(), Condition(refuses=True), strike.integer("duration_ms"))
+async def over_sockets(injection: FieldStrike) -> None:
+    """Reset new connections in the proxy."""
+    await injection.while_it_lasts(injection.links(), Condition(refuses=True), injection.integer("duration_ms"))
 
 
 FAULT = FaultKind(

@@ -1,20 +1,20 @@
-"""What the faults of remote stores have in common: the stores of a simulation, and how one of them ails for a while."""
+"""Common code of remote-store faults: the stores of a simulation, and how to impair one of them for a while."""
 
 from kraftsim.faults.strike import Strike
 from kraftsim.world.simulated.objects import Ailment, SharedObjects
 
 
-def stores_of(strike: Strike) -> list[SharedObjects]:
+def stores_of(injection: Strike) -> list[SharedObjects]:
     """Return every store that nodes use, in the order of their locations."""
-    return [store for _, store in sorted(strike.simulation.stores.items())]
+    return [store for _, store in sorted(injection.simulation.stores.items())]
 
 
-def ail(strike: Strike, store: SharedObjects, ailment: Ailment) -> None:
-    """Let a store ail for `duration_ms`."""
-    strike.lasting(store.ail(ailment), strike.integer("duration_ms"))
+def ail(injection: Strike, store: SharedObjects, ailment: Ailment) -> None:
+    """Impair a store for `duration_ms`."""
+    injection.lasting(store.ail(ailment), injection.integer("duration_ms"))
 
 
-def drawn_key(strike: Strike, ending: str) -> tuple[SharedObjects, str] | None:
-    """Draw an object whose key ends so; None if there is none yet."""
-    found = [(store, key) for store in stores_of(strike) for key in sorted(store.contents) if key.endswith(ending)]
-    return strike.random.choice(found) if found else None
+def drawn_key(injection: Strike, ending: str) -> tuple[SharedObjects, str] | None:
+    """Choose an object with a given key suffix at random; None if there is none yet."""
+    found = [(store, key) for store in stores_of(injection) for key in sorted(store.contents) if key.endswith(ending)]
+    return injection.random.choice(found) if found else None

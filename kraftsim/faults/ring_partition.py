@@ -1,7 +1,7 @@
-"""Every host hears a majority, and no two hear the same one: the network is a ring.
+"""Every host can reach a majority, and no two the same one: the network is a ring.
 
-Each host hears its neighbours on a ring that is drawn, and drops what the others send. With three hosts that leaves each link in one direction only;
-from five on neighbours can talk, and an elected leader is not believed by everybody. Source: Jepsen (majorities-ring).
+Each host receives from its neighbours on a random ring, and drops what the others send. With three hosts each link works in one direction only;
+from five on neighbours can talk, and an elected leader is not recognised by all. Source: Jepsen (majorities-ring).
 """
 
 from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind
@@ -12,39 +12,39 @@ from kraftsim.faults.strike import Strike
 HOSTS_MIN = 3
 
 
-def strike(strike: Strike) -> None:
-    """Part the hosts of the target (all of them without one) for a while; it bites when something is held back."""
-    hosts = strike.hosts()
+def strike(injection: Strike) -> None:
+    """Partition the hosts of the target (all of them without one) for a while; it is effective when bytes or a connect are held back."""
+    hosts = injection.hosts()
     if len(hosts) < HOSTS_MIN:
         return
-    strike.random.shuffle(hosts)
-    part(strike, silenced(hosts))
+    injection.random.shuffle(hosts)
+    part(injection, silenced(hosts))
 
 
 def silenced(ring: list[str]) -> list[tuple[str, str]]:
-    """Return the (source, target) pairs between which nothing passes: each target hears only the majority in whose middle it stands."""
+    """Return the (source, target) pairs that are blocked: each target receives only from the majority around it on the ring."""
     size = len(ring)
     majority = size // 2 + 1
     pairs = []
     for first in range(size):
-        heard = [ring[(first + step) % size] for step in range(majority)]
-        listener = heard[majority // 2]
-        pairs += [(source, listener) for source in ring if source not in heard]
+        reachable = [ring[(first + step) % size] for step in range(majority)]
+        listener = reachable[majority // 2]
+        pairs += [(source, listener) for source in ring if source not in reachable]
     return pairs
 
 
-async def over_sockets(strike: FieldStrike) -> None:
-    """The same among the nodes, clients being left alone: the proxy holds what is not heard."""
-    nodes = strike.nodes()
+async def over_sockets(injection: FieldStrike) -> None:
+    """The same among the nodes, without clients: the proxy holds the bytes of blocked pairs."""
+    nodes = injection.nodes()
     if len(nodes) < HOSTS_MIN:
         return
-    strike.random.shuffle(nodes)
-    await strike.while_it_lasts(silenced(nodes), Condition(holds=True), strike.integer("duration_ms"))
+    injection.random.shuffle(nodes)
+    await injection.while_it_lasts(silenced(nodes), Condition(holds=True), injection.integer("duration_ms"))
 
 
 FAULT = FaultKind(
     name="ring-partition",
-    title="a ring in which every host hears another majority",
+    title="a ring partition with a different majority for each host",
     family=Family.NETWORK,
     strike=strike,
     over_sockets=over_sockets,

@@ -12,7 +12,7 @@ from kraftsim.world.simulated import Simulation
 
 
 class FaultSchedule:
-    """The faults that were drawn for a run. Their times count from the moment they are armed."""
+    """The faults of a run. Their times count from the moment they are armed."""
 
     def __init__(self, simulation: Simulation, faults: Sequence[Fault]) -> None:
         self.faults = tuple(faults)
@@ -21,29 +21,29 @@ class FaultSchedule:
 
     @property
     def strikes(self) -> tuple[Strike, ...]:
-        """What became of each fault, in the order of `faults`; empty before they are armed."""
+        """The state of each fault, in the order of `faults`; empty before they are armed."""
         return tuple(self._strikes)
 
     def arm(self) -> None:
-        """Tie every fault to the simulation."""
+        """Arm every fault in the simulation."""
         now_ms = self._simulation.now_ns // NANOSECONDS_PER_MILLISECOND
         keys = keys_of(self.faults)
         self._strikes += [arm(_counted_from(fault, now_ms), self._simulation, key) for fault, key in zip(self.faults, keys, strict=True)]
 
     def heal(self) -> None:
-        """Undo every fault that lasts, and let none strike any more."""
-        for strike in self._strikes:
-            strike.end()
+        """End every fault that lasts, and disarm the others."""
+        for injection in self._strikes:
+            injection.end()
 
     def counts(self) -> dict[str, tuple[int, int, int]]:
-        """Return armed, fired and bit by kind, sorted by kind."""
+        """Return armed, fired and effective counts, sorted by kind."""
         return {kind: (count.armed, count.fired, count.bit) for kind, count in tally(self._strikes).items()}
 
 
 def keys_of(faults: Sequence[Fault]) -> list[str]:
-    """Return what the random numbers of each fault are keyed by: what it is, and its number among its equals.
+    """Return the keys of each fault's random numbers: the fault itself, and its number among equal faults.
 
-    So a fault that is left out shifts no other's draws: it makes no difference which of several equal ones is gone.
+    So leaving out a fault changes no other fault's random numbers: it makes no difference which of several equal ones is left out.
     """
     counts: dict[str, int] = {}
     keys = []

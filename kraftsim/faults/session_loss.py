@@ -1,7 +1,7 @@
-"""ZooKeeper ends a session though its client is there: it stood still for too long, or so its leader has it.
+"""ZooKeeper expires a session though its client is alive, as after a pause that was too long.
 
-The client hears of it when it asks for something the next time: its ephemeral znodes are gone, a controller is none any more, and a broker has to
-register anew. `whose` says which session: that of the controller, or of anybody who has a znode that goes with it.
+The client is notified at its next request: its ephemeral znodes are deleted, a controller loses its role, and a broker has to
+register again. `whose` selects the session: that of the controller, or of any client with an ephemeral znode.
 Source: ZooKeeper Programmer's Guide (sessions), kafka.zookeeper.ZooKeeperClient.reinitialize, KAFKA-5642.
 """
 
@@ -10,33 +10,33 @@ from kraftsim.faults.strike import Strike
 from kraftsim.faults.zookeeper_servers import server_of
 from protocol.zookeeper.kafka_znodes import CONTROLLER
 
-WHOEVER_CONTROLS, ANYBODY = "controller", "anybody"
+ANY_CONTROLLER, ANYBODY = "controller", "anybody"
 
 
-def strike(strike: Strike) -> None:
-    """End one session now."""
-    found = server_of(strike)
+def strike(injection: Strike) -> None:
+    """Expire one session now."""
+    found = server_of(injection)
     if found is None:
         return
     host, server = found
     znode = server.keeper.tree.get(CONTROLLER)
     sessions = [session for session, paths in server.keeper.tree.ephemerals.items() if paths]
-    if strike.text("whose") == WHOEVER_CONTROLS and znode is not None and znode.owner in sessions:
+    if injection.text("whose") == ANY_CONTROLLER and znode is not None and znode.owner in sessions:
         sessions = [znode.owner]
     if not sessions:
         return
-    session = strike.random.choice(sorted(sessions))
-    strike.bite(f"{len(server.keeper.tree.ephemerals[session])} ephemeral znodes went with session {session:#x}")
-    strike.simulation.spawn(host, server.end_session(session))
+    session = injection.random.choice(sorted(sessions))
+    injection.bite(f"{len(server.keeper.tree.ephemerals[session])} ephemeral znodes were deleted with session {session:#x}")
+    injection.simulation.spawn(host, server.end_session(session))
 
 
 FAULT = FaultKind(
     name="session-loss",
-    title="a ZooKeeper session that ends",
+    title="an expired ZooKeeper session",
     family=Family.ZOOKEEPER,
     strike=strike,
     aim=Aim.ALL,
     strikes_on=("time", "event", "state"),
     params={"whose": ANYBODY},
-    draws={"whose": OneOf((WHOEVER_CONTROLS, ANYBODY))},
+    draws={"whose": OneOf((ANY_CONTROLLER, ANYBODY))},
 )

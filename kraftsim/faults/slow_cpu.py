@@ -1,6 +1,6 @@
-"""A processor is slow for a while: every callback of the host takes time, and what comes meanwhile has to wait.
+"""A processor is slow for a while: every callback of the host takes time, and others have to wait.
 
-Otherwise no callback takes any virtual time at all, so that "n times as slow" is said as a time per callback.
+Otherwise callbacks take no virtual time at all, so that the slowdown is a time per callback instead of a factor.
 """
 
 from kraftsim.faults.fault import Between, Family, FaultKind, OneOf
@@ -9,19 +9,19 @@ from kraftsim.faults.strike import Strike
 NANOSECONDS_PER_MICROSECOND = 1000
 
 
-def strike(strike: Strike) -> None:
-    """Let every callback of the target take `step_us`; it bites when others have to wait for one."""
+def strike(injection: Strike) -> None:
+    """Let every callback of the target take `step_us`; it is effective when others have to wait for one."""
 
     def on_wait(waiting: int) -> None:
-        strike.bite(f"{waiting} callbacks had to wait for the processor")
+        injection.bite(f"{waiting} callbacks had to wait for the processor")
 
-    step_ns = strike.integer("step_us") * NANOSECONDS_PER_MICROSECOND
-    strike.lasting(strike.simulation.slow_down(strike.target, step_ns, on_wait), strike.integer("duration_ms"))
+    step_ns = injection.integer("step_us") * NANOSECONDS_PER_MICROSECOND
+    injection.lasting(injection.simulation.slow_down(injection.target, step_ns, on_wait), injection.integer("duration_ms"))
 
 
 FAULT = FaultKind(
     name="slow-cpu",
-    title="a processor that is slow",
+    title="a slow processor",
     family=Family.PROCESS,
     strike=strike,
     strikes_on=("time", "event"),

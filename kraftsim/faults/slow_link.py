@@ -7,23 +7,23 @@ from kraftsim.faults.field import Condition, FieldStrike
 from kraftsim.faults.strike import NANOSECONDS_PER_MILLISECOND, Strike
 
 
-def strike(strike: Strike) -> None:
-    """Slow the links of the target for a while; it bites when bytes are sent."""
-    latency_ns = strike.integer("latency_ms") * NANOSECONDS_PER_MILLISECOND
-    jitter_ns = strike.integer("jitter_ms") * NANOSECONDS_PER_MILLISECOND
+def strike(injection: Strike) -> None:
+    """Slow the links of the target for a while; it is effective when bytes are sent."""
+    latency_ns = injection.integer("latency_ms") * NANOSECONDS_PER_MILLISECOND
+    jitter_ns = injection.integer("jitter_ms") * NANOSECONDS_PER_MILLISECOND
 
     def delay(size_bytes: int) -> int:
         if size_bytes:
-            strike.bite("bytes were delayed")
-        return latency_ns + int(strike.random.random() * jitter_ns)
+            injection.bite("bytes were delayed")
+        return latency_ns + int(injection.random.random() * jitter_ns)
 
-    slow_links(strike, delay)
+    slow_links(injection, delay)
 
 
-def slow_links(strike: Strike, delay: Callable[[int], int]) -> None:
-    """Let everything on the links of the target take longer by what a function says of its bytes, for as long as the fault lasts."""
-    network = strike.simulation.network
-    pairs = strike.directions()
+def slow_links(injection: Strike, delay: Callable[[int], int]) -> None:
+    """Delay the bytes on the links of the target by the result of a function, while the fault lasts."""
+    network = injection.simulation.network
+    pairs = injection.directions()
     for source, target in pairs:
         network.slow(source, target, delay)
 
@@ -31,13 +31,13 @@ def slow_links(strike: Strike, delay: Callable[[int], int]) -> None:
         for source, target in pairs:
             network.hasten(source, target, delay)
 
-    strike.lasting(hasten, strike.integer("duration_ms"))
+    injection.lasting(hasten, injection.integer("duration_ms"))
 
 
-async def over_sockets(strike: FieldStrike) -> None:
-    """Let the proxy delay what is sent."""
-    condition = Condition(latency_ms=strike.integer("latency_ms"), jitter_ms=strike.integer("jitter_ms"))
-    await strike.while_it_lasts(strike.links(), condition, strike.integer("duration_ms"))
+async def over_sockets(injection: FieldStrike) -> None:
+    """Delay bytes in the proxy."""
+    condition = Condition(latency_ms=injection.integer("latency_ms"), jitter_ms=injection.integer("jitter_ms"))
+    await injection.while_it_lasts(injection.links(), condition, injection.integer("duration_ms"))
 
 
 FAULT = FaultKind(

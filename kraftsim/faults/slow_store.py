@@ -1,4 +1,4 @@
-"""The remote store takes longer for everything: readers wait as long as remote.fetch.max.wait.ms, copies take as long as they take."""
+"""Every call of the remote store takes longer: fetches wait for remote.fetch.max.wait.ms at most, copies for as long as they take."""
 
 from kraftsim.faults.fault import Aim, Between, Family, FaultKind
 from kraftsim.faults.remote_objects import ail, stores_of
@@ -8,15 +8,15 @@ from kraftsim.world.simulated.objects import Ailment
 MS_PER_SECOND = 1000
 
 
-def strike(strike: Strike) -> None:
-    """Delay every call; it bites with the first one."""
-    for store in stores_of(strike):
-        ail(strike, store, Ailment(bite=lambda: strike.bite("a call took longer"), delay_seconds=strike.integer("delay_ms") / MS_PER_SECOND))
+def strike(injection: Strike) -> None:
+    """Delay every call; it is effective with the first one."""
+    for store in stores_of(injection):
+        ail(injection, store, Ailment(bite=lambda: injection.bite("a call took longer"), delay_seconds=injection.integer("delay_ms") / MS_PER_SECOND))
 
 
 FAULT = FaultKind(
     name="slow-store",
-    title="a remote store that is slow",
+    title="a slow remote store",
     family=Family.STORE,
     strike=strike,
     aim=Aim.ALL,

@@ -1,7 +1,7 @@
-"""ZooKeeper answers late, and tells late of what is watched: everybody's changes take long, and who waits too long looks for another server.
+"""ZooKeeper's answers and watch notifications are delayed: all changes take long, and a client whose wait exceeds its limit tries another server.
 
-Answers stay in order. Over sockets a proxy keeps what the server says back for that long. With more than two thirds of a session's time-out its
-client gives the connection up, and comes back with the same session.
+Answers stay in order. Over sockets a proxy delays what the server sends. With more than two thirds of a session's time-out its
+client closes the connection, and reconnects with the same session.
 """
 
 from collections.abc import Callable
@@ -28,42 +28,42 @@ class SlowAnswers:
         self._waiting: list[list[Step]] = []
 
     def step(self, connection: ZookeeperConnection, frame: bytes) -> Step | None:
-        """Serve a frame as ever."""
+        """Serve a frame as usual."""
         return self._server.step(connection, frame)
 
     def tell(self, steps: list[Step]) -> None:
-        """Tell later."""
+        """Notify later."""
         if any(step.frames for step in steps):
-            self._bite("an answer came late")
+            self._bite("an answer was delayed")
         self._waiting.append(steps)
-        later(self._delay_seconds, self._tell_first)
+        later(self._delay_seconds, self._notify_first)
 
     async def leave(self) -> None:
-        """Tell all that still waits."""
+        """Deliver all delayed answers and notifications."""
         self._server.front = self._server
         while self._waiting:
-            self._tell_first()
+            self._notify_first()
 
-    def _tell_first(self) -> None:
+    def _notify_first(self) -> None:
         if self._waiting and not self._server.is_dead:
             self._server.tell(self._waiting.pop(0))
 
 
-def strike(strike: Strike) -> None:
-    """Delay every answer; it bites with the first."""
-    stand_between(strike, lambda server: SlowAnswers(server, strike.integer("delay_ms") / MS_PER_SECOND, strike.bite))
+def strike(injection: Strike) -> None:
+    """Delay every answer; it is effective with the first."""
+    stand_between(injection, lambda server: SlowAnswers(server, injection.integer("delay_ms") / MS_PER_SECOND, injection.bite))
 
 
-async def over_sockets(strike: FieldStrike) -> None:
-    """Let the proxy delay all that servers of ZooKeeper say; where there is none, nothing is slow."""
-    nodes = strike.field.node_names
+async def over_sockets(injection: FieldStrike) -> None:
+    """Delay in the proxy all that ZooKeeper servers send; without ZooKeeper it has no effect."""
+    nodes = injection.field.node_names
     links = [link for name in nodes if name.startswith(SERVER_PREFIX) for link in links_of(f"{name}>*", nodes)]
-    await strike.while_it_lasts(links, Condition(latency_ms=strike.integer("delay_ms")), strike.integer("duration_ms"))
+    await injection.while_it_lasts(links, Condition(latency_ms=injection.integer("delay_ms")), injection.integer("duration_ms"))
 
 
 FAULT = FaultKind(
     name="slow-zookeeper",
-    title="a ZooKeeper that is slow",
+    title="a slow ZooKeeper",
     family=Family.ZOOKEEPER,
     strike=strike,
     over_sockets=over_sockets,

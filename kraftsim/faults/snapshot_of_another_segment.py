@@ -1,4 +1,4 @@
-"""The producer snapshot of a segment in the remote store is that of another one of its partition, until it is healed."""
+"""The producer snapshot of a segment in the remote store is replaced by that of another segment of the partition, until it is healed."""
 
 from kraftsim.faults.fault import Aim, Between, Family, FaultKind
 from kraftsim.faults.remote_objects import drawn_key
@@ -7,9 +7,9 @@ from kraftsim.faults.strike import Strike
 SNAPSHOT = ".snapshot"
 
 
-def strike(strike: Strike) -> None:
-    """Put a snapshot in the place of another one of the same directory; it bites if there are two that differ."""
-    found = drawn_key(strike, SNAPSHOT)
+def strike(injection: Strike) -> None:
+    """Replace a snapshot by another one of the same directory; it is effective if there are two that differ."""
+    found = drawn_key(injection, SNAPSHOT)
     if found is None:
         return
     store, key = found
@@ -18,15 +18,15 @@ def strike(strike: Strike) -> None:
     others = [each for each in others if store.contents[each] != store.contents[key]]
     if not others:
         return
-    right, other = store.contents[key], strike.random.choice(others)
+    right, other = store.contents[key], injection.random.choice(others)
     store.contents[key] = store.contents[other]
-    strike.bite(f"{key} holds what {other} does")
+    injection.bite(f"{key} has the content of {other}")
 
     def heal() -> None:
         if key in store.contents:
             store.contents[key] = right
 
-    strike.lasting(heal, strike.integer("duration_ms"))
+    injection.lasting(heal, injection.integer("duration_ms"))
 
 
 FAULT = FaultKind(

@@ -1,6 +1,6 @@
-"""A server gives an older answer to Metadata in the place of the new one, to the same question: a broker that lags behind.
+"""A server sends an older answer to the same Metadata request in place of the new one: a broker that lags behind.
 
-Clients must live with it (KIP-320 gave them leader epochs to notice): they ask the wrong leader, are told so, and ask again.
+Clients must handle it (with the leader epochs of KIP-320): they send requests to a former leader, get an error, and refresh their metadata.
 """
 
 from collections.abc import Hashable
@@ -16,16 +16,16 @@ from protocol.requests import read_request_head
 METADATA = int(ApiKey.METADATA)
 
 
-def prepare(strike: Strike) -> None:
-    """Begin to remember what was answered."""
-    strike.recorded = RecordedAnswers(strike, (METADATA,), _question)
+def prepare(injection: Strike) -> None:
+    """Start recording answers."""
+    injection.recorded = RecordedAnswers(injection, (METADATA,), _question)
 
 
-def strike(strike: Strike) -> None:
-    """Replace the target's next answers for which an older, different one is known; it bites with the first."""
-    recorded = strike.recorded
+def strike(injection: Strike) -> None:
+    """Replace the target's next answers for which an older, different one was recorded; it is effective with the first."""
+    recorded = injection.recorded
     assert recorded is not None, "answers are recorded since the fault was armed"
-    left = strike.integer("times")
+    left = injection.integer("times")
 
     def older(answers: list[bytes], current: bytes) -> bytes | None:
         nonlocal left
@@ -33,28 +33,28 @@ def strike(strike: Strike) -> None:
         if not others or left == 0:
             return None
         left -= 1
-        strike.bite("an answer to Metadata was an old one")
-        return others[-min(strike.integer("age"), len(others))]
+        injection.bite("an answer to Metadata was replaced by an old one")
+        return others[-min(injection.integer("age"), len(others))]
 
     def act(frame: FrameSeen) -> bool:
         if left and frame.request is not None and frame.request.data:
             recorded.replace(frame, older)
         return left == 0
 
-    await_frame(strike, act, is_response=True, apis=(METADATA,))
-    strike.lasting(lambda: None, strike.integer("duration_ms"))
+    await_frame(injection, act, is_response=True, apis=(METADATA,))
+    injection.lasting(lambda: None, injection.integer("duration_ms"))
 
 
 def _question(frame: FrameSeen) -> Hashable:
-    """Return who was asked what, in which version."""
-    assert frame.request is not None, "only answers to requests that were kept are looked at"
+    """Return server, request and version of an answer."""
+    assert frame.request is not None, "only answers to recorded requests are looked at"
     request = frame.request.data[SIZE_FIELD_BYTES:]
     return frame.server, frame.api_version, request[read_request_head(request).body_position :]
 
 
 FAULT = FaultKind(
     name="stale-metadata",
-    title="an old answer to Metadata",
+    title="a stale answer to Metadata",
     family=Family.PROTOCOL,
     strike=strike,
     prepare=prepare,

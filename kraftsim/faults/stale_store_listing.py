@@ -1,4 +1,4 @@
-"""Listings of the remote store are those of a while ago: what was written since is missing, what was deleted is there."""
+"""Listings of the remote store are stale: objects written since are missing, objects deleted since are listed."""
 
 from kraftsim.faults.fault import Aim, Between, Family, FaultKind
 from kraftsim.faults.remote_objects import ail, stores_of
@@ -6,15 +6,15 @@ from kraftsim.faults.strike import Strike
 from kraftsim.world.simulated.objects import Ailment
 
 
-def strike(strike: Strike) -> None:
-    """Freeze what listings tell; it bites when one of them would tell something else."""
-    for store in stores_of(strike):
-        ail(strike, store, Ailment(bite=lambda: strike.bite("a listing was of the past"), stale_keys=tuple(store.contents)))
+def strike(injection: Strike) -> None:
+    """Freeze the listings; it is effective when one of them would be different."""
+    for store in stores_of(injection):
+        ail(injection, store, Ailment(bite=lambda: injection.bite("a listing was stale"), stale_keys=tuple(store.contents)))
 
 
 FAULT = FaultKind(
     name="stale-store-listing",
-    title="listings of a remote store that are stale",
+    title="stale listings of a remote store",
     family=Family.STORE,
     strike=strike,
     aim=Aim.ALL,

@@ -1,8 +1,8 @@
-"""Some clients read from a follower of ZooKeeper that is behind: they see what was so a while ago, and hear late of what they watch.
+"""Some clients are connected to a ZooKeeper follower that lags: they read stale data, and watches fire late.
 
-Each client's own order holds, as ZooKeeper promises: what it changes is answered once the follower has made it, and what it reads behind that is not
-older; `sync` waits for all that is decided. But two clients may see two moments, and one that was told of a change by another may not find it yet.
-A connection that is lost is made again to a server that is not behind.
+ZooKeeper's guarantees for each client hold: its write is answered once the follower has applied it, and its later reads are not
+older; `sync` waits for all committed changes. But two clients may see different states, and one may not see a change that the other reports.
+A client that reconnects gets a server that does not lag.
 Source: ZooKeeper Programmer's Guide (consistency guarantees: "simultaneously consistent cross-client views" is the one it does not give).
 """
 
@@ -27,7 +27,7 @@ READS: Final = (OpCode.EXISTS, OpCode.GET_DATA, OpCode.GET_CHILDREN, OpCode.GET_
 
 
 class _Held:
-    """An answer that waits until the follower has made a change, and the frames that came behind it."""
+    """An answer that waits until the follower has applied a change, and the frames behind it."""
 
     def __init__(self, connection: ZookeeperConnection, zxid: int, frames: list[tuple[int, bytes]]) -> None:
         self.connection = connection
@@ -51,7 +51,7 @@ class LaggingFollower:
             server.keeper.serve_from(self._replica, connection)
 
     def step(self, connection: ZookeeperConnection, frame: bytes) -> Step | None:
-        """Serve a frame: of the follower's clients from what it knows, and none before the one in front of it is answered."""
+        """Serve a frame: those of the follower's clients from its own state, each after the one in front of it is answered."""
         keeper = self._server.keeper
         if keeper.is_served_from(connection.number) is not self._replica:
             return self._server.step(connection, frame)
@@ -70,7 +70,7 @@ class LaggingFollower:
         return step
 
     def tell(self, steps: list[Step]) -> None:
-        """Tell the leader's clients now; let the follower hear of what is in the log, and make it later."""
+        """Notify the leader's clients now; the follower receives the change now, and applies it later."""
         txns = [txn for step in steps for txn in step.txns]
         for header, record in txns:
             self._replica.hear(header, record)
@@ -81,7 +81,7 @@ class LaggingFollower:
             later(self._lag_seconds, lambda: self._make(txns[-1][0].zxid))
 
     async def leave(self) -> None:
-        """Be behind no more: make everything and answer what waits; once nothing is under way the clients go back to the leader."""
+        """Catch up: apply everything and send pending answers; the clients move to the leader once nothing is pending."""
         self._is_leaving = True
         self._make(self._server.keeper.last_zxid)
 
@@ -89,13 +89,13 @@ class LaggingFollower:
         keeper = self._server.keeper
         if self._server.is_dead or self._server.front is not self:
             return
-        told = keeper.follow(self._replica, zxid)
+        notifications = keeper.follow(self._replica, zxid)
         ready = [held for held in self._held.values() if held.zxid <= self._replica.zxid]
-        if told.frames or ready:
-            self._bite("a client heard late of a change")
+        if notifications.frames or ready:
+            self._bite("a client was notified late of a change")
         for held in ready:
             del self._held[held.connection.number]
-        self._server.tell([told, *(Step(frames=held.frames) for held in ready)])
+        self._server.tell([notifications, *(Step(frames=held.frames) for held in ready)])
         for held in reversed(ready):
             self._server.serve_first(held.connection, held.behind)
         if self._is_leaving and self._replica.zxid == keeper.last_zxid:
@@ -105,14 +105,14 @@ class LaggingFollower:
             self._server.front = self._server
 
     def _look(self, frame: bytes) -> None:
-        """Bite if a client is about to be told what is not so any more."""
+        """Become effective if a client is about to read stale data."""
         path = _path(frame) if _op_code(frame) in READS else None
         if path is not None and self._replica.differs_at(path, self._server.keeper.tree):
-            self._bite(f"a client was told of {path} what is not so any more")
+            self._bite(f"a client read stale data of {path}")
 
 
 def _op_code(frame: bytes) -> int:
-    """Return what a frame asks for; -1 for bytes that are no request: the server judges those."""
+    """Return the request type of a frame; -1 for bytes that are no request: the server rejects those."""
     try:
         header: ZookeeperRequestHeader = compiled(ZookeeperRequestHeader, 0).decode(frame, 0)[0]
     except ValueError:
@@ -121,7 +121,7 @@ def _op_code(frame: bytes) -> int:
 
 
 def _path(frame: bytes) -> str | None:
-    """Return the znode that a frame asks for."""
+    """Return the path of a frame's znode."""
     try:
         found: PathOnly = compiled(PathOnly, 0).decode(frame, compiled(ZookeeperRequestHeader, 0).decode(frame, 0)[1])[0]
     except ValueError:
@@ -129,20 +129,20 @@ def _path(frame: bytes) -> str | None:
     return found.path
 
 
-def strike(strike: Strike) -> None:
-    """Let so many of a thousand clients that are connected now be the follower's; it bites when one reads what is not so any more, or hears late."""
+def strike(injection: Strike) -> None:
+    """Move so many of a thousand connected clients to the follower; it is effective when one reads stale data, or is notified late."""
 
     def put(server: ZookeeperServer) -> LaggingFollower:
         there = [number for number in sorted(server.connections) if server.keeper.session_of(number) is not None]
-        clients = [number for number in there if strike.random.randrange(PERMILLE) < strike.integer("permille")]
-        return LaggingFollower(server, clients, strike.integer("lag_ms") / MS_PER_SECOND, strike.bite)
+        clients = [number for number in there if injection.random.randrange(PERMILLE) < injection.integer("permille")]
+        return LaggingFollower(server, clients, injection.integer("lag_ms") / MS_PER_SECOND, injection.bite)
 
-    stand_between(strike, put)
+    stand_between(injection, put)
 
 
 FAULT = FaultKind(
     name="stale-znodes",
-    title="a ZooKeeper follower that is behind",
+    title="a lagging ZooKeeper follower",
     family=Family.ZOOKEEPER,
     strike=strike,
     aim=Aim.ALL,

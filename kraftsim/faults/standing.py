@@ -1,6 +1,6 @@
-"""What is known of the nodes from the facts noted so far: who decides for the cluster now, and who is in which state.
+"""The cluster state tracker: derives the present leader and the states of nodes from the events so far.
 
-It knows nothing but events, so that it can be fed by a simulation while it runs or from the event files of a running cluster.
+It uses nothing but events, so that its input can be a running simulation or the event files of a running cluster.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,12 +9,12 @@ from kraftsim.events.event import Event
 from kraftsim.faults.states import FACTS, LEADER, STATES, ZOOKEEPER_CONTROLLER, NodeFacts
 from kraftsim.world.simulated import Occasion, Simulation
 
-Lives = Callable[[str, int], bool]
+IsRunning = Callable[[str, int], bool]
 """Node and incarnation -> whether that incarnation runs now."""
 
 
 class _Waiting:
-    """Somebody who waits for the nth time that a node enters all of some states."""
+    """A callback for the nth time that a node enters all of some states."""
 
     __slots__ = ("action", "host", "inside", "nth", "states")
 
@@ -24,19 +24,19 @@ class _Waiting:
         self.nth = nth
         self.action = action
         self.inside: set[tuple[str, int]] = set()
-        """Incarnations that are in the states now: only looked up, never gone through."""
+        """Incarnations that are in the states now: only looked up, never iterated over."""
 
 
 class Standing:
-    """Follows the facts of all nodes."""
+    """Tracks the events of all nodes."""
 
-    def __init__(self, lives: Lives) -> None:
-        self._lives = lives
+    def __init__(self, is_running: IsRunning) -> None:
+        self._is_running = is_running
         self._nodes: dict[str, tuple[int, NodeFacts]] = {}
         self._waiting: list[_Waiting] = []
 
     def observe(self, node: str, incarnation: int, n: int, t_ns: int, event: Event) -> None:
-        """Take a fact, and tell who waited for it."""
+        """Process an event, and run the callbacks that wait for it."""
         known = self._nodes.get(node)
         if known is None or known[0] < incarnation:
             known = self._nodes[node] = (incarnation, NodeFacts())
@@ -44,13 +44,13 @@ class Standing:
             self._tell(node, incarnation, known[1])
 
     def leader(self) -> str | None:
-        """Return who leads the metadata quorum, or, where nobody does, who is controller in ZooKeeper: of those that say so and live, the last."""
+        """Return the leader of the metadata quorum, or, without one, the controller in ZooKeeper mode: of running nodes, the highest epoch."""
         return self._last(LEADER, lambda facts: facts.leader_epoch) or self._last(
             ZOOKEEPER_CONTROLLER, lambda facts: facts.zookeeper_controller_epoch
         )
 
     def when_led(self, action: Callable[[str], object]) -> Callable[[], None]:
-        """Call a function with the name of whoever is the next to become leader. Returns what ends the waiting."""
+        """Call a function with the name of the next node that becomes leader. Returns the cancellation."""
         waiting: list[Callable[[], None]] = []
 
         def end() -> None:
@@ -65,14 +65,14 @@ class Standing:
         return end
 
     def holds(self, state: str, node: str) -> bool:
-        """Tell whether a node lives and is in a state. Raises KeyError for a state that does not exist."""
+        """Return whether a node runs and is in a state. Raises KeyError for an unknown state."""
         incarnation, facts = self._nodes.get(node, (0, NodeFacts()))
-        return self._lives(node, incarnation) and STATES[state].holds(facts)
+        return self._is_running(node, incarnation) and STATES[state].holds(facts)
 
     def when(self, states: Sequence[str], action: Callable[[str], object], *, host: str | None = None, nth: int = 1) -> Callable[[], None]:
-        """Call a function with the node's name at the nth time that a node (or one host) enters all these states. Returns what ends the waiting.
+        """Call a function with the node's name at the nth time that a node (or one host) enters all these states. Returns the cancellation.
 
-        Who is in them already counts once it was out of them. Raises KeyError for a state that does not exist.
+        A node that is in them already counts only after it has left them. Raises KeyError for an unknown state.
         """
         assert nth >= 1, "times are counted from 1"
         waiting = _Waiting(states, host, nth, action)
@@ -88,9 +88,9 @@ class Standing:
         return end
 
     def _last(self, state: str, epoch_of: Callable[[NodeFacts], int]) -> str | None:
-        """Return who is in a state with the highest epoch."""
+        """Return the node in a state with the highest epoch."""
         holds = STATES[state].holds
-        epochs = {node: epoch_of(facts) for node, (incarnation, facts) in self._nodes.items() if holds(facts) and self._lives(node, incarnation)}
+        epochs = {node: epoch_of(facts) for node, (incarnation, facts) in self._nodes.items() if holds(facts) and self._is_running(node, incarnation)}
         return max(sorted(epochs), key=epochs.__getitem__) if epochs else None
 
     def _tell(self, node: str, incarnation: int, facts: NodeFacts) -> None:
@@ -110,27 +110,27 @@ class Standing:
 
 
 COMPANION = "standing"
-"""Kept beside the simulation: in a table of this module it would keep its simulation alive for ever, for it knows the hosts."""
+"""Kept beside the simulation: a module-level table would keep the simulation alive for ever, for it refers to the hosts."""
 
 
 def standing_of(simulation: Simulation) -> Standing:
-    """Return what is known in a simulation; the first time it is made from what was noted until now."""
+    """Return the tracker of a simulation; the first call creates it from the events until now."""
     found = simulation.companions.get(COMPANION)
     if found is None:
         hosts = simulation.hosts
 
-        def lives(node: str, incarnation: int) -> bool:
+        def is_running(node: str, incarnation: int) -> bool:
             return node in hosts and hosts[node].is_alive and hosts[node].process.incarnation == incarnation
 
-        found = simulation.companions[COMPANION] = Standing(lives)
+        found = simulation.companions[COMPANION] = Standing(is_running)
         for log in simulation.book.logs():
             for n, (t_ns, _, event) in enumerate(log.entries):
                 found.observe(log.node, log.incarnation, n, t_ns, event)
         simulation.observe(found.observe, FACTS)
-    assert isinstance(found, Standing), "nobody else uses this name"
+    assert isinstance(found, Standing), "the name is used here only"
     return found
 
 
 def occasion_at(simulation: Simulation, node: str) -> Occasion:
-    """Return the occasion of something that happened at a node."""
+    """Return the trigger context of something that happened at a node."""
     return Occasion(host=node if node in simulation.hosts else None)

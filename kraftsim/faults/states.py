@@ -1,7 +1,7 @@
-"""States that a node is in for a while, told by the facts that it noted: what a fault can wait for when a single fact says too little.
+"""States of a node that last for a while, derived from its events: triggers for faults where a single event is not specific enough.
 
-A state holds from one fact to another: a controller leads from its election until it resigns or dies, and all that time it may have records that
-are appended and not committed. Source: KIP-98, KIP-595, KIP-730, org.apache.kafka.raft.
+A state holds from one event to another: a controller leads from its election until it resigns or dies, and during that time it may have records that
+are appended but not committed. Source: KIP-98, KIP-595, KIP-730, org.apache.kafka.raft.
 """
 
 from collections.abc import Callable
@@ -50,38 +50,38 @@ FACTS: tuple[type[Event], ...] = (
     ZookeeperControllerElected,
     ZookeeperControllerResigned,
 )
-"""What states are made of; `NodeFacts.take` learns nothing from any other fact."""
+"""The events that states are derived from; `NodeFacts.take` ignores all others."""
 
 
 class NodeFacts:
-    """What one incarnation of a node has told of itself."""
+    """The state of one incarnation of a node, from its events."""
 
     __slots__ = (
         "appended_end", "decided", "flushed_end", "high_watermark", "ids_offset", "is_asking_for_block", "leader_epoch", "log_end", "role",
-        "told_epoch", "voted_epoch", "zookeeper_controller_epoch",
+        "sent_vote_epoch", "voted_epoch", "zookeeper_controller_epoch",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.role = ""
         self.leader_epoch = -1
         self.log_end = 0
-        """End of the metadata log as it was written; outside."""
+        """End of the written metadata log (exclusive)."""
         self.appended_end = 0
-        """End of what it appended as a leader, written or not; outside."""
+        """End of the records that it appended as a leader, written or not (exclusive)."""
         self.flushed_end = 0
         self.high_watermark = 0
         self.ids_offset = NO_OFFSET
         """Offset of the last record that it appended for a block of producer ids."""
         self.voted_epoch = -1
-        self.told_epoch = -1
+        self.sent_vote_epoch = -1
         self.is_asking_for_block = False
         self.zookeeper_controller_epoch = NO_EPOCH
-        """Its epoch while it is controller of a cluster of before KRaft."""
+        """Its controller epoch while it is the controller in ZooKeeper mode."""
         self.decided: dict[str, int] = {}
-        """Transactional ids for which it answers, whose transaction is decided and not over, with their partition of `__transaction_state`."""
+        """Transactional ids that it coordinates with a transaction in a prepare state, with their partition of `__transaction_state`."""
 
     def take(self, event: Event) -> bool:
-        """Learn from a fact. Returns whether it was one of those that states are made of."""
+        """Process an event. Returns whether states are derived from it."""
         match event:
             case RaftRoleChanged(role=role, leader_epoch=leader_epoch):
                 self.role, self.leader_epoch = role, leader_epoch
@@ -102,7 +102,7 @@ class NodeFacts:
             case VoteAnswered(is_granted=True, is_pre_vote=False, leader_epoch=epoch):
                 self.voted_epoch = epoch
             case VoteTold(leader_epoch=epoch):
-                self.told_epoch = epoch
+                self.sent_vote_epoch = epoch
             case ProducerIdBlockRequested():
                 self.is_asking_for_block = True
             case ProducerIdBlockReceived() | ProducerIdBlockRefused():
@@ -129,7 +129,7 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A state: one sentence about it, and how to tell it from what a node noted."""
+    """A state: its description, and the condition on the tracked facts of a node."""
 
     about: str
     holds: Callable[[NodeFacts], bool]
@@ -137,27 +137,27 @@ class State:
 
 STATES: dict[str, State] = {
     LEADER: State("leads the metadata quorum", lambda facts: facts.role == "Leader"),
-    "candidate": State("asks the other voters for their votes", lambda facts: facts.role in ("Candidate", "Prospective")),
+    "candidate": State("requests votes from the other voters", lambda facts: facts.role in ("Candidate", "Prospective")),
     "follower": State("follows a leader of the metadata quorum", lambda facts: facts.role == "Follower"),
     "without-leader": State(
         "knows no leader of the metadata quorum", lambda facts: facts.role in ("Candidate", "Prospective", "Unattached", "Resigned")
     ),
     "appended-not-committed": State(
-        "leads and has records that are appended and not committed",
+        "leads and has appended records that are not committed",
         lambda facts: facts.role == "Leader" and facts.appended_end > facts.high_watermark,
     ),
     "ids-not-committed": State(
-        "leads and has given a block of producer ids away, whose record is not committed",
+        "leads and has allocated a block of producer ids whose record is not committed",
         lambda facts: facts.role == "Leader" and facts.ids_offset >= facts.high_watermark,
     ),
-    "written-not-flushed": State("has written records to its metadata log that are not flushed", lambda facts: facts.log_end > facts.flushed_end),
+    "written-not-flushed": State("has records in its metadata log that are not flushed", lambda facts: facts.log_end > facts.flushed_end),
     "replicated-not-committed": State(
-        "follows and has records that it does not know to be committed",
+        "follows and has records above its high watermark",
         lambda facts: facts.role == "Follower" and facts.log_end > facts.high_watermark,
     ),
-    "vote-not-told": State("has given a vote that nobody has heard of", lambda facts: facts.voted_epoch > facts.told_epoch),
-    "markers-missing": State("coordinates a transaction that is decided and has not all of its markers yet", lambda facts: bool(facts.decided)),
-    "asking-for-block": State("has asked for a block of producer ids and was not answered", lambda facts: facts.is_asking_for_block),
-    ZOOKEEPER_CONTROLLER: State("has made /controller, and has not resigned", lambda facts: facts.zookeeper_controller_epoch != NO_EPOCH),
+    "vote-not-told": State("has granted a vote that it has not yet announced", lambda facts: facts.voted_epoch > facts.sent_vote_epoch),
+    "markers-missing": State("coordinates a transaction in a prepare state whose markers are not all written", lambda facts: bool(facts.decided)),
+    "asking-for-block": State("has requested a block of producer ids and has no answer yet", lambda facts: facts.is_asking_for_block),
+    ZOOKEEPER_CONTROLLER: State("has created /controller, and has not resigned", lambda facts: facts.zookeeper_controller_epoch != NO_EPOCH),
 }
-"""All states by name. A trigger that names several waits for a node in all of them."""
+"""All states by name. A trigger with several states waits for a node that is in all of them."""

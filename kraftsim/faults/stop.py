@@ -1,6 +1,6 @@
-"""A node is asked to end in good order, as SIGTERM does, and is started again: it hands over, flushes, and leaves the mark of a clean stop.
+"""A node is stopped cleanly, as with SIGTERM, and restarted: it does a controlled shutdown, flushes, and writes its clean-shutdown marker.
 
-Whoever takes longer than `kill_after_ms` is killed, as supervisors do.
+A node that takes longer than `kill_after_ms` is killed, as supervisors do.
 """
 
 import asyncio
@@ -10,10 +10,10 @@ from kraftsim.faults.field import FieldStrike
 from kraftsim.faults.strike import Strike
 
 
-def strike(strike: Strike) -> None:
-    """Stop the target, and start it again after it has ended; it bites when it was up."""
-    simulation = strike.simulation
-    host = simulation.host(strike.target)
+def strike(injection: Strike) -> None:
+    """Stop the target, and start it again after it has ended; it is effective when it was up."""
+    simulation = injection.simulation
+    host = simulation.host(injection.target)
     process = host.process
     if not process.is_alive:
         return
@@ -21,35 +21,35 @@ def strike(strike: Strike) -> None:
     def end(how: str) -> None:
         if host.process is process and process.is_alive:
             simulation.kill(host)
-            strike.bite(f"the node {how}")
-            strike.start_later(host, strike.integer("after_ms"))
+            injection.bite(f"the node {how}")
+            injection.start_later(host, injection.integer("after_ms"))
 
     def on_stopped(stopping: "asyncio.Task[object]") -> None:
-        mistake = None if stopping.cancelled() else stopping.exception()
-        if mistake is not None and not isinstance(mistake, OSError):
-            raise mistake
-        strike.after(0, lambda: end("stopped in good order" if mistake is None else f"did not stop in good order: {mistake}"))
+        error = None if stopping.cancelled() else stopping.exception()
+        if error is not None and not isinstance(error, OSError):
+            raise error
+        injection.after(0, lambda: end("stopped cleanly" if error is None else f"did not stop cleanly: {error}"))
 
     stopping = simulation.stop(host)
     if stopping is None:
-        end("was coming up, and ended at once")
+        end("was starting, and ended at once")
     else:
         stopping.add_done_callback(on_stopped, context=simulation.harness.process.context)
-        strike.after(strike.integer("kill_after_ms"), lambda: end("took too long to stop, and was killed"))
+        injection.after(injection.integer("kill_after_ms"), lambda: end("took too long to stop, and was killed"))
 
 
-async def over_sockets(strike: FieldStrike) -> None:
+async def over_sockets(injection: FieldStrike) -> None:
     """Send SIGTERM, and start the node again; one that takes too long is killed."""
-    if not await strike.field.stop(strike.target, kill_after_ms=strike.integer("kill_after_ms")):
+    if not await injection.field.stop(injection.target, kill_after_ms=injection.integer("kill_after_ms")):
         return
-    strike.bite("the node stopped")
-    await strike.lasts(strike.integer("after_ms"))
-    await strike.field.restart(strike.target)
+    injection.bite("the node stopped")
+    await injection.lasts(injection.integer("after_ms"))
+    await injection.field.restart(injection.target)
 
 
 FAULT = FaultKind(
     name="stop",
-    title="a node that is stopped in good order and started again",
+    title="a clean restart of a node",
     family=Family.PROCESS,
     strike=strike,
     over_sockets=over_sockets,

@@ -1,4 +1,4 @@
-"""A fault that is being done: what the functions of the kinds work with, and who counts what came of it."""
+"""An armed fault in simulation: the interface for the functions of the kinds, and the record of its effect."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from kraftsim.world.chance import stream
 from kraftsim.world.simulated import FileClass, Host, Occasion, Simulation
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself is keyed by the fault)
+    from random import Random  # noqa: TID251  (type only; the stream is keyed by the fault)
 
     from kraftsim.faults.recorded_answers import RecordedAnswers
 
@@ -21,7 +21,7 @@ NANOSECONDS_PER_MILLISECOND = 1_000_000
 
 
 class Strike:
-    """One armed fault. It has `fired` once it was done, and it has `bit` once it changed an outcome; the harness's log says both."""
+    """One armed fault. It has fired once it was injected, and is effective once it changed an outcome; the harness's log has events of both."""
 
     def __init__(self, fault: Fault, kind: FaultKind, simulation: Simulation, key: str | None = None) -> None:
         self.fault = fault
@@ -31,9 +31,9 @@ class Strike:
         self.fired_at_ns: int | None = None
         self.has_bitten = False
         self.is_over = False
-        """Whether it will do nothing any more: it was disarmed, or it lasted and was ended."""
+        """Whether it has ended: it was disarmed, or it lasted and was undone."""
         self.recorded: RecordedAnswers | None = None
-        """What was answered since it was armed, for kinds that repeat answers."""
+        """The answers since it was armed, for kinds that replay answers."""
         self._kind = kind
         self._key = key if key is not None else msgspec.json.encode(fault, order="sorted").decode()
         self._random: Random | None = None
@@ -45,20 +45,20 @@ class Strike:
 
     @property
     def target(self) -> str:
-        """Who is struck, as it was understood when the trigger went off; before that, as the fault says it."""
+        """The target, resolved when the trigger fired; before that, as the fault names it."""
         if self._target is None:
             return self.fault.target if self.fault.target != AT_THE_TRIGGER else self._at_the_trigger()
         return self._target
 
     @property
     def random(self) -> "Random":
-        """Numbers of this fault's own, keyed by the seed and by what the fault is: nobody else's change when this fault is left out."""
+        """Random numbers of this fault alone, keyed by the seed and the fault: leaving out this fault does not change those of others."""
         if self._random is None:
             self._random = stream(self.simulation.seed, "fault", 1, self._key)
         return self._random
 
     def go_off(self, occasion: Occasion) -> None:
-        """Do it. The action of the trigger; a fault that is meant for a leader waits for one."""
+        """Inject the fault. The action of the trigger; a fault with a leader as its target waits for one."""
         if self.is_over or self.has_fired:
             return
         self.occasion = occasion
@@ -73,11 +73,11 @@ class Strike:
         if self._kind.aim is not Aim.HOST or self.target in self.simulation.hosts:
             try:
                 self._kind.strike(self)
-            except Exception as mistake:  # a trigger goes off within a node: without this it would look like the node's own failure
-                self.simulation.break_off(f"the fault {self.fault.kind} at {self.target} is broken", mistake)
+            except Exception as error:  # a trigger fires within a node: without this it would look like the node's own failure
+                self.simulation.break_off(f"the fault {self.fault.kind} at {self.target} failed", error)
 
     def end(self) -> None:
-        """Undo what lasts, and never strike if that has not happened yet."""
+        """Undo a lasting effect, and disarm the fault if it has not fired yet."""
         if self.is_over:
             return
         self.is_over = True
@@ -91,11 +91,11 @@ class Strike:
 
     @property
     def is_before(self) -> bool:
-        """Tell whether the trigger went off before what it waited for: only then the fate of a frame can be decided."""
+        """Return whether the trigger fired before its event: only then can a frame be dropped, delayed or changed."""
         return getattr(self.fault.trigger, "moment", "") == "before"
 
     def bite(self, effect: str) -> None:
-        """Say that an outcome was changed; only the first time counts."""
+        """Report that the fault is effective; only the first call counts."""
         if not self.has_bitten:
             self.has_bitten = True
             self._note(FaultBit(fault=self.fault.kind, target=self.target, effect=effect))
@@ -113,12 +113,12 @@ class Strike:
         return value
 
     def file_class(self) -> FileClass | None:
-        """Return the class of files that is struck; None for all."""
+        """Return the class of files that is affected; None for all."""
         name = self.text("file_class")
         return None if name is None else FileClass(name)
 
     def start_later(self, host: Host, after_ms: int) -> None:
-        """Start a host again that is down now, unless somebody else does it first."""
+        """Restart a host that is down now, unless another fault does it first."""
         incarnation = host.process.incarnation
 
         def start() -> None:
@@ -140,12 +140,12 @@ class Strike:
         return self.simulation.host(self.target)
 
     def hosts(self) -> list[str]:
-        """Return the hosts that the target names; of a kind that aims at all, those among which it chooses."""
-        everybody = [name for name in self.simulation.hosts if name != self.simulation.harness.name]
-        return everybody if self.target == AT_THE_TRIGGER else members(self.target, everybody, may_lack=True)
+        """Return the hosts that the target names; for a kind without targets, all hosts."""
+        all_hosts = [name for name in self.simulation.hosts if name != self.simulation.harness.name]
+        return all_hosts if self.target == AT_THE_TRIGGER else members(self.target, all_hosts, may_lack=True)
 
     def when_led(self, act: Callable[[str], None]) -> None:
-        """Call a function with the name of whoever leads: now, or as soon as somebody does."""
+        """Call a function with the name of the leader: now, or as soon as there is one."""
         leader = self._leader(is_wanted=True)
         if leader is not None:
             act(leader)
@@ -153,17 +153,17 @@ class Strike:
             self.finally_(standing_of(self.simulation).when_led(act))
 
     def directions(self) -> list[tuple[str, str]]:
-        """Return the links that the target names, of hosts that are there: a client may not be there yet, or not in this run."""
+        """Return the links that the target names, of existing hosts: a client may not exist yet, or not in this run."""
         return directions(self.target, list(self.simulation.hosts), may_lack=True)
 
     def lasting(self, undo: Callable[[], None], duration_ms: int) -> None:
-        """Undo it after a while; 0 means not before `end` is called."""
+        """End the fault after a while; 0 means not before `end` is called."""
         self._undo = undo
         if duration_ms:
             self.after(duration_ms, self.end)
 
     def finally_(self, ending: Callable[[], object]) -> None:
-        """Call a function when this fault is over, whether it has struck or not."""
+        """Call a function when this fault is over, whether it has fired or not."""
         self._endings.append(ending)
 
     def after(self, duration_ms: int, function: Callable[[], object]) -> None:
@@ -175,7 +175,7 @@ class Strike:
         return standing_of(self.simulation).leader() if is_wanted or names_leader(self.fault.target) else None
 
     def _understood(self, leader: str | None) -> str:
-        """Return the target with names in it: of the leader, and, for a kind that strikes one host, of one of those that a group means."""
+        """Resolve the target: the name of the leader, and, for a kind with one host, one host of a group."""
         target = self.fault.target
         if target == AT_THE_TRIGGER:
             return self._at_the_trigger()
@@ -189,7 +189,7 @@ class Strike:
     def _at_the_trigger(self) -> str:
         if self._kind.aim is Aim.ALL:
             return AT_THE_TRIGGER
-        assert self.occasion.host is not None, f"{self.fault} needs a target: nothing happens at a host when its trigger goes off"
+        assert self.occasion.host is not None, f"{self.fault} needs a target: its trigger does not fire at a host"
         return self.occasion.host
 
     def _value(self, name: str) -> Value:

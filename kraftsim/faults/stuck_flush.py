@@ -1,21 +1,21 @@
-"""Flushes do not return for a while, and nothing is refused: a drive that tries again and again, a controller that resets its bus."""
+"""Flushes do not return for a while, without an error: a drive that retries, a controller that resets its bus."""
 
 from kraftsim.faults.fault import Between, Family, FaultKind, OneOf
 from kraftsim.faults.strike import Strike
 from kraftsim.world.simulated.disk_faults import StuckFlush
 
 
-def strike(strike: Strike) -> None:
-    """Hold every flush of a class of files that begins from now on, and let them all end when it is over."""
-    stuck = strike.simulation.host(strike.target).platter.faults.stuck
-    ailment = StuckFlush(kind=strike.file_class(), bite=strike.bite)
+def strike(injection: Strike) -> None:
+    """Hold every flush of a class of files that begins from now on, and complete them all when the fault is over."""
+    stuck = injection.simulation.host(injection.target).platter.faults.stuck
+    ailment = StuckFlush(kind=injection.file_class(), bite=injection.bite)
     stuck.append(ailment)
 
     def release() -> None:
         stuck.remove(ailment)
         ailment.release()
 
-    strike.lasting(release, strike.integer("duration_ms"))
+    injection.lasting(release, injection.integer("duration_ms"))
 
 
 FAULT = FaultKind(

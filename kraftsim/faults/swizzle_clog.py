@@ -1,6 +1,6 @@
 """A random part of the hosts is clogged one by one, and unclogged one by one in another order.
 
-So at almost every moment another set of hosts can talk, and what was held comes out in another order than it went in.
+So the set of connected hosts changes all the time, and held bytes are released in another order than they were sent.
 Source: FoundationDB's simulator (swizzled clogging), whose authors call it their best finder of bugs.
 """
 
@@ -12,18 +12,20 @@ from kraftsim.faults.field import Condition, FieldStrike, links_of
 from kraftsim.faults.strike import Strike
 
 
-def strike(strike: Strike) -> None:
-    """Clog hosts one after the other over the first part of the duration, and unclog them over the last; it bites when something is held."""
-    hosts = [name for name in strike.hosts() if strike.random.random() * 100 < strike.integer("percent")] or [strike.random.choice(strike.hosts())]
-    duration_ms, spread_ms = strike.integer("duration_ms"), strike.integer("spread_ms")
+def strike(injection: Strike) -> None:
+    """Clog hosts one after the other over the first part of the duration, and unclog them over the last; it is effective when any bytes are held."""
+    hosts = [name for name in injection.hosts() if injection.random.random() * 100 < injection.integer("percent")] or [
+        injection.random.choice(injection.hosts())
+    ]
+    duration_ms, spread_ms = injection.integer("duration_ms"), injection.integer("spread_ms")
     clogged: dict[str, list[tuple[str, str]]] = {}
-    network = strike.simulation.network
-    bite = strike.bite
+    network = injection.simulation.network
+    bite = injection.bite
 
     def clog(host: str) -> None:
-        if strike.is_over:
+        if injection.is_over:
             return
-        clogged[host] = [pair for other in strike.simulation.hosts if other != host for pair in ((host, other), (other, host))]
+        clogged[host] = [pair for other in injection.simulation.hosts if other != host for pair in ((host, other), (other, host))]
         for source, target in clogged[host]:
             network.clog(source, target, bite)
 
@@ -36,29 +38,29 @@ def strike(strike: Strike) -> None:
             unclog(host)
 
     for host in hosts:
-        strike.after(strike.random.randint(0, spread_ms), partial(clog, host))
-        strike.after(spread_ms + duration_ms + strike.random.randint(1, spread_ms + 1), partial(unclog, host))
-    strike.lasting(unclog_all, duration_ms + 2 * spread_ms + 2)
+        injection.after(injection.random.randint(0, spread_ms), partial(clog, host))
+        injection.after(spread_ms + duration_ms + injection.random.randint(1, spread_ms + 1), partial(unclog, host))
+    injection.lasting(unclog_all, duration_ms + 2 * spread_ms + 2)
 
 
-async def over_sockets(strike: FieldStrike) -> None:
-    """The same with the nodes, clients at the other end of their links included."""
-    random, nodes = strike.random, strike.nodes()
-    chosen = [name for name in nodes if random.random() * 100 < strike.integer("percent")] or [random.choice(nodes)]
-    duration_ms, spread_ms = strike.integer("duration_ms"), strike.integer("spread_ms")
+async def over_sockets(injection: FieldStrike) -> None:
+    """The same with the nodes, including their links to clients."""
+    random, nodes = injection.random, injection.nodes()
+    chosen = [name for name in nodes if random.random() * 100 < injection.integer("percent")] or [random.choice(nodes)]
+    duration_ms, spread_ms = injection.integer("duration_ms"), injection.integer("spread_ms")
     times = {name: (random.randint(0, spread_ms), spread_ms + duration_ms + random.randint(1, spread_ms + 1)) for name in chosen}
 
     async def clog_one(name: str) -> None:
         begin_ms, end_ms = times[name]
         await asyncio.sleep(begin_ms / 1000)
-        await strike.while_it_lasts(links_of(name, nodes), Condition(holds=True), end_ms - begin_ms)
+        await injection.while_it_lasts(links_of(name, nodes), Condition(holds=True), end_ms - begin_ms)
 
-    await strike.before_it_ends(asyncio.gather(*(clog_one(name) for name in chosen)), 0)
+    await injection.before_it_ends(asyncio.gather(*(clog_one(name) for name in chosen)), 0)
 
 
 FAULT = FaultKind(
     name="swizzle-clog",
-    title="hosts that are clogged one by one and unclogged in another order",
+    title="hosts clogged one by one and unclogged in another order",
     family=Family.NETWORK,
     strike=strike,
     over_sockets=over_sockets,

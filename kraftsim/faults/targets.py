@@ -1,8 +1,8 @@
-"""Whom a fault strikes: a host, several of them, whoever leads now, or links between them.
+"""Targets of faults: a host, several hosts, the present leader, or links between them.
 
-A host is named; 'controller-*' and other patterns mean every host that fits, 'a,b' means both, and `leader` means whoever leads the metadata quorum
-at that moment, in a cluster of before KRaft whoever is controller. Between such groups 'a>b' is one direction, 'a<>b' both, and 'a' alone means
-everything between a and everybody else.
+A host is given by name; 'controller-*' and other patterns match several hosts, 'a,b' means both, and `leader` means the leader of the metadata quorum
+at that moment, or the controller in ZooKeeper mode. Between such groups 'a>b' is one direction, 'a<>b' both, and 'a' alone means
+all links between a and all other hosts.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ PATTERN_SIGNS = ("*", "?", "[")
 
 
 def directions(target: str, hosts: list[str], *, may_lack: bool = False) -> list[tuple[str, str]]:
-    """Return the (source, target) pairs that a target names. Raises KeyError for a host that is not there, unless some may be lacking."""
+    """Return the (source, target) pairs that a target names. Raises KeyError for an unknown host, unless `may_lack`."""
     if BOTH_WAYS in target:
         ones, others = (members(side, hosts, may_lack=may_lack) for side in target.split(BOTH_WAYS))
         pairs = [pair for one in ones for other in others if one != other for pair in ((one, other), (other, one))]
@@ -31,35 +31,35 @@ def directions(target: str, hosts: list[str], *, may_lack: bool = False) -> list
 def members(group: str, hosts: Sequence[str], *, may_lack: bool = False) -> list[str]:
     """Return the hosts of a group, in the order of their names in it.
 
-    Raises KeyError for a host that is not there, or a pattern that fits none, unless some may be lacking.
+    Raises KeyError for an unknown host, or a pattern without a match, unless `may_lack`.
     """
     found: dict[str, None] = {}
-    for word in group.split(","):
-        fitting = [host for host in hosts if host == word or (any(sign in word for sign in PATTERN_SIGNS) and fnmatchcase(host, word))]
+    for name in group.split(","):
+        fitting = [host for host in hosts if host == name or (any(sign in name for sign in PATTERN_SIGNS) and fnmatchcase(host, name))]
         if not fitting and not may_lack:
-            raise KeyError(f"no host is called {word} (there are: {', '.join(hosts)})")
+            raise KeyError(f"unknown host {name} (known hosts: {', '.join(hosts)})")
         found.update(dict.fromkeys(fitting))
     return list(found)
 
 
 def names_leader(target: str) -> bool:
-    """Tell whether a target means whoever leads."""
+    """Return whether a target contains the leader."""
     return LEADER_WORD in _words(target)
 
 
 def with_leader(target: str, leader: str) -> str:
-    """Return a target in which the leader has a name."""
-    pieces = [",".join(leader if word == LEADER_WORD else word for word in side.split(",")) for side in _sides(target)]
+    """Return a target with the name of the leader in place of `leader`."""
+    pieces = [",".join(leader if name == LEADER_WORD else name for name in side.split(",")) for side in _sides(target)]
     return _sign(target).join(pieces)
 
 
 def is_group(target: str) -> bool:
-    """Tell whether a target may mean several hosts, and no links."""
+    """Return whether a target may mean several hosts, and no links."""
     return not _sign(target) and ("," in target or any(sign in target for sign in PATTERN_SIGNS))
 
 
 def _words(target: str) -> list[str]:
-    return [word for side in _sides(target) for word in side.split(",")]
+    return [name for side in _sides(target) for name in side.split(",")]
 
 
 def _sides(target: str) -> list[str]:

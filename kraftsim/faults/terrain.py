@@ -1,6 +1,6 @@
-"""Where a search may strike in a scenario: its hosts by role, who talks to whom, what they write, and the moments at which a crash tells most.
+"""The fault space of a scenario: its hosts by role, their links, the files that they write, and the moments at which a crash is most revealing.
 
-A scenario declares its terrain as data; the search (`swarm`) draws targets and triggers from it and needs to know nothing else of the story.
+A scenario declares its fault space as data; the random fault generator (`swarm`) draws targets and triggers from it without other knowledge.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ CONTROLLERS, BROKERS, CLIENTS, ZOOKEEPER = "controllers", "brokers", "clients", 
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """An API in play. `clients` and `servers` are roles; a run has about `frames_max` requests of it."""
+    """An API that the scenario uses. `clients` and `servers` are roles; a run has about `frames_max` requests of it."""
 
     key: int
     clients: str
@@ -36,7 +36,7 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A fact that marks an interesting state of a role's node, and about how often it is noted; `is_only`: never by another role."""
+    """An event at an interesting moment of a role's node, and about how often it occurs; `is_only`: never at another role."""
 
     kind: str
     role: str
@@ -56,18 +56,18 @@ class Stay:
 
 
 class Sized(Protocol):
-    """Draws the map of a cluster."""
+    """Creates the fault space of a cluster."""
 
     def __call__(self, *, controllers: int, brokers: int) -> "Terrain":
-        """Return what there is to strike in a cluster with so many nodes."""
+        """Return the fault space of a cluster with so many nodes."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Terrain:
-    """What there is to strike. `may_lose` names the hosts at which each kind of loss leaves every promise of the scenario standing.
+    """A fault space. `may_lose` are the hosts at which each data-loss class violates no guarantee of the scenario.
 
-    `settings` are drawn per run, within what they declare; `fault_ms` is how long after the faults are armed those with a time strike.
+    `settings` are drawn per run, within their ranges; `fault_ms` is the period after arming in which faults with a time trigger fire.
     """
 
     hosts: Mapping[str, tuple[str, ...]]
@@ -84,9 +84,9 @@ class Terrain:
     has_zookeeper: bool = False
     """Whether brokers keep their metadata in ZooKeeper."""
     may_change_release: bool = False
-    """Whether nodes may come back as another release for a while."""
+    """Whether nodes may run another release for a while."""
     of_size: "Sized"
-    """Returns the same of a cluster with other counts of nodes."""
+    """Returns the fault space for other numbers of nodes."""
 
     def of(self, role: str) -> tuple[str, ...]:
         """Return the hosts of a role."""
@@ -94,12 +94,12 @@ class Terrain:
 
     @property
     def leaders(self) -> tuple[str, ...]:
-        """The hosts among which somebody leads: voters of the quorum, or, before KRaft, brokers, of which one is controller."""
+        """The possible leaders: voters of the quorum, or, in ZooKeeper mode, brokers, of which one is controller."""
         return self.of(CONTROLLERS) or (self.of(BROKERS) if self.has_zookeeper else ())
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The hosts whose processes and disks may be struck: all but the clients."""
+        """The hosts whose processes and disks may have faults: all but the clients."""
         return tuple(host for role, hosts in self.hosts.items() if role != CLIENTS for host in hosts)
 
     def role_of(self, host: str) -> str:
@@ -183,13 +183,13 @@ BROKER_MOMENTS = (
     Moment("ProducerIdBlockReceived", BROKERS, 4),
     Moment("BrokerEpochReceived", BROKERS, 2),
 )
-CONTROLLER_STAYS = (
+CONTROLLER_STATES = (
     Stay(("leader",), CONTROLLERS, 3),
     Stay(("appended-not-committed",), CONTROLLERS, 40),
     Stay(("ids-not-committed",), CONTROLLERS, 6),
     Stay(("written-not-flushed",), CONTROLLERS, 60, is_only=False),
 )
-QUORUM_STAYS = (
+QUORUM_STATES = (
     Stay(("candidate",), CONTROLLERS, 4),
     Stay(("follower",), CONTROLLERS, 4, is_only=False),
     Stay(("without-leader",), CONTROLLERS, 4, is_only=False),
@@ -198,7 +198,7 @@ QUORUM_STAYS = (
     Stay(("leader", "written-not-flushed"), CONTROLLERS, 40),
     Stay(("follower", "written-not-flushed"), CONTROLLERS, 40, is_only=False),
 )
-BROKER_STAYS = (Stay(("asking-for-block",), BROKERS, 4),)
+BROKER_STATES = (Stay(("asking-for-block",), BROKERS, 4),)
 PARTITION_MOMENTS = (Moment("BatchAppended", BROKERS, 200), Moment("LeaderElected", BROKERS, 8), Moment("DuplicateAnswered", BROKERS, 2))
 REPLICATION_MOMENTS = (
     Moment("BatchReplicated", BROKERS, 400),
@@ -213,8 +213,8 @@ QUORUM_SETTINGS: Mapping[str, Between | OneOf] = {
     "controller.quorum.election.timeout.ms": Between(300, 1500),
     "controller.quorum.election.backoff.max.ms": Between(
         50, 1000, floor=200
-    ),  # it begins at 100 ms: candidates that may not wait longer stay in step
-    "controller.quorum.fetch.timeout.ms": Between(500, 2000, floor=700),  # an idle follower is answered after 500 ms: with less nobody leads for long
+    ),  # backoff starts at 100 ms: with a lower maximum, candidates stay in lockstep
+    "controller.quorum.fetch.timeout.ms": Between(500, 2000, floor=700),  # an idle follower is answered after 500 ms: with less no leader lasts
 }
 ZOOKEEPER_MODE_APIS = (
     Api(LEADER_AND_ISR, BROKERS, BROKERS, 60),
@@ -257,11 +257,11 @@ def cluster_terrain(
     fault_seconds: float,
     settings: Mapping[str, Between | OneOf] | None = None,
 ) -> Terrain:
-    """Return the terrain of a KRaft cluster with the names that `ClusterSpec` gives; `apis` are those of the clients.
+    """Return the fault space of a KRaft cluster with the node names of `ClusterSpec`; `apis` are those of the clients.
 
-    `settings` are drawn beside the usual ones, or in place of them.
-    With records kept by single brokers, these may lose nothing that was written, for Kafka promises nothing else there; nor where they replicate
-    and several of them are struck, for it acknowledges what no replica has flushed.
+    `settings` extend or override the default ones.
+    Brokers without replication may lose no records, for Kafka has no other guarantee there; nor may brokers with replication,
+    for with several power losses Kafka loses acknowledged records that no replica has flushed.
     """
 
     is_quorum = controllers > 1
@@ -285,7 +285,7 @@ def cluster_terrain(
             *(PARTITION_MOMENTS if brokers_keep_records else ()),
             *(REPLICATION_MOMENTS if brokers_replicate else ()),
         ),
-        stays=(*CONTROLLER_STAYS, *(QUORUM_STAYS if is_quorum else ()), *BROKER_STAYS),
+        stays=(*CONTROLLER_STATES, *(QUORUM_STATES if is_quorum else ()), *BROKER_STATES),
         may_lose={
             Spoils.UNFLUSHED: unflushed,
             Spoils.TRUST: unflushed,
@@ -306,8 +306,8 @@ def cluster_terrain(
 
 
 def zookeeper_terrain(*, controllers: int = 0, brokers: int, clients: tuple[str, ...], apis: tuple[Api, ...], fault_seconds: float) -> Terrain:
-    """Return the terrain of a cluster of before KRaft, whose brokers replicate: ZooKeeper flushes what it answers for, so it may lose its power."""
-    assert controllers == 0, "brokers are controllers here"
+    """Return the fault space of a cluster in ZooKeeper mode with replication: ZooKeeper flushes before it answers, so it may lose power."""
+    assert controllers == 0, "the controller is a broker here"
     broker_names = tuple(f"broker-{1 + number}" for number in range(brokers))
     server = ("zookeeper-1",)
     return Terrain(
@@ -316,7 +316,7 @@ def zookeeper_terrain(*, controllers: int = 0, brokers: int, clients: tuple[str,
         apis=(*ZOOKEEPER_MODE_APIS, *apis),
         files=(*ZOOKEEPER_FILES, *PARTITION_FILES),
         moments=(*ZOOKEEPER_MODE_MOMENTS, *PARTITION_MOMENTS, *REPLICATION_MOMENTS),
-        stays=BROKER_STAYS,
+        stays=BROKER_STATES,
         may_lose={Spoils.UNFLUSHED: server},
         settings=ZOOKEEPER_SETTINGS,
         fault_ms=int(fault_seconds * 1000),

@@ -1,7 +1,7 @@
-"""What was written at once is read in pieces: byte by byte, or torn in two at a boundary that moves on by one byte with every write.
+"""A single write is read in pieces: byte by byte, or in two parts at a split point that advances by one byte with every write.
 
-A parser that believes to find a whole frame, a whole size field or a whole head in one read is found out by the first, and one that errs at a single
-place by the second.
+The first detects a parser that expects a whole frame, size field or header in one read, the second one that fails at a single
+position.
 """
 
 from collections.abc import Iterator
@@ -14,10 +14,10 @@ NANOSECONDS_PER_MICROSECOND = 1000
 EVERY_BOUNDARY = 0
 
 
-def strike(strike: Strike) -> None:
-    """Tear what is written over the links of the target for a while; it bites when bytes that were written together arrive apart."""
-    links = [strike.simulation.network.link(source, target) for source, target in strike.directions()]
-    tear = _Tear(strike).pieces
+def strike(injection: Strike) -> None:
+    """Split writes over the links of the target for a while; it is effective when a single write arrives in pieces."""
+    links = [injection.simulation.network.link(source, target) for source, target in injection.directions()]
+    tear = _Tear(injection).pieces
     for link in links:
         link.begin_tearing(tear)
 
@@ -25,17 +25,17 @@ def strike(strike: Strike) -> None:
         for link in links:
             link.end_tearing(tear)
 
-    strike.lasting(mend, strike.integer("duration_ms"))
+    injection.lasting(mend, injection.integer("duration_ms"))
 
 
 class _Tear:
-    """Where writes are torn, and how far their pieces are apart."""
+    """Where writes are split, and the gaps between the pieces."""
 
-    def __init__(self, strike: Strike) -> None:
-        self._strike = strike
-        self._piece_bytes = strike.integer("piece_bytes")
-        self._pieces_max = strike.integer("pieces_max")
-        self._gap_ns = strike.integer("gap_us") * NANOSECONDS_PER_MICROSECOND
+    def __init__(self, injection: Strike) -> None:
+        self._strike = injection
+        self._piece_bytes = injection.integer("piece_bytes")
+        self._pieces_max = injection.integer("pieces_max")
+        self._gap_ns = injection.integer("gap_us") * NANOSECONDS_PER_MICROSECOND
         self._writes = 0
 
     def pieces(self, data: bytes) -> Iterator[tuple[bytes, int]]:
@@ -57,20 +57,20 @@ class _Tear:
         return [*ends, size_bytes]
 
 
-async def over_sockets(strike: FieldStrike) -> None:
-    """Let the proxy write in pieces what it has read at once."""
+async def over_sockets(injection: FieldStrike) -> None:
+    """Let the proxy write in pieces what it has read in one."""
     condition = Condition(
-        piece_bytes=strike.integer("piece_bytes"),
-        pieces_max=strike.integer("pieces_max"),
-        gap_us=strike.integer("gap_us"),
-        tears_everywhere=strike.integer("piece_bytes") == EVERY_BOUNDARY,
+        piece_bytes=injection.integer("piece_bytes"),
+        pieces_max=injection.integer("pieces_max"),
+        gap_us=injection.integer("gap_us"),
+        tears_everywhere=injection.integer("piece_bytes") == EVERY_BOUNDARY,
     )
-    await strike.while_it_lasts(strike.links(), condition, strike.integer("duration_ms"))
+    await injection.while_it_lasts(injection.links(), condition, injection.integer("duration_ms"))
 
 
 FAULT = FaultKind(
     name="torn-reads",
-    title="bytes that arrive in pieces",
+    title="writes that arrive in pieces",
     family=Family.NETWORK,
     strike=strike,
     over_sockets=over_sockets,

@@ -1,6 +1,6 @@
-"""A host loses its power in the middle of a write: some sectors of it are on the platter and some are not, whatever their order.
+"""A host loses power in the middle of a write: some sectors of it are durable and some are not, in any order.
 
-Names are all kept, so that what is torn is looked at; see `lost-name` for the opposite.
+All file names are kept, so that torn files are read; see `lost-name` for the opposite.
 """
 
 from kraftsim.faults.fault import Between, Family, FaultKind, OneOf, Spoils
@@ -9,21 +9,21 @@ from kraftsim.world.simulated.inode import Fate
 from kraftsim.world.simulated.platter import Names, Wreck
 
 
-def strike(strike: Strike) -> None:
-    """Take the power now and start the host again later; it bites if of a write that was not flushed a part is there."""
-    host = strike.simulation.host(strike.target)
+def strike(injection: Strike) -> None:
+    """Power off the host now and restart it later; it is effective if a part of an unflushed write is durable."""
+    host = injection.simulation.host(injection.target)
     if not host.is_alive:
         return
-    fate = Fate[(strike.text("shape") or "holes").upper()]
-    losses = strike.simulation.cut_power(host, Wreck(names=Names.KEPT, fate=fate))
+    fate = Fate[(injection.text("shape") or "holes").upper()]
+    losses = injection.simulation.cut_power(host, Wreck(names=Names.KEPT, fate=fate))
     if losses.torn_files:
-        strike.bite(f"{losses.torn_files} files were torn, {losses.lost_bytes} bytes are not what was written")
-    strike.start_later(host, strike.integer("after_ms"))
+        injection.bite(f"{losses.torn_files} files were torn, {losses.lost_bytes} bytes differ from what was written")
+    injection.start_later(host, injection.integer("after_ms"))
 
 
 FAULT = FaultKind(
     name="torn-write",
-    title="a write that the power loss has torn",
+    title="a write torn by a power loss",
     family=Family.DISK,
     strike=strike,
     strikes_on=("disk",),

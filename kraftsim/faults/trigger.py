@@ -1,4 +1,4 @@
-"""When a fault strikes: at a virtual time, at the nth of something that a node does, or when a node comes into a state.
+"""Triggers of faults: a virtual time, the nth operation of some type at a node, or a node that enters a state.
 
 Random times hardly ever hit a crash window: of 250 runs with random power losses none showed a vote that was not persisted, of 250 with power
 losses tied to writes five did.
@@ -32,7 +32,7 @@ class OnDisk(msgspec.Struct, frozen=True, kw_only=True, tag_field="on", tag="dis
 
 
 class OnFrame(msgspec.Struct, frozen=True, kw_only=True, tag_field="on", tag="frame"):
-    """Before or after the nth request of an API, or the nth response to it, is handed to the network."""
+    """Before or after the nth request of an API, or the nth response to it, is sent."""
 
     api_key: int
     is_response: bool = False
@@ -47,7 +47,7 @@ class OnFrame(msgspec.Struct, frozen=True, kw_only=True, tag_field="on", tag="fr
 
 
 class OnEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="on", tag="event"):
-    """Right after the nth fact of a kind was noted, on one host or on any, with given values in its fields."""
+    """Right after the nth event of a kind, on one host or on any, with given values in its fields."""
 
     kind: str
     host: str | None = None
@@ -60,7 +60,7 @@ class OnEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="on", tag="ev
 
 
 class OnState(msgspec.Struct, frozen=True, kw_only=True, tag_field="on", tag="state"):
-    """Right after a node, on one host or on any, has come into all of some states for the nth time. `states.STATES` says which there are."""
+    """Right after a node, on one host or on any, has entered all of some states (`states.STATES`) for the nth time."""
 
     states: tuple[str, ...]
     host: str | None = None

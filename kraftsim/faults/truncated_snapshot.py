@@ -1,7 +1,7 @@
-"""The end of the newest snapshot of the metadata log is gone when the next incarnation reads it.
+"""The newest snapshot of the metadata log is truncated when the next incarnation reads it.
 
-A node that has the records in its log as well does without the snapshot; another one must say what is wrong and not start. Healed, the file is
-whole again and the node is started.
+A node that still has the records in its log does not need the snapshot; another one must report the error and not start. Healing restores the file
+and starts the node.
 """
 
 from kraftsim.faults.damaged_file import hurt_until_healed, sound_files
@@ -12,28 +12,28 @@ from kraftsim.world.simulated.damage import Damage
 
 SUFFIX = ".checkpoint"
 BOOTSTRAP = "bootstrap.checkpoint"
-"""Read by the first start only; its name comes after those of all snapshots."""
+"""Read by the first start only; its name sorts after those of all snapshots."""
 PERMILLE = 1000
 
 
-def strike(strike: Strike) -> None:
-    """Cut the file, kill the process, and start it again; it bites when somebody reads the file to its end."""
-    host = strike.simulation.host(strike.target)
+def strike(injection: Strike) -> None:
+    """Truncate the file, kill the process, and restart it; it is effective when the file is read to its end."""
+    host = injection.simulation.host(injection.target)
     written = [path for path in host.platter.durable_files(FileClass.CHECKPOINT) if path.endswith(SUFFIX)]
     paths = sound_files(host, [path for path in written if not path.endswith(BOOTSTRAP)])
     if not paths or not host.is_alive:
         return
     path = paths[-1]
     inode = host.platter.names[path]
-    kept_bytes = len(inode.cache) * strike.integer("kept_permille") // PERMILLE
+    kept_bytes = len(inode.cache) * injection.integer("kept_permille") // PERMILLE
     effect = f"{path} ends after {kept_bytes} of {len(inode.cache)} bytes"
-    damage = Damage(position=kept_bytes, right=bytes(inode.cache[kept_bytes:]), wrong=b"", effect=effect, bite=strike.bite)
-    hurt_until_healed(strike, host, path, [damage])
+    damage = Damage(position=kept_bytes, right=bytes(inode.cache[kept_bytes:]), wrong=b"", effect=effect, bite=injection.bite)
+    hurt_until_healed(injection, host, path, [damage])
 
 
 FAULT = FaultKind(
     name="truncated-snapshot",
-    title="a snapshot whose end is gone",
+    title="a truncated snapshot",
     family=Family.DISK,
     needs_quorum=True,
     strike=strike,

@@ -1,6 +1,6 @@
-"""A process stands still until its place is taken, and goes on as if nothing had happened: a leader, or a broker, of yesterday.
+"""A process is paused until it has been replaced, and then resumes: a deposed leader, or a fenced broker.
 
-Another controller is elected, or the broker is fenced or gone from ZooKeeper; only then does it wake up, with everything that it was about to do.
+Another controller is elected, or the broker is fenced or gone from ZooKeeper; only then is it resumed, with all its pending work.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ from kraftsim.world.simulated import Host, Occasion, Simulation
 ZOOKEEPER = "zookeeper"
 
 
-def strike(strike: Strike) -> None:
-    """Stop the target; wake it `after_ms` after its place was taken, or after `duration_ms`. It bites in the first case."""
-    simulation = strike.simulation
-    host = simulation.host(strike.target)
+def strike(injection: Strike) -> None:
+    """Pause the target; resume it `after_ms` after it was replaced, or after `duration_ms`. It is effective in the first case."""
+    simulation = injection.simulation
+    host = simulation.host(injection.target)
     places = _places_of(simulation, host)
     paused = simulation.pause(host)
 
@@ -30,23 +30,23 @@ def strike(strike: Strike) -> None:
             simulation.resume(host)
 
     def taken(occasion: Occasion) -> None:
-        if strike.is_over or not paused.is_alive or occasion.host == host.name:
+        if injection.is_over or not paused.is_alive or occasion.host == host.name:
             return
-        strike.bite("its place was taken while it stood still")
-        strike.after(strike.integer("after_ms"), strike.end)
+        injection.bite("it was replaced while it was paused")
+        injection.after(injection.integer("after_ms"), injection.end)
 
     for lost, fields in places:
         simulation.triggers.on_event(taken, kind=lost.__name__, fields=fields)
-    strike.lasting(wake, strike.integer("duration_ms"))
+    injection.lasting(wake, injection.integer("duration_ms"))
 
 
 def _places_of(simulation: Simulation, host: Host) -> list[tuple[type[Event], dict[str, object]]]:
-    """Return by which facts a host's places are seen to be taken: that of a controller, of KRaft or before it, and that of a broker."""
-    standing = standing_of(simulation)
+    """Return the events that show that a host was replaced: as KRaft controller, as controller in ZooKeeper mode, and as a broker."""
+    tracker = standing_of(simulation)
     places: list[tuple[type[Event], dict[str, object]]] = []
-    if standing.holds(LEADER, host.name):
+    if tracker.holds(LEADER, host.name):
         places.append((ControllerElected, {}))
-    if standing.holds(ZOOKEEPER_CONTROLLER, host.name):
+    if tracker.holds(ZOOKEEPER_CONTROLLER, host.name):
         places.append((ZookeeperControllerElected, {}))
     role, _, node_id = host.name.rpartition("-")
     if role != ZOOKEEPER and node_id.isdecimal():
@@ -54,26 +54,26 @@ def _places_of(simulation: Simulation, host: Host) -> list[tuple[type[Event], di
     return places
 
 
-async def over_sockets(strike: FieldStrike) -> None:
-    """Send SIGSTOP, and SIGCONT once others lead, or hold the broker for dead."""
-    if not await strike.field.pause(strike.target):
+async def over_sockets(injection: FieldStrike) -> None:
+    """Send SIGSTOP, and SIGCONT once there is another leader, or the broker is considered dead."""
+    if not await injection.field.pause(injection.target):
         return
 
     async def replaced() -> bool:
-        await strike.field.until_replaced(strike.target)
+        await injection.field.until_replaced(injection.target)
         return True
 
     try:
-        if await strike.before_it_ends(replaced(), strike.integer("duration_ms")):
-            strike.bite("its place was taken while it stood still")
-            await asyncio.sleep(strike.integer("after_ms") / 1000)
+        if await injection.before_it_ends(replaced(), injection.integer("duration_ms")):
+            injection.bite("it was replaced while it was paused")
+            await asyncio.sleep(injection.integer("after_ms") / 1000)
     finally:
-        await strike.field.resume(strike.target)
+        await injection.field.resume(injection.target)
 
 
 FAULT = FaultKind(
     name="zombie",
-    title="a process that wakes up when its place is taken",
+    title="a process that resumes after it was replaced",
     family=Family.PROCESS,
     strike=strike,
     over_sockets=over_sockets,

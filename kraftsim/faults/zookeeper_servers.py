@@ -1,4 +1,4 @@
-"""What the faults of ZooKeeper have in common: the server of a simulation, and how somebody is put between it and its clients for a while."""
+"""Common code of ZooKeeper faults: the server of a simulation, and an interceptor between it and its clients for a while."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,37 +9,37 @@ from kraftsim.node.zookeeper.server import Front, ZookeeperServer
 from kraftsim.world.simulated import Host, Simulation
 
 COMPANION = "zookeeper"
-"""Kept beside the simulation by whoever starts its nodes."""
+"""An attachment of the simulation, set by the code that starts its nodes."""
 Found = tuple[Host, ZookeeperServer]
 Find = Callable[[], Found | None]
 
 
 def make_known(simulation: Simulation, find: Find) -> None:
-    """Say how the server is found that serves now, with the host it runs on; None while it is down."""
+    """Register a function that returns the running server with its host; None while it is down."""
     simulation.companions[COMPANION] = find
 
 
-def server_of(strike: Strike) -> Found | None:
-    """Return the server that serves now; None where there is none, or while it is down."""
-    find = strike.simulation.companions.get(COMPANION)
+def server_of(injection: Strike) -> Found | None:
+    """Return the running server; None without ZooKeeper, or while it is down."""
+    find = injection.simulation.companions.get(COMPANION)
     if find is None:
         return None
-    assert callable(find), "nobody else uses this name"
+    assert callable(find), "the name is used here only"
     found: Found | None = find()
     return None if found is None or found[1].is_dead or not found[0].is_alive else found
 
 
 class Between(Front, Protocol):
-    """Who stands there."""
+    """The interceptor that is installed."""
 
     async def leave(self) -> None:
-        """Let the server have its clients back, as soon as nobody waits for anything that is held here."""
+        """Remove the interceptor, as soon as it holds nothing that a client waits for."""
         ...
 
 
-def stand_between(strike: Strike, put: Callable[[ZookeeperServer], Between]) -> None:
-    """Put somebody between the server and its clients for `duration_ms`, unless somebody stands there."""
-    found = server_of(strike)
+def stand_between(injection: Strike, put: Callable[[ZookeeperServer], Between]) -> None:
+    """Install an interceptor between the server and its clients for `duration_ms`, unless there is one."""
+    found = server_of(injection)
     if found is None or found[1].front is not found[1]:
         return
     host, server = found
@@ -47,9 +47,9 @@ def stand_between(strike: Strike, put: Callable[[ZookeeperServer], Between]) -> 
 
     def undo() -> None:
         if host.is_alive and not server.is_dead and server.front is front:
-            strike.simulation.spawn(host, front.leave())
+            injection.simulation.spawn(host, front.leave())
 
-    strike.lasting(undo, strike.integer("duration_ms"))
+    injection.lasting(undo, injection.integer("duration_ms"))
 
 
 def later(seconds: float, function: Callable[[], None]) -> None:

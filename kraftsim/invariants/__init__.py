@@ -1,4 +1,5 @@
-"""What must hold of every run: one property a file, as a check that watches a run and as SQL over its event log.
+"""The invariants of every run: one property per file, as a check over events and as SQL over the event log.
 
-A property looks only at history, never at a node, so the same one judges a simulation, separate processes and a real broker's log alike.
+An invariant reads only the event history, never a node's state. The same invariant therefore checks a
+simulation, separate processes and the log of a real broker.
 """

@@ -1,9 +1,11 @@
-"""Every record that a client was told is in a log is in that log when the run ends, at the offset it was told, under its key.
+"""Every acknowledged record is in the final log of its partition, at its acknowledged offset and under its key.
 
-The key matters: after a loss another record may have taken the offset. The final log is read from the segments on disk, never from what a broker
-believed. A record below the log's start was deleted by retention, which is no loss; nor is what an unclean election gave up, what compaction took
-because a later record of its key is there, or what the range of KIP-758 called a duplicate because its producer began with a later batch.
-Source: KIP-98 and the meaning of acks=all; Jepsen's "lost write" (jepsen.tests.kafka).
+The key matters because after a loss another record may occupy the offset. The final log is read from the
+segments on disk, never from a broker's in-memory state. A record below the log start offset was deleted by
+retention and is not lost. Neither are records discarded by an unclean election, records that compaction removed
+because the log contains a later record of the key, and records that the range check of KIP-758 reported as
+duplicates because the producer's first appended batch had a later sequence.
+Source: KIP-98 and the semantics of acks=all; Jepsen's "lost write" (jepsen.tests.kafka).
 """
 
 from kraftsim.events.clients import RecordAcknowledged
@@ -17,12 +19,12 @@ from kraftsim.invariants.verdict import Verdict, Violation
 
 NAME = "acknowledged-records-in-final-log"
 NO_OFFSET = -1
-"""The broker did not say where: then the key must be somewhere in the log."""
+"""The broker returned no offset: the key may then be anywhere in the log."""
 UNREAD = "the final log of a partition with acknowledged records was not read"
 
 
 class FinalRecords:
-    """Collects acknowledgements and the records of the final logs; they are compared at the end."""
+    """Collects acknowledgements and the records of the final logs; compares them at the end of the run."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
@@ -34,7 +36,7 @@ class FinalRecords:
         self._overtaken = OvertakenBeginnings()
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in an acknowledgement, a final log or one of its records."""
+        """Process an acknowledgement, a final log or one of its records."""
         if isinstance(event, RecordAcknowledged):
             self._findings.examined += 1
             self._acknowledged.setdefault((event.topic, event.partition, event.record_key, event.offset), envelope.event_id)
@@ -75,7 +77,7 @@ class FinalRecords:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="Every record that a client was told is in a log is in that log when the run ends, at that offset, under its key.",
+    rule="Every acknowledged record is in the final log of its partition, at its acknowledged offset and under its key.",
     source="KIP-98",
     watches=(RecordAcknowledged, FinalLog, FinalRecord, *UNCLEAN_WATCHES, *CLEANED_WATCHES, *OVERTAKEN_WATCHES),
     check=FinalRecords,

@@ -1,10 +1,12 @@
-"""Every record that a client was told is in a log is, when the run ends, in the log of each replica that is in sync.
+"""Every acknowledged record is in the final log of each in-sync replica.
 
-acknowledged-records-in-final-log is content with any broker's; of several replicas every one may lead next. Which are in sync is what all brokers
-told the harness after the last fault was healed. The key matters, and a record below a log's start was deleted by retention, which is no loss; nor is
-what an unclean election gave up, what compaction took because a later record of its key is there, or what the range of KIP-758 called a duplicate
-because its producer began with a later batch.
-Source: KIP-98 and the meaning of acks=all; org.apache.kafka.common.errors.NotEnoughReplicasException.
+The invariant acknowledged-records-in-final-log accepts the log of any broker, but any in-sync replica may
+become the next leader. A replica is in sync if all brokers reported it so to the harness after the last fault
+was healed. The key must match as well. A record below the log start offset was deleted by retention and is not
+lost. Neither are records discarded by an unclean election, records that compaction removed because the log
+contains a later record of the key, and records that the range check of KIP-758 reported as duplicates because
+the producer's first appended batch had a later sequence.
+Source: KIP-98 and the semantics of acks=all; org.apache.kafka.common.errors.NotEnoughReplicasException.
 """
 
 from kraftsim.events.clients import RecordAcknowledged
@@ -18,12 +20,12 @@ from kraftsim.invariants.verdict import Verdict, Violation
 
 NAME = "acknowledged-records-on-replicas"
 NO_OFFSET = -1
-"""The broker did not say where: then the key must be somewhere in the log."""
+"""The broker returned no offset: the key may then be anywhere in the log."""
 UNREAD = "the final log of a replica that is in sync was not read"
 
 
 class OnEveryReplica:
-    """Collects acknowledgements, replicas in sync, and the records of their logs; they are compared at the end."""
+    """Collects acknowledgements, in-sync replicas and the records of their logs; compares them at the end of the run."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
@@ -36,10 +38,10 @@ class OnEveryReplica:
         self._overtaken = OvertakenBeginnings()
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in an acknowledgement, a replica, its final log or one of its records."""
+        """Process an acknowledgement, a replica, its final log or one of its records."""
         if isinstance(event, RecordAcknowledged):
-            told = self._acknowledged.setdefault((event.topic, event.partition), {})
-            told.setdefault((event.record_key, event.offset), envelope.event_id)
+            acknowledged = self._acknowledged.setdefault((event.topic, event.partition), {})
+            acknowledged.setdefault((event.record_key, event.offset), envelope.event_id)
         elif isinstance(event, ReplicaInSync):
             self._in_sync.setdefault((event.topic, event.partition), {}).setdefault(event.broker, envelope.event_id)
         elif isinstance(event, FinalRecord):
@@ -55,14 +57,14 @@ class OnEveryReplica:
     def finish(self) -> Verdict:
         """Compare, and return the verdict; it is unknown if the log of a replica was not read."""
         undecidable = ""
-        for (topic, partition), told in self._acknowledged.items():
+        for (topic, partition), acknowledged in self._acknowledged.items():
             for broker in self._in_sync.get((topic, partition), {}):
-                self._findings.examined += len(told)
+                self._findings.examined += len(acknowledged)
                 log_start_offset = self._log_start_offset.get((broker, topic, partition))
                 if log_start_offset is None:
                     undecidable = UNREAD
                     continue
-                for (record_key, offset), event_id in told.items():
+                for (record_key, offset), event_id in acknowledged.items():
                     offsets = self._offsets.get((broker, topic, partition, record_key), [])
                     if (offset in offsets) or (offset == NO_OFFSET and offsets) or max(offset, 0) < log_start_offset:
                         continue
@@ -77,7 +79,7 @@ class OnEveryReplica:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="Every record that a client was told is in a log is on each replica that is in sync when the run ends.",
+    rule="Every acknowledged record is in the final log of each in-sync replica.",
     source="KIP-98",
     watches=(RecordAcknowledged, ReplicaInSync, FinalLog, FinalRecord, *UNCLEAN_WATCHES, *CLEANED_WATCHES, *OVERTAKEN_WATCHES),
     check=OnEveryReplica,

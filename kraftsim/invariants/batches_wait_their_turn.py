@@ -1,10 +1,14 @@
-"""A batch that reaches its leader before the one that goes first waits: it neither knocks again and again, nor takes another sequence.
+"""A batch that arrives ahead of a missing sequence is retried with its own sequence, once the batches before it are settled.
 
-With several requests under way a batch may be refused because a sequence is missing before it. Its producer sends it again when what goes first is
-settled, so that it is refused no more often than requests are under way. Once the missing sequence is in the log, nothing is lost, and the batch goes
-in with the sequence it has: whoever begins a new epoch instead has spent one for nothing, and has broken the order that tells a repetition from news.
-Partitions that transactions are written to are left out: an abort takes back what waits there. So are clients that do not tell who they are.
-Source: KAFKA-5494, KIP-360; org.apache.kafka.clients.producer.internals.{RecordAccumulator, TransactionManager}.
+With several requests in flight, a leader may reject a batch because an earlier sequence is missing. The
+producer retries the batch when an earlier batch is settled, so it is rejected no more often than there are
+requests in flight. Once the missing sequence is in the log, nothing is lost, and the batch is appended with the
+sequence it has. A producer that bumps its epoch instead wastes an epoch, and breaks the order by which
+duplicates are detected.
+Partitions with transactional writes are not checked, because an abort discards the batches that wait. Neither
+are clients that do not report their producer id.
+Source: KAFKA-5494, KIP-360; org.apache.kafka.clients.producer.internals.{RecordAccumulator,
+TransactionManager}.
 """
 
 from typing import Final
@@ -17,9 +21,9 @@ from kraftsim.invariants.verdict import Verdict, Violation
 
 NAME = "batches-wait-their-turn"
 NOT_IN_SEQUENCE: Final = (45, 59)
-"""OUT_OF_ORDER_SEQUENCE_NUMBER, and UNKNOWN_PRODUCER_ID of brokers before 2.5."""
+"""OUT_OF_ORDER_SEQUENCE_NUMBER, and UNKNOWN_PRODUCER_ID from brokers before 2.5."""
 UNDER_WAY_MAX: Final = 5
-"""Kafka's max.in.flight.requests.per.connection for idempotent producers: each of so many batches that is settled is a reason to try again."""
+"""Kafka's max.in.flight.requests.per.connection for idempotent producers: each settled batch of that many may trigger a retry."""
 LAST_SEQUENCE: Final = 2**31 - 1
 Partition = tuple[str, int]
 Writer = tuple[str, int, int, int]
@@ -27,21 +31,21 @@ Writer = tuple[str, int, int, int]
 
 
 class Turns:
-    """Remembers, of each batch that came before its turn, who refused it last, and whether its turn has come since."""
+    """Tracks for each out-of-order batch its last rejection, and whether the preceding sequence has been appended since."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
         self._plain: dict[Partition, bool] = {}
-        """Partitions that clients write to; False: in transactions."""
+        """Partition -> True if clients write to it without transactions only."""
         self._failed: dict[Partition, None] = {}
         self._named: dict[int, None] = {}
-        """Producer ids of clients that tell who they are."""
+        """Producer ids that clients reported as theirs."""
         self._refusals: dict[tuple[Writer, int], list[str]] = {}
         self._waiting: dict[tuple[str, int, int], dict[tuple[int, int], tuple[str, bool]]] = {}
-        """By topic, partition and producer id; by epoch and first sequence: the event of the last refusal, and whether its turn has come."""
+        """(topic, partition, producer id) -> (epoch, first sequence) -> event of the last rejection, and whether its turn has come."""
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in what clients do, and what leaders take and refuse."""
+        """Process a client event, or a batch that a leader appended or rejected."""
         match event:
             case RecordSent():
                 where = (event.topic, event.partition)
@@ -120,7 +124,7 @@ _BATCH = "concat(topic, '-', partition, ': the batch of sequence ', base_sequenc
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A batch that comes before its turn comes again when what goes first is settled, under the sequence it has.",
+    rule="A batch that arrives ahead of a missing sequence is retried with its own sequence, once the batches before it are settled.",
     source="KAFKA-5494, KIP-360",
     watches=(RecordSent, ClientInitialized, RecordFailed, ProduceRefused, BatchAppended),
     check=Turns,

@@ -1,8 +1,10 @@
-"""Whoever cuts a record of other voters off its log goes by the voters before them again, before it writes anything else.
+"""A replica that truncates a voter-set record from its log reverts to the previous voter set before it writes anything else.
 
-A record of voters counts as soon as it is written, committed or not; so a leader that was deposed may have gone by voters that nobody else ever heard
-of. Once it follows another leader, which cuts them off, it would count majorities, or ask for votes, among the wrong ones.
-Source: KIP-853; Ongaro, Consensus: Bridging Theory and Practice (2014), section 4.1: a server falls back to the configuration before.
+A voter-set record takes effect as soon as it is written, committed or not. A deposed leader may therefore use a
+voter set that no other replica has received. When it follows the next leader, that record is truncated; if the
+replica kept the voter set, it would count majorities, or request votes, among the wrong voters.
+Source: KIP-853; Ongaro, Consensus: Bridging Theory and Practice (2014), section 4.1: a server falls back to the
+configuration before.
 """
 
 from kraftsim.events.event import Event
@@ -13,27 +15,27 @@ from kraftsim.invariants.verdict import Verdict, Violation
 NAME = "cut-voters-count-no-more"
 
 
-class FallsBack:
-    """Remembers by which record of voters each process goes, and which cuts took that record and were not answered for."""
+class RevertsVoters:
+    """Tracks the voter-set record that each process uses, and the truncations that removed it without a fallback since."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
         self._followed: dict[tuple[str, int], int] = {}
-        self._cuts: dict[tuple[str, int], list[tuple[int, str]]] = {}
-        """Where each process has cut its log, and the event that says so."""
+        self._truncations: dict[tuple[str, int], list[tuple[int, str]]] = {}
+        """Process -> truncation offsets, each with its event."""
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in voters that count, a cut, or what is written behind it."""
+        """Process a new voter set, a truncation, or a later write."""
         process = (envelope.node, envelope.incarnation)
         match event:
             case VotersChanged(offset=offset):
                 self._followed[process] = offset
-                self._cuts[process] = [cut for cut in self._cuts.get(process, []) if cut[0] <= offset]
+                self._truncations[process] = [truncation for truncation in self._truncations.get(process, []) if truncation[0] <= offset]
             case MetadataTruncated(end_offset=end_offset) if process in self._followed and end_offset <= self._followed[process]:
                 self._findings.examined += 1
-                self._cuts.setdefault(process, []).append((end_offset, envelope.event_id))
+                self._truncations.setdefault(process, []).append((end_offset, envelope.event_id))
             case MetadataWritten():
-                return self._not_answered_for(envelope, self._cuts.pop(process, []))
+                return self._not_answered_for(envelope, self._truncations.pop(process, []))
             case _:
                 pass
         return None
@@ -42,15 +44,15 @@ class FallsBack:
         """Return the verdict."""
         return self._findings.verdict()
 
-    def _not_answered_for(self, envelope: Envelope, cuts: list[tuple[int, str]]) -> Violation | None:
+    def _not_answered_for(self, envelope: Envelope, truncations: list[tuple[int, str]]) -> Violation | None:
         violation: Violation | None = None
-        for end_offset, cut_by in cuts:
+        for end_offset, truncated_by in truncations:
             message = f"{envelope.node} cut its log at {end_offset}, and writes on by voters that stood behind that"
-            violation = self._findings.violation(cut_by, message, cut_by, envelope.event_id) or violation
+            violation = self._findings.violation(truncated_by, message, truncated_by, envelope.event_id) or violation
         return violation
 
 
-_CUTS = """
+_TRUNCATIONS = """
     WITH followed AS (
         SELECT t.run, t.node, t.incarnation, t.n, t.position, t.end_offset, max(v.position) AS voters_at
         FROM metadata_truncated AS t
@@ -65,13 +67,13 @@ _CUTS = """
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="Whoever cuts a record of other voters off its log goes by the voters before them again.",
+    rule="A replica that truncates a voter-set record from its log reverts to the previous voter set before it writes anything else.",
     source="KIP-853",
     watches=(VotersChanged, MetadataTruncated, MetadataWritten),
-    check=FallsBack,
-    examined=f"{_CUTS} SELECT run, count(*) FROM cuts GROUP BY run",
+    check=RevertsVoters,
+    examined=f"{_TRUNCATIONS} SELECT run, count(*) FROM cuts GROUP BY run",
     violations=f"""
-        {_CUTS}, written AS (
+        {_TRUNCATIONS}, written AS (
             SELECT c.run, c.position, min(w.position) AS written_at
             FROM cuts AS c
             JOIN metadata_written AS w ON w.run = c.run AND w.node = c.node AND w.incarnation = c.incarnation AND w.position > c.position

@@ -1,10 +1,12 @@
-"""What a replica of the metadata log has once told to be durable it still has when it is back and when the run is over, less what was cut since.
+"""Metadata that a replica reported as durable, and did not truncate since, is still there after a restart and at the end of the run.
 
-A replica tells first of all what it has read back; when the run is over its disk is read, as far as the log is in one piece there. A snapshot that
-was fetched whole counts as all that it covers, whether the log has given way to it or not. A loss of power takes what was not flushed, and nothing
-else; a disk that loses or changes what it has flushed is another matter: of a host that a fault did that to nothing is expected any more. A broker
-that migrates deletes its copy as it starts.
-Source: KIP-595 (a voter acknowledges what it has flushed), KIP-630, the persistent state of Raft (Ongaro and Ousterhout 2014, figure 2).
+A replica first reports what it has read back after a restart. At the end of the run its disk is read, up to the
+first gap in the log. A snapshot that was fetched completely counts as everything it covers, whether or not it
+has replaced the log yet. A power loss removes what was not flushed, and nothing else. Hosts whose disk lost or
+corrupted flushed data by a fault are not checked from then on. A broker that migrates deletes its metadata log
+as it starts.
+Source: KIP-595 (a voter acknowledges what it has flushed), KIP-630, the persistent state of Raft (Ongaro and
+Ousterhout 2014, figure 2).
 """
 
 from kraftsim.events.event import Event
@@ -18,8 +20,8 @@ from kraftsim.invariants.verdict import Verdict, Violation
 NAME = "durable-metadata-stays"
 
 
-class ToldToBeDurable:
-    """Remembers for each node up to where its log is durable, and which of its processes have said what they found."""
+class DurableEnds:
+    """Tracks the durable end offset of each node, and which incarnations have reported what they recovered."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
@@ -28,7 +30,7 @@ class ToldToBeDurable:
         self._spoilt = SpoiltDisks()
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in what is durable, what was cut, or that a disk is not to be believed."""
+        """Process a flush, a snapshot, a truncation, or a fault that makes a disk unreliable."""
         node = envelope.node
         before = self._durable.get(node)
         match event:
@@ -47,21 +49,21 @@ class ToldToBeDurable:
                 if is_back and before is not None and not self._spoilt.has(node):
                     return self._compare(envelope, f"{node} is back with", end_offset, *before)
             case FinalMetadataLog(controller=controller, end_offset=end_offset) if controller in self._durable and not self._spoilt.has(controller):
-                told = self._durable[controller]
+                reported = self._durable[controller]
                 self._durable[controller] = (end_offset, envelope.event_id)
-                return self._compare(envelope, f"the disk of {controller} has", end_offset, *told)
+                return self._compare(envelope, f"the disk of {controller} has", end_offset, *reported)
         return None
 
     def finish(self) -> Verdict:
         """Return the verdict."""
         return self._findings.verdict()
 
-    def _compare(self, envelope: Envelope, found: str, end_offset: int, told: int, told_by: str) -> Violation | None:
+    def _compare(self, envelope: Envelope, found: str, end_offset: int, reported: int, reported_by: str) -> Violation | None:
         self._findings.examined += 1
-        if end_offset >= told:
+        if end_offset >= reported:
             return None
-        message = f"{found} everything before {end_offset}, and everything before {told} had been told to be durable"
-        return self._findings.violation(envelope.event_id, message, told_by, envelope.event_id)
+        message = f"{found} everything before {end_offset}, and everything before {reported} had been told to be durable"
+        return self._findings.violation(envelope.event_id, message, reported_by, envelope.event_id)
 
 
 _BACK = f"""
@@ -98,14 +100,14 @@ _BACK = f"""
         WHERE o.turn = 1 AND o.durable_before IS NOT NULL AND s.position IS NULL
     )
 """
-"""Between two flushes or snapshots the lowest cut counts."""
+"""Between two flushes or snapshots, the lowest truncation offset applies."""
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="What a replica of the metadata log has told to be durable it still has when it is back, and when the run is over.",
+    rule="Metadata that a replica reported as durable, and did not truncate, is still there after a restart and at the end of the run.",
     source="KIP-595",
     watches=(MetadataFlushed, MetadataTruncated, SnapshotFetched, SnapshotLoaded, MetadataCopyForgotten, FinalMetadataLog, FaultFired),
-    check=ToldToBeDurable,
+    check=DurableEnds,
     examined=f"{_BACK} SELECT run, count(*) FROM back GROUP BY run",
     violations=f"""
         {_BACK}

@@ -1,10 +1,12 @@
-"""In virtual time a candidate wins or gives up when its time is over, and pauses as long as it drew and no longer; the more defeats, the longer.
+"""In virtual time a candidate's election ends within its timeout, and its backoff lasts at most as long as drawn and grows with each defeat.
 
-Who waits longer leaves a cluster without a leader for longer than its settings say; whose pauses do not grow with its defeats collides with the same
-rivals again and again. The times are looked at until a fault strikes that may hold a node up: one that stands still, or has a slow disk, is late and
-does nothing wrong. Virtual time stands still while nodes compute, so that nothing else makes them late, not by a millisecond. Over sockets the
-machine itself does, and only the defeats are counted.
-Source: KIP-595 (controller.quorum.election.timeout.ms, controller.quorum.election.backoff.max.ms, binary exponential backoff).
+A candidate that waits longer leaves the cluster without a leader for longer than its settings allow. A
+candidate whose backoff does not grow with its defeats collides with the same rivals again and again. Times are
+checked until a fault is injected that may delay a node, such as a pause or a slow disk. Virtual time does not
+advance while nodes compute, so nothing else delays them, not by a millisecond. Over sockets the machine itself
+causes delays, and only the number of defeats is checked.
+Source: KIP-595 (controller.quorum.election.timeout.ms, controller.quorum.election.backoff.max.ms, binary
+exponential backoff).
 """
 
 from typing import Final
@@ -18,19 +20,19 @@ from kraftsim.invariants.verdict import Verdict, Violation
 NAME = "elections-keep-time"
 SIM: Final = "sim"
 PROMPT: Final = ("partition", "isolate-leader", "restart", "kill", "cut-connection", "old-epoch-answer")
-"""Faults among which nodes that run do what they do on time."""
-STANDING, LOST, OTHER = "Candidate", "lost", "other"
+"""Faults that do not delay the nodes that are running."""
+CANDIDATE, LOST, OTHER = "Candidate", "lost", "other"
 NS_PER_MS: Final = 1_000_000
 
 
 class Step:
-    """One step of a process: a role, or a defeat."""
+    """One step of a process: a role change or a defeat."""
 
     __slots__ = ("defeats", "event_id", "kind", "leader_epoch", "pause_ms", "t_ns")
 
     def __init__(self, envelope: Envelope, event: RaftRoleChanged | ElectionLost) -> None:
         is_lost = isinstance(event, ElectionLost)
-        self.kind = LOST if is_lost else STANDING if isinstance(event, RaftRoleChanged) and event.role == STANDING else OTHER
+        self.kind = LOST if is_lost else CANDIDATE if isinstance(event, RaftRoleChanged) and event.role == CANDIDATE else OTHER
         self.defeats, self.pause_ms = (event.defeats, event.pause_ms) if isinstance(event, ElectionLost) else (0, 0)
         self.leader_epoch, self.t_ns, self.event_id = event.leader_epoch, envelope.t_ns, envelope.event_id
 
@@ -47,7 +49,7 @@ class KeptTimes:
         self._steps: dict[tuple[str, int], tuple[Step, ...]] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in what kind of run this is, a fault, time-outs, or the next step of a process."""
+        """Process the mode of the run, a fault, timeouts, or the next step of a process."""
         process = (envelope.node, envelope.incarnation)
         match event:
             case RunStarted(mode=mode):
@@ -76,18 +78,18 @@ class KeptTimes:
         if not self._has_begun or self._is_disturbed or timers is None or before.kind == OTHER:
             return None
         self._findings.examined += 1
-        longest_ms = 2 * timers.election_timeout_ms - 1 if before.kind == STANDING else timers.election_backoff_max_ms
-        drawn_ms = self._timeouts.get((*process, before.leader_epoch), longest_ms) if before.kind == STANDING else before.pause_ms
+        longest_ms = 2 * timers.election_timeout_ms - 1 if before.kind == CANDIDATE else timers.election_backoff_max_ms
+        drawn_ms = self._timeouts.get((*process, before.leader_epoch), longest_ms) if before.kind == CANDIDATE else before.pause_ms
         limit_ms = min(longest_ms, drawn_ms)
         took_ms = (step.t_ns - before.t_ns) // NS_PER_MS
         if took_ms <= limit_ms:
             return None
-        what = "stood for election" if before.kind == STANDING else "paused"
+        what = "stood for election" if before.kind == CANDIDATE else "paused"
         message = f"{process[0]} {what} in epoch {before.leader_epoch} for {took_ms} ms, and {limit_ms} ms is the longest"
         return self._findings.violation(step.event_id, message, before.event_id, step.event_id)
 
     def _examine_count(self, node: str, before: tuple[Step, ...], step: Step) -> Violation | None:
-        if [each.kind for each in (*before, step)] != [LOST, STANDING, LOST]:
+        if [each.kind for each in (*before, step)] != [LOST, CANDIDATE, LOST]:
             return None
         self._findings.examined += 1
         lost = before[0]
@@ -114,7 +116,7 @@ _STEPS = f"""
         ), step AS (
             SELECT
                 run, node, incarnation, n, position, t_ns, leader_epoch, 0 AS defeats, 0 AS pause_ms,
-                CASE WHEN role = '{STANDING}' THEN '{STANDING}' ELSE '{OTHER}' END AS step
+                CASE WHEN role = '{CANDIDATE}' THEN '{CANDIDATE}' ELSE '{OTHER}' END AS step
             FROM raft_role_changed
             UNION ALL SELECT run, node, incarnation, n, position, t_ns, leader_epoch, defeats, pause_ms, '{LOST}' AS step FROM election_lost
         ), ordered AS (
@@ -134,7 +136,7 @@ _STEPS = f"""
             SELECT
                 o.*,
                 floor((o.t_ns - o.former_t_ns) / {NS_PER_MS}) AS took,
-                CASE WHEN o.former = '{STANDING}'
+                CASE WHEN o.former = '{CANDIDATE}'
                     THEN least(2 * t.election_timeout_ms - 1, coalesce(e.timeout_ms, 2 * t.election_timeout_ms - 1))
                     ELSE least(t.election_backoff_max_ms, o.former_pause_ms) END AS limit_ms
             FROM ordered AS o
@@ -142,14 +144,14 @@ _STEPS = f"""
             JOIN timers AS t ON t.run = o.run AND t.node = o.node AND t.incarnation = o.incarnation AND t.position < o.position
             LEFT JOIN opened AS e
                 ON e.run = o.run AND e.node = o.node AND e.incarnation = o.incarnation AND e.leader_epoch = o.former_epoch
-            WHERE o.former IN ('{STANDING}', '{LOST}')
+            WHERE o.former IN ('{CANDIDATE}', '{LOST}')
         ), counted AS (
-            SELECT * FROM ordered WHERE step = '{LOST}' AND former = '{STANDING}' AND second = '{LOST}'
+            SELECT * FROM ordered WHERE step = '{LOST}' AND former = '{CANDIDATE}' AND second = '{LOST}'
         )
 """
 INVARIANT = Invariant(
     name=NAME,
-    rule="A candidate wins or gives up when its time is over, pauses as long as it drew, and counts its defeats in a row.",
+    rule="A candidate wins or gives up within its election timeout, backs off at most as long as drawn, and counts its consecutive defeats.",
     source="KIP-595",
     watches=(RunStarted, FaultFired, QuorumTimersSet, ElectionOpened, RaftRoleChanged, ElectionLost),
     check=KeptTimes,
@@ -163,7 +165,7 @@ INVARIANT = Invariant(
             run,
             concat(node, '.', incarnation, '.', n) AS key,
             concat(
-                node, CASE WHEN former = '{STANDING}' THEN ' stood for election' ELSE ' paused' END, ' in epoch ', former_epoch, ' for ',
+                node, CASE WHEN former = '{CANDIDATE}' THEN ' stood for election' ELSE ' paused' END, ' in epoch ', former_epoch, ' for ',
                 CAST(took AS BIGINT), ' ms, and ', limit_ms, ' ms is the longest'
             ) AS message,
             former_position AS first_witness,

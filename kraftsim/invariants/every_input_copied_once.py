@@ -1,6 +1,7 @@
-"""What is copied exactly once is there once: each record of the input has one record in the committed output, with the same key.
+"""Each input record of a consume-transform-produce app has exactly one record in the committed output, with the same key.
 
-It is judged by a read_committed reader that came to the end of the output after all work was done. Until then what is missing may still come.
+Checked with a read_committed consumer that reached the end of the output topic after all work was done; before
+that, missing records may still arrive.
 Source: KIP-98, KIP-447; org.apache.kafka.tools.TransactionalMessageCopier and its system test.
 """
 
@@ -15,8 +16,8 @@ Place = tuple[int, int]
 """Partition and offset."""
 
 
-class CopiesFound:
-    """Collects inputs and what was read of outputs; they are compared at the end."""
+class OutputsOnce:
+    """Collects input records and the output records that were read; compares them at the end of the run."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
@@ -26,7 +27,7 @@ class CopiesFound:
         self._through: dict[tuple[str, str], str] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in an input, something that was read, or that a reader is through."""
+        """Process an input record, an output record that was read, or the end of a reader."""
         if isinstance(event, CopyExpected):
             self._expected[event.input_topic, event.output_topic] = None
         elif isinstance(event, RecordAcknowledged):
@@ -46,10 +47,10 @@ class CopiesFound:
             for record_key, acknowledged in self._inputs.get(input_topic, {}).items() if readers else ():
                 self._findings.examined += 1
                 for client_id, through in readers:
-                    self._judge(output_topic, client_id, record_key, acknowledged, through)
+                    self._check(output_topic, client_id, record_key, acknowledged, through)
         return self._findings.verdict(f"nobody has read all of {unread[0]}" if unread else "")
 
-    def _judge(self, topic: str, client_id: str, record_key: str, acknowledged: str, through: str) -> None:
+    def _check(self, topic: str, client_id: str, record_key: str, acknowledged: str, through: str) -> None:
         found = list(self._read.get((client_id, topic, record_key), {}).values())
         if len(found) == 1:
             return
@@ -74,7 +75,7 @@ INVARIANT = Invariant(
     rule="Each record of the input has exactly one record in the committed output.",
     source="KIP-98, KIP-447",
     watches=(CopyExpected, RecordAcknowledged, RecordRead, CopyRead),
-    check=CopiesFound,
+    check=OutputsOnce,
     examined=f"WITH {_INPUTS} SELECT run, count(*) FROM input GROUP BY run",
     undecidable="""
         SELECT e.run, concat('nobody has read all of ', min(e.output_topic)) AS reason FROM copy_expected AS e

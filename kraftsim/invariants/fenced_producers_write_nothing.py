@@ -1,8 +1,9 @@
-"""Whoever took a transactional id over is alone with it: nothing that a producer of a smaller epoch writes, or commits, afterwards stays.
+"""After a transactional id moves to a later producer epoch, nothing that an earlier epoch writes or commits remains.
 
-In each log a producer's epochs never go back. What a leader appended for an older epoch after another producer had been given a later one must not be
-in any final log: partitions ask the coordinator before a transaction begins in them (since 3.6). And no commit that was asked for afterwards under an
-older epoch may succeed.
+In each log, a producer's epochs never decrease. A batch that a leader appended for an older epoch, after
+another producer received a later one, must not be in any final log: partitions verify with the coordinator
+before a transaction starts in them (since 3.6). A commit that was requested under an older epoch after that
+must not succeed.
 Source: KIP-98, KIP-360, KIP-890 part 1; KAFKA-6119.
 """
 
@@ -19,7 +20,7 @@ Batch = tuple[str, int, int, int, int, int]
 
 
 class Fences:
-    """Collects who took which id, what was written under which epoch, and what of it stayed; compared at the end."""
+    """Collects the epochs of each id, the batches written under each epoch, and the final batches; compares them at the end."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
@@ -29,7 +30,7 @@ class Fences:
         self._final: list[tuple[FinalBatch, str]] = []
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a new holder, a batch, or the end of a transaction."""
+        """Process a new producer epoch, a batch, or the end of a transaction."""
         match event:
             case TransactionalIdTaken():
                 self._findings.examined += 1
@@ -83,7 +84,7 @@ _SAME_BATCH = " AND ".join(
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="Nothing stays that a producer wrote or committed after its transactional id was given to another.",
+    rule="After a transactional id moves to a later producer epoch, nothing that an earlier epoch writes or commits remains.",
     source="KIP-98, KIP-890",
     watches=(TransactionalIdTaken, BatchAppended, FinalBatch, TransactionEndAsked, TransactionEnded),
     check=Fences,

@@ -1,7 +1,8 @@
-"""What a group's coordinator tells when all is quiet is what its log says: of commits that count the one that stands last.
+"""The offset that a group coordinator returns when the cluster is idle is the last valid commit in its log.
 
-A commit inside a transaction counts if the next marker of its producer commits; which one is last is decided by where the commits stand, not by where
-their markers do. Judged by the last answer about each partition, unless something was committed after it.
+A commit inside a transaction is valid if the next marker of its producer commits. Of several valid commits the
+last is determined by the offsets of the commits, not of their markers. Checked with the last response for each
+partition, unless an offset was committed after it.
 Source: KIP-98; KAFKA-5247; kafka.coordinator.group.GroupMetadataManager.
 """
 
@@ -19,39 +20,39 @@ Key = tuple[str, str, int]
 
 
 class LastAnswers:
-    """Keeps the last answer about each partition, and folds the log; compared at the end."""
+    """Keeps the last response for each partition and replays the log; compares them at the end of the run."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
-        self._told: dict[Key, tuple[int, str]] = {}
+        self._returned: dict[Key, tuple[int, str]] = {}
         self._log: dict[Key, dict[int, FinalOffset]] = {}
         self._markers: dict[tuple[int, int], dict[int, bool]] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in an answer, a commit after it, or a line of a final log."""
+        """Process a response, a later commit, or a record of a final log."""
         if isinstance(event, OffsetTold):
             if event.error_code == 0:
-                self._told[event.group_id, event.topic, event.partition] = (event.offset, envelope.event_id)
+                self._returned[event.group_id, event.topic, event.partition] = (event.offset, envelope.event_id)
         elif isinstance(event, OffsetCommitted | PendingOffsetAdded | OffsetMaterialised | OffsetForgotten):
-            self._told.pop((event.group_id, event.topic, event.partition), None)
+            self._returned.pop((event.group_id, event.topic, event.partition), None)
         elif isinstance(event, FinalOffset):
             self._log.setdefault((event.group_id, event.topic, event.partition), {})[event.log_offset] = event
         elif isinstance(event, FinalMarker) and event.topic == OFFSETS_TOPIC:
             markers = self._markers.setdefault((event.partition, event.producer_id), {})
-            markers[event.offset] = event.is_commit or markers.get(event.offset, False)  # replicas that differ are another invariant's affair
+            markers[event.offset] = event.is_commit or markers.get(event.offset, False)  # replicas-equal checks for differences between replicas
         return None
 
     def finish(self) -> Verdict:
         """Compare, and return the verdict."""
-        for key, (told, event_id) in self._told.items():
+        for key, (returned, event_id) in self._returned.items():
             if key not in self._log:
                 continue
             self._findings.examined += 1
             counting = [record for record in self._log[key].values() if self._counts(record)]
             logged = max(counting, key=lambda record: record.log_offset).committed_offset if counting else NO_OFFSET
-            if told != logged:
+            if returned != logged:
                 group_id, topic, partition = key
-                message = f"{group_id}: {topic}-{partition}: offset {told} was told last, and the log says {logged}"
+                message = f"{group_id}: {topic}-{partition}: offset {returned} was told last, and the log says {logged}"
                 self._findings.violation(f"{group_id}/{topic}/{partition}", message, event_id)
         return self._findings.verdict()
 
@@ -65,7 +66,7 @@ class LastAnswers:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="What a group's coordinator told last is what the commits in its log come to.",
+    rule="The last offset that a group coordinator returned is the last valid commit in its log.",
     source="KIP-98",
     watches=(OffsetTold, OffsetCommitted, PendingOffsetAdded, OffsetMaterialised, OffsetForgotten, FinalMarker, FinalOffset),
     check=LastAnswers,

@@ -1,8 +1,9 @@
-"""What a leader counts as committed is durable on a majority of the voters at that moment, its own log included only as far as it is flushed.
+"""A leader's high watermark is durable on a majority of the voters; its own log counts only as far as it is flushed.
 
-A loss of power, even of all nodes at once, then loses nothing that anybody was told. A replica that has voted counts even while it does not know that
-it votes again: the leader that made it a voter knows that first.
-Source: KIP-595, KIP-853, KAFKA-10533; stricter than Apache Kafka, whose leader counts what it has written (docs/deviations.md).
+A power loss, even of all nodes at once, then loses nothing that was reported as committed. A replica that has
+been a voter counts even while it does not know that it is a voter again: the leader that added it knows first.
+Source: KIP-595, KIP-853, KAFKA-10533; stricter than Apache Kafka, where the leader counts what it has written
+(docs/deviations.md).
 """
 
 from kraftsim.events.event import Event
@@ -14,14 +15,14 @@ NAME = "high-watermark-flushed"
 
 
 class FlushedEnds:
-    """Keeps how far each voter's log is durable. That is true of the disk, so it outlives the process."""
+    """Tracks the durable end offset of each voter's log. It is a property of the disk and survives a restart of the process."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
         self._flushed: dict[str, int] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in what is durable, what was cut, or what is committed."""
+        """Process a flush, a truncation, or a new high watermark."""
         match event:
             case MetadataFlushed(end_offset=end_offset) if event.is_voter or envelope.node in self._flushed:
                 self._flushed[envelope.node] = end_offset
@@ -48,12 +49,12 @@ class FlushedEnds:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="What a leader counts as committed is durable on a majority of the voters.",
+    rule="A leader's high watermark is durable on a majority of the voters.",
     source="KIP-595, KAFKA-10533",
     watches=(HighWatermarkMoved, MetadataFlushed, MetadataTruncated, SnapshotLoaded),
     check=FlushedEnds,
     examined="SELECT run, count(*) FROM high_watermark_moved WHERE is_leader GROUP BY run",
-    # A cut lowers what is durable, a flush and a snapshot say it anew. Between two of the latter the lowest cut counts.
+    # A truncation lowers the durable end offset; a flush or a snapshot sets it. Between two of the latter, the lowest truncation applies.
     violations="""
         WITH told AS (
             SELECT run, node, position, end_offset, 1 AS is_anew, CASE WHEN is_voter THEN 1 ELSE 0 END AS is_flush FROM metadata_flushed

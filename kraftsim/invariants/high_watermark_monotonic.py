@@ -1,7 +1,9 @@
-"""While a replica of the metadata log runs, its high watermark only grows.
+"""The high watermark of a running replica of the metadata log never decreases.
 
-Whoever was told that something is committed must never be told otherwise, nor the same again as news. Everything in a snapshot is committed.
-Source: KIP-595, KIP-630, org.apache.kafka.raft.LogOffsetMetadata, RaftEventSimulationTest.MonotonicHighWatermark.
+A client of the log must never see a committed offset revoked, nor the same offset reported as new twice.
+Everything in a snapshot is committed.
+Source: KIP-595, KIP-630, org.apache.kafka.raft.LogOffsetMetadata,
+RaftEventSimulationTest.MonotonicHighWatermark.
 """
 
 from kraftsim.events.event import Event
@@ -15,22 +17,22 @@ KINDS = (HighWatermarkMoved, MetadataCommitted)
 
 
 class AlwaysHigher:
-    """Remembers the latest high watermark of each process, and what it last said as a leader to be committed. A restart begins without either."""
+    """Tracks the latest high watermark of each process, and the last one it reported as leader. A restart clears both."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
         self._latest: dict[tuple[str, int, type[Event]], tuple[int, str]] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a high watermark, or a snapshot in the log's place."""
+        """Process a high watermark, or a snapshot that replaces the log."""
         if isinstance(event, SnapshotLoaded):
             for kind in KINDS:
                 self._latest[envelope.node, envelope.incarnation, kind] = (event.end_offset, envelope.event_id)
             return None
         assert isinstance(event, KINDS)
         self._findings.examined += 1
-        told = (envelope.node, envelope.incarnation, type(event))
-        before, self._latest[told] = self._latest.get(told), (event.high_watermark, envelope.event_id)
+        key = (envelope.node, envelope.incarnation, type(event))
+        before, self._latest[key] = self._latest.get(key), (event.high_watermark, envelope.event_id)
         if before is None or event.high_watermark > before[0]:
             return None
         message = f"the high watermark of {envelope.node} went from {before[0]} to {event.high_watermark}"
@@ -43,7 +45,7 @@ class AlwaysHigher:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="While a replica of the metadata log runs, its high watermark only grows.",
+    rule="The high watermark of a running replica of the metadata log never decreases.",
     source="KIP-595, KIP-630",
     watches=(*KINDS, SnapshotLoaded),
     check=AlwaysHigher,

@@ -1,7 +1,7 @@
-"""What the leader of a later epoch tells of the high watermark is never less than what was told before in an earlier one.
+"""The high watermark that a leader sends is never below one that a leader of an earlier epoch sent before.
 
-A new leader may know less than its predecessor has told; it must keep silent until the record that begins its epoch is committed. Whoever is told
-less than it knows has been told before what was not so, or is told so now: Apache Kafka's replicas stop.
+A new leader may know a lower high watermark than its predecessor sent. It must not send one until the record
+that starts its epoch is committed. Apache Kafka's replicas fail on a high watermark below their own.
 Source: KIP-595, org.apache.kafka.raft.LeaderState.updateHighWatermark and FollowerState.updateHighWatermark.
 """
 
@@ -13,23 +13,23 @@ from kraftsim.invariants.verdict import Verdict, Violation
 NAME = "high-watermark-told-in-order"
 
 
-class ToldInOrder:
-    """Compares the first that is told in each epoch with all that was told in earlier ones."""
+class SentInOrder:
+    """Compares the first high watermark that is sent in each epoch with all that were sent in earlier epochs."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
-        self._told: list[tuple[int, int, str]] = []
+        self._sent: list[tuple[int, int, str]] = []
         self._epochs: set[int] = set()  # for membership only, never iterated
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in what was told."""
+        """Process a high watermark that a leader sent."""
         assert isinstance(event, HighWatermarkTold)
         self._findings.examined += 1
         higher = None
         if event.leader_epoch not in self._epochs:
-            higher = next((each for each in self._told if each[0] < event.leader_epoch and each[1] > event.high_watermark), None)
+            higher = next((each for each in self._sent if each[0] < event.leader_epoch and each[1] > event.high_watermark), None)
         self._epochs.add(event.leader_epoch)
-        self._told.append((event.leader_epoch, event.high_watermark, envelope.event_id))
+        self._sent.append((event.leader_epoch, event.high_watermark, envelope.event_id))
         if higher is None:
             return None
         message = f"{envelope.node} told {event.high_watermark} in epoch {event.leader_epoch}, and {higher[1]} had been told in epoch {higher[0]}"
@@ -42,10 +42,10 @@ class ToldInOrder:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A high watermark that is told in an epoch is not below one that was told before in an earlier epoch.",
+    rule="The high watermark that a leader sends is never below one that a leader of an earlier epoch sent before.",
     source="KIP-595",
     watches=(HighWatermarkTold,),
-    check=ToldInOrder,
+    check=SentInOrder,
     examined="SELECT run, count(*) FROM high_watermark_told GROUP BY run",
     violations="""
         WITH beginning AS (

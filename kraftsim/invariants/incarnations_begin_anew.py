@@ -1,8 +1,9 @@
-"""Each incarnation of a broker has an epoch of its own, and begins fenced.
+"""Each incarnation of a broker has its own broker epoch and starts fenced.
 
-The epoch tells the words of a process from those of the one before it under the same id. A broker that serves before it has read of its own
-registration would serve by what was true for the process before.
-Source: KIP-631 (broker epochs, the FENCED state), org.apache.kafka.controller.ClusterControlManager.registerBroker.
+The epoch distinguishes the requests of a process from those of the previous process with the same id. A broker
+that serves before it has read its own registration would serve with the metadata of the previous process.
+Source: KIP-631 (broker epochs, the FENCED state),
+org.apache.kafka.controller.ClusterControlManager.registerBroker.
 """
 
 from kraftsim.events.event import Event
@@ -14,14 +15,14 @@ NAME = "incarnations-begin-anew"
 
 
 class FirstOfEachEpoch:
-    """Remembers the first registration under each epoch of each broker; the same incarnation may register again, and be in service by then."""
+    """Tracks the first registration of each broker epoch; the same incarnation may register again when it is already unfenced."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
         self._first: dict[tuple[int, int], tuple[str, str]] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a registration."""
+        """Process a registration."""
         assert isinstance(event, BrokerRegistered)
         self._findings.examined += 1
         key, known = (event.broker_id, event.broker_epoch), self._first.get((event.broker_id, event.broker_epoch))
@@ -43,7 +44,7 @@ class FirstOfEachEpoch:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="Each incarnation of a broker has an epoch of its own, and begins fenced.",
+    rule="Each incarnation of a broker has its own broker epoch and starts fenced.",
     source="KIP-631",
     watches=(BrokerRegistered,),
     check=FirstOfEachEpoch,

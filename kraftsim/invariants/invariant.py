@@ -1,6 +1,7 @@
-"""What an invariant is: one rule in two forms that must agree, a check that is fed events as they happen, and SQL over the event log.
+"""Defines an invariant: one property in two equivalent forms, a check that receives events as they happen, and SQL over the event log.
 
-The check stops a simulation at the first breach; the SQL judges any run of any size afterwards. Tests hold the two to each other.
+The check stops a simulation at the first violation; the SQL checks a finished run of any size. Tests verify
+that both give the same result.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from kraftsim.invariants.verdict import VIOLATIONS_KEPT_MAX, Verdict, Violation,
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Where and when an event was noted; its line in the event log carries the same."""
+    """Where and when an event was emitted; its line in the event log has the same fields."""
 
     node: str
     incarnation: int
@@ -24,15 +25,15 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def event_id(self) -> str:
-        """Name the event within its run."""
+        """Return the id of the event, unique within its run."""
         return f"{self.node}.{self.incarnation}.{self.n}"
 
 
 class Check(Protocol):
-    """Watches one run. It is fed every event of the kinds it watches, in order of time, then asked for its verdict."""
+    """Checks one run. It receives every event of the kinds it watches, in order of time; `finish` returns its verdict."""
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in one event; return a violation if this event is the first to show it."""
+        """Process one event; return a violation if this event is the first to show it."""
         ...
 
     def finish(self) -> Verdict:
@@ -41,7 +42,7 @@ class Check(Protocol):
 
 
 class Findings:
-    """What a check has found so far: it counts what was examined and keeps each breach once, by its key."""
+    """The results of a check so far: the number of events examined, and each violation once, by its key."""
 
     def __init__(self, invariant: str) -> None:
         self._invariant = invariant
@@ -50,7 +51,7 @@ class Findings:
         self.examined = 0
 
     def violation(self, key: str, message: str, *witnesses: str) -> Violation | None:
-        """Record a breach and return it, or None if that key was breached before."""
+        """Record a violation and return it, or None if one with that key was recorded before."""
         if key in self._keys:
             return None
         self._keys.add(key)
@@ -60,7 +61,7 @@ class Findings:
         return violation
 
     def verdict(self, undecidable: str = "") -> Verdict:
-        """Return the verdict over what was found; `undecidable` says why nothing can be concluded from finding no breach."""
+        """Return the verdict; `undecidable` is the reason why the absence of violations proves nothing, if any."""
         return judge(
             self._invariant,
             examined=self.examined,
@@ -72,14 +73,14 @@ class Findings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Invariant:
-    """One rule.
+    """One property that every run must have.
 
     The SQL texts read one view per event kind, called as the kind in snake_case, with the event's fields, the envelope's columns, and `position`:
-    the event's place in its run's order of time. The views may hold many runs at once, told apart by `run`: every join, partition and group is
-    by run, too. They keep to what Spark SQL and DuckDB share; `offset` must be qualified, it is a word of SQL.
-    - `examined`: run and how many events the rule was applied to; no row where there were none.
-    - `violations`: one row per breach: `run`, `key`, `message`, `first_witness`, `second_witness` (positions; the second may be null).
-    - `undecidable`: rows with `run` and `reason`; any row makes "found nothing" mean unknown. Empty where that cannot happen.
+    the event's place in its run's order of time. The views may hold many runs at once, distinguished by `run`: every join, partition and group is
+    by run, too. They use only what Spark SQL and DuckDB have in common; `offset` must be qualified, it is an SQL keyword.
+    - `examined`: run and the number of events that were checked; no row for a run with none.
+    - `violations`: one row per violation: `run`, `key`, `message`, `first_witness`, `second_witness` (positions; the second may be null).
+    - `undecidable`: rows with `run` and `reason`; any row turns a result without violations into unknown. Empty if that cannot happen.
     """
 
     name: str
@@ -91,7 +92,7 @@ class Invariant:
     violations: str
     undecidable: str = ""
     ends_run: bool = True
-    """Whether a simulation stops at the first breach. Not where that harms nobody yet: then the run goes on and shows what comes of it."""
+    """Whether a simulation stops at the first violation. False where a violation has no effect yet: the run continues and shows its consequences."""
 
 
 APART = (

@@ -1,9 +1,12 @@
-"""What a transaction coordinator believes of a transactional id is what the last record of `__transaction_state` says of it.
+"""A transaction coordinator's state for a transactional id equals the last record of that id in `__transaction_state`.
 
-That is so whenever it has read the log back, after each change, and when all is quiet. What is committed is in the log of every later coordinator,
-so a record that was seen to be committed bounds what may be loaded under the same epoch and later ones; an older record, or none, is a breach. A
-record whose end its coordinator did not live to see, or gave up, may be in the log or not: it is known once somebody reads it back.
-Source: KIP-98; TransactionStateManager.{loadTransactionMetadata, appendTransactionToLog}; KAFKA-5600 (the like of it in groups).
+This holds after each load, after each change, and when the cluster is idle. A committed record is in the log of
+every later coordinator. A record that was observed as committed is therefore a lower bound for what the same or
+a later coordinator epoch may load; loading an older record, or none, is a violation. A record whose commit its
+coordinator did not observe, or that it gave up, may or may not be in the log: that is known once a coordinator
+loads it.
+Source: KIP-98; TransactionStateManager.{loadTransactionMetadata, appendTransactionToLog}; KAFKA-5600 (the same
+bug in group coordinators).
 """
 
 from typing import NamedTuple
@@ -24,7 +27,7 @@ from kraftsim.invariants.verdict import Verdict, Violation
 
 NAME = "known-transactions-equal-log"
 NAMES = {-1: "Forgotten", 0: "Empty", 1: "Ongoing", 2: "PrepareCommit", 3: "PrepareAbort", 4: "CompleteCommit", 5: "CompleteAbort"}
-"""The status of a record -> how coordinators call the state."""
+"""Status in a record -> name of the coordinator's state."""
 FORGOTTEN = "Forgotten"
 Id = tuple[int, str]
 """Partition of `__transaction_state`, transactional id."""
@@ -33,7 +36,7 @@ Load = tuple[str, int, int, int]
 
 
 class Belief(NamedTuple):
-    """What a coordinator says of an id, and at which offset the record of it stands."""
+    """A coordinator's state for a transactional id, and the offset of its record."""
 
     coordinator_epoch: int
     offset: int
@@ -41,20 +44,20 @@ class Belief(NamedTuple):
     is_loaded: bool
     event_id: str
     number: int
-    """Of all that was told, in order."""
+    """Sequence number over all reported states."""
 
 
 def content_of(state: str, event: TransactionStateChanged | TransactionLoaded | FinalTransaction) -> str:
-    """Return what is compared of a record."""
+    """Return the part of a record that is compared."""
     return FORGOTTEN if state == FORGOTTEN else f"{state} of {event.producer_id} epoch {event.producer_epoch} in [{event.partitions}]"
 
 
 class Beliefs:
-    """Holds each load to what was committed before; the rest is compared with the logs at the end."""
+    """Compares each load with the records committed before it, and everything with the final logs at the end of the run."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
-        self._told: dict[Id, list[Belief]] = {}
+        self._reported: dict[Id, list[Belief]] = {}
         self._committed: dict[Id, dict[int, Belief]] = {}
         """The last record of each id, by coordinator epoch."""
         self._last_offsets: dict[int, dict[int, int]] = {}
@@ -65,16 +68,16 @@ class Beliefs:
         self._is_quiet = False
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in what a coordinator says, or a record that is left."""
+        """Process a coordinator's report, or a record of a final log."""
         match event:
             case TransactionStateChanged():
-                self._tell(event, event.offset, content_of(event.state, event), envelope)
+                self._report(event, event.offset, content_of(event.state, event), envelope)
             case TransactionalIdExpired():
-                self._tell(event, event.offset, FORGOTTEN, envelope)
+                self._report(event, event.offset, FORGOTTEN, envelope)
             case TransactionLoaded():
-                return self._judge_loaded(envelope, event)
+                return self._check_loaded(envelope, event)
             case TransactionsLoaded():
-                return self._judge_missing(envelope, event)
+                return self._check_missing(envelope, event)
             case TransactionChangeGivenUp():
                 self._given_up[event.partition, event.transactional_id, event.offset] = None
             case FinalTransaction():
@@ -86,7 +89,7 @@ class Beliefs:
                 pass
         return None
 
-    def _tell(
+    def _report(
         self,
         event: TransactionStateChanged | TransactionalIdExpired | TransactionLoaded,
         offset: int,
@@ -98,7 +101,7 @@ class Beliefs:
         self._findings.examined += 1
         belief = Belief(event.coordinator_epoch, offset, content, is_loaded, envelope.event_id, self._findings.examined)
         of = (event.partition, event.transactional_id)
-        self._told.setdefault(of, []).append(belief)
+        self._reported.setdefault(of, []).append(belief)
         if not is_loaded:
             of_id, of_all = self._committed.setdefault(of, {}), self._last_offsets.setdefault(event.partition, {})
             if belief.coordinator_epoch not in of_id or of_id[belief.coordinator_epoch].offset <= offset:
@@ -106,15 +109,15 @@ class Beliefs:
             of_all[belief.coordinator_epoch] = max(offset, of_all.get(belief.coordinator_epoch, offset))
 
     def _latest(self, of: Id, coordinator_epoch: int) -> Belief | None:
-        """Return the last record of an id that was seen to be committed, under an epoch or earlier ones."""
+        """Return the last record of an id that was observed as committed in a coordinator epoch or an earlier one."""
         seen = [each for epoch, each in self._committed.get(of, {}).items() if epoch <= coordinator_epoch]
         return max(seen, key=lambda each: (each.offset, each.number), default=None)
 
-    def _judge_loaded(self, envelope: Envelope, event: TransactionLoaded) -> Violation | None:
+    def _check_loaded(self, envelope: Envelope, event: TransactionLoaded) -> Violation | None:
         load = (envelope.node, envelope.incarnation, event.partition, event.coordinator_epoch)
         self._loaded.setdefault(load, {})[event.transactional_id] = None
         content = content_of(event.state, event)
-        self._tell(event, event.record_offset, content, envelope, is_loaded=True)
+        self._report(event, event.record_offset, content, envelope, is_loaded=True)
         latest = self._latest((event.partition, event.transactional_id), event.coordinator_epoch)
         if latest is None or latest.offset < event.record_offset or (latest.offset, latest.content) == (event.record_offset, content):
             return None
@@ -124,7 +127,7 @@ class Beliefs:
         )
         return self._findings.violation(f"{event.transactional_id}/{event.coordinator_epoch}", message, latest.event_id, envelope.event_id)
 
-    def _judge_missing(self, envelope: Envelope, event: TransactionsLoaded) -> Violation | None:
+    def _check_missing(self, envelope: Envelope, event: TransactionsLoaded) -> Violation | None:
         loaded = self._loaded.pop((envelope.node, envelope.incarnation, event.partition, event.coordinator_epoch), {})
         first = None
         for of in self._committed:
@@ -142,7 +145,7 @@ class Beliefs:
 
     def finish(self) -> Verdict:
         """Compare with the logs, and return the verdict."""
-        for of, beliefs in self._told.items():
+        for of, beliefs in self._reported.items():
             for belief in beliefs:
                 if belief.is_loaded and not self._is_committed(of[0], belief):
                     continue
@@ -153,7 +156,7 @@ class Beliefs:
                     self._findings.violation(f"{of[1]}@{belief.offset}", message, belief.event_id, event_id)
         for of, records in self._records.items() if self._is_quiet else ():
             last = max(records)
-            is_known = any(belief.offset == last for belief in self._told.get(of, ()))
+            is_known = any(belief.offset == last for belief in self._reported.get(of, ()))
             if not is_known and (*of, last) not in self._given_up:
                 content, event_id = records[last][0]
                 message = f"transactional id {of[1]}: nobody knows of {content}, as the last record says, at offset {last}"
@@ -161,7 +164,7 @@ class Beliefs:
         return self._findings.verdict()
 
     def _is_committed(self, partition: int, loaded: Belief) -> bool:
-        """Tell whether the coordinator that loaded a record, or an earlier one, saw that record or a later one of the partition committed."""
+        """Return whether the coordinator that loaded a record, or an earlier one, observed it or a later record as committed."""
         last_offsets = self._last_offsets.get(partition, {})
         return any(epoch <= loaded.coordinator_epoch and offset >= loaded.offset for epoch, offset in last_offsets.items())
 
@@ -186,7 +189,7 @@ _COMMITTED = f"""
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="What a transaction coordinator believes, after loading and at any time, is what the last record of its log says.",
+    rule="A transaction coordinator's state, after loading and at any time, equals the last record of the id in its log.",
     source="KIP-98",
     watches=(
         TransactionStateChanged,

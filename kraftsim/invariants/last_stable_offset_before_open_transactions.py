@@ -1,8 +1,10 @@
-"""Readers of committed data never see past the oldest open transaction, nor past the high watermark.
+"""The last stable offset is never above the high watermark, nor past the first record of an open transaction.
 
-At each leader the last stable offset is compared with the transactions whose records are in its own log, through appends, copies, markers and cuts.
-A transaction counts as open from its first record until its marker; what was cut off, or written over after a loss, counts no longer.
-Source: KIP-98; KAFKA-9807 (the high watermark was read twice); kafka.log.UnifiedLog.fetchLastStableOffsetMetadata.
+On each leader the last stable offset is compared with the transactions in that leader's own log, through
+appends, replication, markers and truncations. A transaction is open from its first record until its marker.
+Records that were truncated, or overwritten after a loss, no longer count.
+Source: KIP-98; KAFKA-9807 (the high watermark was read twice);
+kafka.log.UnifiedLog.fetchLastStableOffsetMetadata.
 """
 
 from typing import NamedTuple
@@ -26,7 +28,7 @@ class Open(NamedTuple):
 
 
 class OpenTransactions:
-    """Follows the open transactions in each replica's log, and looks at every move of a last stable offset."""
+    """Tracks the open transactions in each replica's log, and checks every change of a last stable offset."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
@@ -34,17 +36,17 @@ class OpenTransactions:
         self._end: dict[LogName, int] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in what happened to a log, or how far its readers see."""
+        """Process a change of a log, or of its last stable offset."""
         assert isinstance(event, LastStableOffsetMoved | MarkerAppended | BatchAppended | BatchReplicated | PartitionTruncated)
         log = (envelope.node, event.topic, event.partition)
         match event:
             case LastStableOffsetMoved():
-                return self._judge(log, event, envelope.event_id)
+                return self._check(log, event, envelope.event_id)
             case MarkerAppended():
                 self._written(log, event.offset, event.offset)
                 self._open.get(log, {}).pop(event.producer_id, None)
             case PartitionTruncated():
-                self._cut(log, event.log_end_offset)
+                self._truncate(log, event.log_end_offset)
             case BatchAppended() | BatchReplicated():
                 self._written(log, event.first_offset, event.last_offset)
                 if event.is_transactional:
@@ -57,16 +59,16 @@ class OpenTransactions:
 
     def _written(self, log: LogName, first_offset: int, last_offset: int) -> None:
         if first_offset < self._end.get(log, 0):
-            self._cut(log, first_offset)
+            self._truncate(log, first_offset)
         self._end[log] = last_offset + 1
 
-    def _cut(self, log: LogName, offset: int) -> None:
+    def _truncate(self, log: LogName, offset: int) -> None:
         self._end[log] = offset
         transactions = self._open.get(log, {})
         for producer_id in [each for each, found in transactions.items() if found.first_offset >= offset]:
             del transactions[producer_id]
 
-    def _judge(self, log: LogName, event: LastStableOffsetMoved, event_id: str) -> Violation | None:
+    def _check(self, log: LogName, event: LastStableOffsetMoved, event_id: str) -> Violation | None:
         self._findings.examined += 1
         topic, partition = event.topic, event.partition
         found = None
@@ -84,8 +86,8 @@ class OpenTransactions:
         return found
 
 
-# A replica's log as it was written: `end_before` is how far it reached, so that whatever begins before that was written over. A marker is a batch too
-# (a follower notes it as both, at one offset).
+# A replica's log as it was written: `end_before` is its previous end offset, so a batch that starts below it overwrote something. A marker is
+# a batch too (a follower emits both events for it, at one offset).
 _LOG = """
     held AS (
         SELECT run, node, topic, partition, position, first_offset, last_offset, producer_id, is_transactional FROM batch_appended
@@ -143,7 +145,7 @@ _LOG = """
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="The last stable offset is neither above the high watermark nor past the first record of an open transaction.",
+    rule="The last stable offset is never above the high watermark, nor past the first record of an open transaction.",
     source="KIP-98",
     watches=(LastStableOffsetMoved, MarkerAppended, BatchAppended, BatchReplicated, PartitionTruncated),
     check=OpenTransactions,

@@ -1,8 +1,10 @@
-"""Whoever is elected has everything in its log that leaders of former epochs told to be committed.
+"""An elected controller has every record that leaders of earlier epochs reported as committed.
 
-Compared is the record just below the high watermark: who has it, of the same epoch, has all before it (see metadata-log-matching). What a snapshot
-covers counts as had. It does not matter which of the two happened first: a leader may notice late that a majority has what it wrote.
-Source: KIP-595, the leader completeness property of Raft (Ongaro and Ousterhout 2014, section 5.4), KAFKA-12619.
+The record just below the high watermark is compared: a replica that has it, with the same epoch, has everything
+before it (see metadata-log-matching). Records covered by a snapshot count as present. The order of election and
+commit does not matter: a leader may find out late that a majority has what it wrote.
+Source: KIP-595, the leader completeness property of Raft (Ongaro and Ousterhout 2014, section 5.4),
+KAFKA-12619.
 """
 
 from kraftsim.events.event import Event
@@ -15,11 +17,11 @@ NAME = "leader-completeness"
 IN_SNAPSHOT = -1
 
 Election = tuple[int, str, str, list[LeaderLogHeld]]
-"""Leader epoch, node, event id, and what the node had."""
+"""Leader epoch, node, event id, and the log that the node had."""
 
 
 class CommittedIsHeld:
-    """Compares every election with what was committed in former epochs, whichever is seen first."""
+    """Compares every election with what was committed in earlier epochs, whichever is seen first."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
@@ -28,7 +30,7 @@ class CommittedIsHeld:
         self._commits: list[tuple[HighWatermarkMoved, str]] = []
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in what a leader has, its election, or a commit."""
+        """Process a part of a leader's log, its election, or a commit."""
         if isinstance(event, LeaderLogHeld):
             self._held.setdefault((envelope.node, envelope.incarnation, event.leader_epoch), []).append(event)
             return None
@@ -71,7 +73,7 @@ def _holds(held: LeaderLogHeld, moved: HighWatermarkMoved) -> bool:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="Whoever is elected has everything that leaders of former epochs told to be committed.",
+    rule="An elected controller has every record that leaders of earlier epochs reported as committed.",
     source="KIP-595, KAFKA-12619",
     watches=(LeaderLogHeld, ControllerElected, HighWatermarkMoved),
     check=CommittedIsHeld,

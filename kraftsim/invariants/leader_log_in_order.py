@@ -1,4 +1,4 @@
-"""What a replica has when it is elected is one log: what its snapshot covers, then one epoch after the other, without gaps and nothing twice.
+"""The log of a newly elected replica is its snapshot followed by increasing epochs, without gaps or duplicates.
 
 Source: KIP-101, KIP-595 (epochs only grow along a log), KIP-630 (a log begins where its oldest snapshot ends).
 """
@@ -10,21 +10,21 @@ from kraftsim.invariants.verdict import Verdict, Violation
 
 NAME = "leader-log-in-order"
 BEFORE_EVERYTHING = (-2, 0)
-"""An epoch below that of a snapshot, and where every log begins."""
+"""An epoch below that of any snapshot, and the first offset of every log."""
 
 
 class PieceAfterPiece:
-    """Compares each piece of an elected replica's log with the one before."""
+    """Compares each part of an elected replica's log with the previous part."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
         self._last: dict[tuple[str, int, int], tuple[int, int]] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a piece of the log with which a replica is elected."""
+        """Process a part of the log of an elected replica."""
         assert isinstance(event, LeaderLogHeld)
         if event.first_offset == event.end_offset:
-            return None  # it has nothing of that epoch
+            return None  # it has no record of that epoch
         self._findings.examined += 1
         election = (envelope.node, envelope.incarnation, event.leader_epoch)
         epoch, end_offset = self._last.get(election, BEFORE_EVERYTHING)
@@ -44,7 +44,7 @@ class PieceAfterPiece:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="What a replica has when it is elected is one log: what its snapshot covers, then epoch after epoch, without gaps and nothing twice.",
+    rule="The log of a newly elected replica is its snapshot followed by increasing epochs, without gaps or duplicates.",
     source="KIP-101, KIP-595, KIP-630",
     watches=(LeaderLogHeld,),
     check=PieceAfterPiece,

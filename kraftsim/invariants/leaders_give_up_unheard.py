@@ -1,7 +1,8 @@
-"""A leader gives up for silence only if fewer than a majority of the voters, itself among them, were heard for so long.
+"""A leader resigns for lack of fetches only if fewer than a majority of the voters, itself included, fetched within the timeout.
 
-Who resigns while a majority follows it costs an election for nothing, as often as the check comes round, for as long as another voter is away. Only
-where the voters stand in the configuration: with others in the log a majority may have been of other voters a moment ago.
+A leader that resigns while a majority follows it causes a needless election at each check, as long as another
+voter is away. Checked only for static voters: with voters in the log, the majority may have been of another
+voter set shortly before.
 Source: KAFKA-15489, org.apache.kafka.raft.LeaderState.timeUntilCheckQuorumExpires.
 """
 
@@ -13,14 +14,14 @@ from kraftsim.invariants.verdict import Verdict, Violation
 NAME = "leaders-give-up-unheard"
 
 
-class TooFewHeard:
-    """Compares whom a leader heard with how many a majority is."""
+class TooFewFetched:
+    """Compares the number of voters that fetched with a majority."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in why a leader gives up."""
+        """Process the resignation of a leader."""
         assert isinstance(event, LeaderUnheard)
         if event.kraft_version:
             return None
@@ -37,10 +38,10 @@ class TooFewHeard:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A leader gives up for silence only if it heard no majority of the voters.",
+    rule="A leader resigns for lack of fetches only if fewer than a majority of the voters fetched.",
     source="KAFKA-15489",
     watches=(LeaderUnheard,),
-    check=TooFewHeard,
+    check=TooFewFetched,
     examined="SELECT run, count(*) FROM leader_unheard WHERE kraft_version = 0 GROUP BY run",
     violations="""
         SELECT

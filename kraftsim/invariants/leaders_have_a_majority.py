@@ -1,6 +1,7 @@
-"""Who leads an epoch was given the votes of a majority of the voters in that epoch, its own among them.
+"""The leader of an epoch received votes from a majority of the voters in that epoch, its own included.
 
-One leader per epoch follows from it, but shows a breach only where another one is elected, too; this shows each one that was elected by too few.
+This implies one leader per epoch. But that invariant is violated only if a second leader is elected, while this
+one reports every leader with too few votes.
 Source: KIP-595, Election Safety of Raft (Ongaro and Ousterhout 2014, section 5.2).
 """
 
@@ -14,14 +15,14 @@ NAME = "leaders-have-a-majority"
 
 
 class CountedVotes:
-    """Counts who told its vote for whom. A candidate's own vote counts whether it was told or not; a sole voter tells nobody."""
+    """Counts the votes sent for each candidate. A candidate's own vote counts whether or not it was sent; a sole voter sends none."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
         self._voters: dict[tuple[int, int], dict[str, None]] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a vote, or who was elected."""
+        """Process a vote or an election."""
         if isinstance(event, VoteTold):
             self._voters.setdefault((event.leader_epoch, event.candidate_id), {})[envelope.node] = None
             return None
@@ -43,7 +44,7 @@ class CountedVotes:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="Who leads an epoch was given the votes of a majority of the voters in that epoch.",
+    rule="The leader of an epoch received votes from a majority of the voters in that epoch.",
     source="KIP-595",
     watches=(VoteTold, ControllerElected),
     check=CountedVotes,

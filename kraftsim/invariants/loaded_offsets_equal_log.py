@@ -1,8 +1,10 @@
-"""What a group coordinator reads back when it comes to lead a partition of `__consumer_offsets` is what its log says of each offset, then.
+"""The offsets that a group coordinator loads when it becomes leader equal the last commits in its `__consumer_offsets` partition.
 
-A commit that was seen to count bounds what may be loaded later on: of two records for a partition the one that stands later in the log wins. One
-that waits for a marker is not loaded as waiting once its marker was seen; and what a record was said to commit, it commits in the logs that are left.
-Source: KIP-98; GroupMetadataManager.doLoadGroupsAndOffsets, OffsetMetadataManager.replay; KAFKA-5247, KAFKA-5600.
+A commit that was observed as valid is a lower bound for later loads: of two records for a partition, the later
+one in the log wins. A pending transactional commit is not loaded as pending once its marker was observed. The
+offset reported for a record equals the offset in that record in the final logs.
+Source: KIP-98; GroupMetadataManager.doLoadGroupsAndOffsets, OffsetMetadataManager.replay; KAFKA-5247,
+KAFKA-5600.
 """
 
 from typing import NamedTuple
@@ -19,40 +21,40 @@ Key = tuple[int, str, str, int]
 """Partition of `__consumer_offsets`, group, topic, partition."""
 
 
-class Told(NamedTuple):
-    """What a record is said to commit."""
+class Reported(NamedTuple):
+    """The offset that a record was reported to commit."""
 
     offset: int
     event_id: str
 
 
 class LoadedOffsets:
-    """Holds each load to what counted before; the logs that are left are compared at the end."""
+    """Compares each load with the valid commits before it, and everything with the final logs at the end of the run."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
         self._counting: dict[Key, tuple[int, str]] = {}
         self._ended: dict[Key, dict[int, str]] = {}
-        self._told: dict[Key, dict[int, list[Told]]] = {}
-        self._records: dict[Key, dict[int, list[Told]]] = {}
+        self._reported: dict[Key, dict[int, list[Reported]]] = {}
+        self._records: dict[Key, dict[int, list[Reported]]] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in what a coordinator says of a commit, or a record that is left."""
+        """Process a coordinator's report of a commit, or a record of a final log."""
         if isinstance(event, FinalOffset):
             of = (event.offsets_partition, event.group_id, event.topic, event.partition)
-            self._records.setdefault(of, {}).setdefault(event.log_offset, []).append(Told(event.committed_offset, envelope.event_id))
+            self._records.setdefault(of, {}).setdefault(event.log_offset, []).append(Reported(event.committed_offset, envelope.event_id))
             return None
         assert isinstance(event, OffsetLoaded | OffsetCommitted | PendingOffsetAdded | OffsetMaterialised | PendingOffsetDropped)
         of = (event.coordinator_partition, event.group_id, event.topic, event.partition)
-        found = self._judge(of, event, envelope.event_id) if isinstance(event, OffsetLoaded) else None
-        self._told.setdefault(of, {}).setdefault(event.record_offset, []).append(Told(event.offset, envelope.event_id))
+        found = self._check(of, event, envelope.event_id) if isinstance(event, OffsetLoaded) else None
+        self._reported.setdefault(of, {}).setdefault(event.record_offset, []).append(Reported(event.offset, envelope.event_id))
         if isinstance(event, OffsetMaterialised | PendingOffsetDropped):
             self._ended.setdefault(of, {})[event.record_offset] = envelope.event_id
         if isinstance(event, OffsetCommitted | OffsetMaterialised) and event.record_offset >= self._counting.get(of, (-1, ""))[0]:
             self._counting[of] = (event.record_offset, envelope.event_id)
         return found
 
-    def _judge(self, of: Key, event: OffsetLoaded, event_id: str) -> Violation | None:
+    def _check(self, of: Key, event: OffsetLoaded, event_id: str) -> Violation | None:
         self._findings.examined += 1
         where, key = _where(of), f"{_key(of)}/{event.record_offset}"
         if event.producer_id != NO_PRODUCER_ID:
@@ -69,8 +71,8 @@ class LoadedOffsets:
 
     def finish(self) -> Verdict:
         """Compare with the logs, and return the verdict."""
-        for of, told in self._told.items():
-            for record_offset, said in told.items():
+        for of, reported in self._reported.items():
+            for record_offset, said in reported.items():
                 records = self._records.get(of, {}).get(record_offset, [])
                 wrong = [each for each in said if records and all(each.offset != record.offset for record in records)]
                 if wrong:
@@ -93,7 +95,7 @@ _OF = "run, coordinator_partition, group_id, topic, partition"
 _WHERE = "group_id, ': ', topic, '-', partition"
 
 
-def _told(view: str, *, counts: bool, ends: bool) -> str:
+def _report_of(view: str, *, counts: bool, ends: bool) -> str:
     return f"SELECT {_OF}, record_offset, t.offset AS told_offset, position, {counts} AS counts, {ends} AS ends FROM {view} AS t"
 
 
@@ -103,18 +105,18 @@ def _same(one: str, other: str) -> str:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="What a group coordinator loads of an offset is the last commit in its log that counts.",
+    rule="The offset that a group coordinator loads is the last valid commit in its log.",
     source="KIP-98",
     watches=(OffsetLoaded, OffsetCommitted, PendingOffsetAdded, OffsetMaterialised, PendingOffsetDropped, FinalOffset),
     check=LoadedOffsets,
     examined="SELECT run, count(*) FROM offset_loaded GROUP BY run",
     violations=f"""
         WITH told AS (
-            {_told("offset_loaded", counts=False, ends=False)}
-            UNION ALL {_told("offset_committed", counts=True, ends=False)}
-            UNION ALL {_told("pending_offset_added", counts=False, ends=False)}
-            UNION ALL {_told("offset_materialised", counts=True, ends=True)}
-            UNION ALL {_told("pending_offset_dropped", counts=False, ends=True)}
+            {_report_of("offset_loaded", counts=False, ends=False)}
+            UNION ALL {_report_of("offset_committed", counts=True, ends=False)}
+            UNION ALL {_report_of("pending_offset_added", counts=False, ends=False)}
+            UNION ALL {_report_of("offset_materialised", counts=True, ends=True)}
+            UNION ALL {_report_of("pending_offset_dropped", counts=False, ends=True)}
         ), before_load AS (
             SELECT l.*, t.record_offset AS last_offset, t.position AS seen_position,
                 row_number() OVER (PARTITION BY l.run, l.position ORDER BY t.record_offset DESC, t.position DESC) AS place

@@ -1,6 +1,7 @@
-"""What is not here any more is in the remote store: local segments of a tiered log go only once their copies are whole.
+"""A local segment of a tiered log is deleted only after it was copied completely to remote storage.
 
-A segment that went before was acknowledged, and is nowhere.   Source: KIP-405; UnifiedLog.deletableSegments (highestOffsetInRemoteStorage).
+Records of a segment that is deleted earlier were acknowledged and are lost. Source: KIP-405;
+UnifiedLog.deletableSegments (highestOffsetInRemoteStorage).
 """
 
 from kraftsim.events.event import Event
@@ -12,29 +13,29 @@ NAME = "local-segments-go-after-copies"
 NOTHING = -1
 
 
-class CopiesCome:
-    """Follows how far each partition is in the store."""
+class CopiedToRemoteStorage:
+    """Tracks the highest offset of each partition in remote storage."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
-        self._copied: dict[tuple[str, int], int] = {}
+        self._end: dict[tuple[str, int], int] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a copy that is whole, or a local log that begins later."""
+        """Process a completed copy to remote storage, or an advanced local log start offset."""
         assert isinstance(event, RemoteCopyFinished | LocalLogStartMoved)
         key = (event.topic, event.partition)
-        copied = self._copied.get(key, NOTHING)
+        end = self._end.get(key, NOTHING)
         if isinstance(event, RemoteCopyFinished):
-            self._copied[key] = max(copied, event.last_offset)
+            self._end[key] = max(end, event.last_offset)
             return None
         if event.local_start_offset <= event.log_start_offset:
             return None
         self._findings.examined += 1
-        if event.local_start_offset <= copied + 1:
+        if event.local_start_offset <= end + 1:
             return None
         message = (
             f"{event.topic}-{event.partition}: the local log of {envelope.node} begins at {event.local_start_offset}, "
-            f"and the remote one ends at {copied}"
+            f"and the remote one ends at {end}"
         )
         return self._findings.violation(envelope.event_id, message, envelope.event_id)
 
@@ -45,10 +46,10 @@ class CopiesCome:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="What of a tiered log is not here any more is in the remote store.",
+    rule="A local segment of a tiered log is deleted only after it was copied completely to remote storage.",
     source="KIP-405",
     watches=(RemoteCopyFinished, LocalLogStartMoved),
-    check=CopiesCome,
+    check=CopiedToRemoteStorage,
     examined="SELECT run, count(*) FROM local_log_start_moved WHERE local_start_offset > log_start_offset GROUP BY run",
     violations=f"""
         WITH reached AS (

@@ -1,8 +1,9 @@
-"""What partitions were told about transactions is what their coordinators decided.
+"""Transaction markers and records in partitions agree with the decisions of the transaction coordinators.
 
-In each log the markers of a producer go on in epoch and in coordinator epoch; a marker says what some decision for that producer and epoch says; and
-records of a transaction stand only where the coordinator knew of the partition. Producers that no coordinator's log names are passed over; what that
-log said before it was cleaned is known from what coordinators noted when it was committed or read back.
+In each log the producer epoch and the coordinator epoch of a producer's markers never decrease. Each marker
+matches a decision for that producer id and epoch. Records of a transaction are only in partitions that were
+added to it. Producer ids that are in no coordinator's log are not checked. For records that compaction removed
+from the coordinator's log, the events that the coordinator emitted when it committed or loaded them are used.
 Source: KIP-98, KIP-360, KIP-890 part 1; KAFKA-14402.
 """
 
@@ -16,12 +17,12 @@ from kraftsim.invariants.verdict import Verdict, Violation
 
 NAME = "markers-agree-with-coordinators"
 DECISIONS = {"PrepareCommit": PREPARE_COMMIT, "PrepareAbort": PREPARE_ABORT}
-"""How coordinators call the states in which something is decided."""
+"""The names of the states with a decision."""
 NO_DECISION = -1
 
 
 class Markers:
-    """Collects markers, records and decisions from final logs; compared at the end."""
+    """Collects markers, records and decisions from final logs; compares them at the end of the run."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
@@ -30,11 +31,11 @@ class Markers:
         self._known: set[int] = set()  # these three for membership only
         self._decided: set[tuple[int, int, int]] = set()
         self._added: set[tuple[int, int, str]] = set()
-        self._noted: list[tuple[int, TransactionStateChanged | TransactionLoaded]] = []
+        self._changes: list[tuple[int, TransactionStateChanged | TransactionLoaded]] = []
         self._cleaned = CleanedLogs()
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a line of a final log, a change that was committed or read back, or that a log was cleaned."""
+        """Process a record of a final log, a change that was committed or loaded, or a log cleaning."""
         self._cleaned.learn(event)
         if isinstance(event, FinalMarker):
             self._markers.append((event, envelope.event_id))
@@ -44,9 +45,9 @@ class Markers:
             self._known.add(event.producer_id)
             self._take(event, event.status)
         elif isinstance(event, TransactionStateChanged):
-            self._noted.append((event.offset, event))
+            self._changes.append((event.offset, event))
         elif isinstance(event, TransactionLoaded):
-            self._noted.append((event.record_offset, event))
+            self._changes.append((event.record_offset, event))
         return None
 
     def _take(self, event: FinalTransaction | TransactionStateChanged | TransactionLoaded, status: int) -> None:
@@ -55,9 +56,9 @@ class Markers:
 
     def finish(self) -> Verdict:
         """Compare, and return the verdict."""
-        for offset, noted in self._noted:
-            if self._cleaned.has_passed((TRANSACTION_TOPIC, noted.partition), offset):
-                self._take(noted, DECISIONS.get(noted.state, NO_DECISION))
+        for offset, change in self._changes:
+            if self._cleaned.has_passed((TRANSACTION_TOPIC, change.partition), offset):
+                self._take(change, DECISIONS.get(change.state, NO_DECISION))
         before: dict[tuple[str, str, int, int], FinalMarker] = {}
         for marker, event_id in self._markers:
             where, log = f"{marker.topic}-{marker.partition}", (marker.broker, marker.topic, marker.partition, marker.producer_id)
@@ -84,7 +85,7 @@ _SAME_LOG = "PARTITION BY run, broker, topic, partition, producer_id ORDER BY m.
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="Markers go on in their epochs and say what was decided; records of transactions stand where the coordinator knew of the partition.",
+    rule="Markers have non-decreasing epochs and match decisions; records of a transaction are only in partitions that were added to it.",
     source="KIP-98, KIP-890",
     watches=(FinalMarker, FinalBatch, FinalTransaction, TransactionStateChanged, TransactionLoaded, *CLEANED_WATCHES),
     check=Markers,

@@ -1,7 +1,8 @@
-"""Whatever a voter makes durable of the metadata log it appended as leader or copied from one, record after record, and said so.
+"""A voter emits an event for every metadata record that it makes durable, appended as leader or replicated, in order and without gaps.
 
-How a record came to a voter is what elections and commits are judged by, and what faults wait for: an event log that told it twice, not at all, or of
-records that are not there would be believed all the same. Who reads along need not tell; what it has once it votes is where it begins.
+Elections and commits are checked, and faults are triggered, by the events that report how a voter obtained each
+record. An event log that reported a record twice, not at all, or without the record existing would go
+unnoticed. Observers need not report; for a new voter the check starts at the log that it has then.
 Source: KIP-595: a voter's log grows by what it appends as leader, and by what its Fetch brings.
 """
 
@@ -14,34 +15,34 @@ from kraftsim.invariants.verdict import Verdict, Violation
 NAME = "metadata-copies-noted"
 
 
-class ToldUntil:
-    """Remembers up to where each process has told how it came to what it has."""
+class ReportedEnds:
+    """Tracks the end offset up to which each process has reported how it obtained its records."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
-        self._told: dict[tuple[str, int], int] = {}
+        self._ends: dict[tuple[str, int], int] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in what was appended, copied, cut or flushed."""
+        """Process an append, a replicated batch, a truncation or a flush."""
         process = (envelope.node, envelope.incarnation)
-        before = self._told.get(process)
+        before = self._ends.get(process)
         match event:
             case MetadataAppended() | MetadataReplicated():
                 self._findings.examined += 1
-                self._told[process] = event.last_offset + 1
+                self._ends[process] = event.last_offset + 1
                 if before is not None and event.first_offset != before:
                     message = f"{envelope.node} goes on at {event.first_offset}, and had told of everything before {before}"
                     return self._findings.violation(envelope.event_id, message, envelope.event_id)
             case MetadataTruncated() | SnapshotLoaded():
-                self._told[process] = event.end_offset
+                self._ends[process] = event.end_offset
             case MetadataFlushed(is_voter=True):
                 self._findings.examined += 1
-                self._told[process] = event.end_offset if before is None else max(before, event.end_offset)
+                self._ends[process] = event.end_offset if before is None else max(before, event.end_offset)
                 if before is not None and event.end_offset > before:
                     message = f"{envelope.node} has made everything before {event.end_offset} durable, and told only of what is before {before}"
                     return self._findings.violation(envelope.event_id, message, envelope.event_id)
             case _:
-                self._told.pop(process, None)
+                self._ends.pop(process, None)
         return None
 
     def finish(self) -> Verdict:
@@ -51,10 +52,10 @@ class ToldUntil:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="Whatever a voter makes durable of the metadata log it appended as leader or copied from one, record after record.",
+    rule="A voter emits an event for every metadata record that it makes durable, appended as leader or replicated, without gaps.",
     source="KIP-595",
     watches=(MetadataAppended, MetadataReplicated, MetadataTruncated, SnapshotLoaded, MetadataFlushed),
-    check=ToldUntil,
+    check=ReportedEnds,
     examined="""
         SELECT run, count(*)
         FROM (
@@ -64,7 +65,7 @@ INVARIANT = Invariant(
         ) AS told
         GROUP BY run
     """,
-    # A flush by a voter only adds to what is known; everything else says it anew, or that nothing is known.
+    # A flush by a voter only raises the reported end; every other event sets it, or makes it unknown.
     violations="""
         WITH step AS (
             SELECT run, node, incarnation, n, position, first_offset, last_offset + 1 AS end_offset, 1 AS is_anew, 'goes' AS kind

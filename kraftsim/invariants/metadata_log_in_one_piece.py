@@ -1,8 +1,10 @@
-"""A replica writes the metadata log on where it ends, and a cut takes something.
+"""A replica appends to its metadata log at the end offset, and a truncation removes at least one record.
 
-A leader tells a follower where to cut because it has not the follower's last record: whoever is cut and keeps it all will be told the same for ever.
-Where the log ended before a restart is not asked: a loss of power may have taken its tail.
-Source: KIP-595 (diverging epochs), the consistency check of Raft's AppendEntries (Ongaro and Ousterhout 2014, section 5.3).
+A leader sends a truncation offset because it does not have the follower's last record. A follower that
+truncates nothing would receive the same offset forever. The end offset from before a restart is not compared: a
+power loss may have removed the tail of the log.
+Source: KIP-595 (diverging epochs), the consistency check of Raft's AppendEntries (Ongaro and Ousterhout 2014,
+section 5.3).
 """
 
 from kraftsim.events.event import Event
@@ -14,14 +16,14 @@ NAME = "metadata-log-in-one-piece"
 
 
 class WhereItEnds:
-    """Remembers where the log of each process ends, once it is known."""
+    """Tracks the log end offset of each process, once it is known."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
         self._ends: dict[tuple[str, int], tuple[int, str]] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a batch that was written, a cut, or a snapshot in the log's place."""
+        """Process a batch that was written, a truncation, or a snapshot that replaces the log."""
         process = (envelope.node, envelope.incarnation)
         before = self._ends.get(process)
         if isinstance(event, SnapshotLoaded):
@@ -48,7 +50,7 @@ class WhereItEnds:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A replica writes the metadata log on where it ends, and a cut takes something.",
+    rule="A replica appends to its metadata log at the end offset, and a truncation removes at least one record.",
     source="KIP-595",
     watches=(MetadataWritten, MetadataTruncated, SnapshotLoaded),
     check=WhereItEnds,

@@ -1,7 +1,8 @@
-"""Where two replicas of the metadata log have a batch at the same offset and of the same epoch, it is the same batch behind the same beginning.
+"""If two replicas of the metadata log have a batch at the same offset and epoch, the batches and everything before them are equal.
 
-A batch is told apart by its checksum and its end; the epoch of the record before it stands for everything before: two logs that agree on it at every
-batch agree on their whole beginning. What a replica wrote counts even if it lost it since: somebody may have read it (KAFKA-10527).
+A batch is identified by its checksum and its last offset. The epoch of the record before it represents
+everything before: two logs that agree on it at every batch agree on the whole prefix. A batch counts even if
+the replica lost it later, because it may have been read (KAFKA-10527).
 Source: KIP-595, the log matching property of Raft (Ongaro and Ousterhout 2014, section 5.3).
 """
 
@@ -14,14 +15,14 @@ NAME = "metadata-log-matching"
 
 
 class FirstWriting:
-    """Remembers the first batch that was written at each offset in each epoch, by whomever."""
+    """Tracks the first batch that any replica wrote at each offset and epoch."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
         self._batches: dict[tuple[int, int], tuple[MetadataWritten, str, str]] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a batch that was written."""
+        """Process a batch that was written."""
         assert isinstance(event, MetadataWritten)
         self._findings.examined += 1
         known = self._batches.setdefault((event.epoch, event.first_offset), (event, envelope.node, envelope.event_id))
@@ -38,7 +39,7 @@ class FirstWriting:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="Batches of the metadata log at the same offset and of the same epoch are the same on every replica, and so is what stands before them.",
+    rule="If two replicas of the metadata log have a batch at the same offset and epoch, the batches and everything before them are equal.",
     source="KIP-595",
     watches=(MetadataWritten,),
     check=FirstWriting,

@@ -1,7 +1,7 @@
-"""In the order in which blocks of producer ids are handed out, the next id only grows.
+"""In the order in which producer-id blocks are allocated, the next producer id only grows.
 
-Every ProducerIdsRecord names the first id after its block, and replaying one that is not above the last would hand out ids again. Blocks that brokers
-count off by themselves are in no such order.
+Every ProducerIdsRecord has the first id after its block. Replaying a record that is not above the previous one
+would allocate ids again. Blocks that brokers allocate themselves have no such order.
 Source: KIP-730, org.apache.kafka.controller.ProducerIdControlManager.replay.
 """
 
@@ -12,7 +12,7 @@ from kraftsim.invariants.verdict import Verdict, Violation
 
 NAME = "metadata-log-monotonic"
 ITSELF = "itself"
-"""A broker that asks nobody."""
+"""A broker that allocates its blocks itself."""
 
 
 class AlwaysAbove:
@@ -23,7 +23,7 @@ class AlwaysAbove:
         self._previous: tuple[int, str] | None = None
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a block that was handed out."""
+        """Process an allocated block."""
         assert isinstance(event, ProducerIdBlockAllocated)
         if event.given_by == ITSELF:
             return None
@@ -41,7 +41,7 @@ class AlwaysAbove:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="In the order in which blocks of producer ids are handed out, the next id only grows.",
+    rule="In the order in which producer-id blocks are allocated, the next producer id only grows.",
     source="KIP-730",
     watches=(ProducerIdBlockAllocated,),
     check=AlwaysAbove,

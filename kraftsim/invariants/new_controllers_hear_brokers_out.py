@@ -1,7 +1,8 @@
-"""A controller fences a broker for its silence only when it has led for long enough to hear it.
+"""A new controller fences a broker for missing heartbeats only after it has been active long enough to receive one.
 
-Sessions are not replicated: whoever begins to lead has heard of nobody, and gives every broker in service a full session from then on. Clocks may run
-at different rates, here at most twice as fast as they should; so what is looked at is whether it has led for a fourth of that session.
+Broker sessions are not replicated: a new active controller has received no heartbeat yet, and starts a full
+session for every unfenced broker. Clocks may run at different rates, here at most twice as fast as real time,
+so the check requires that the controller has been active for a quarter of the session.
 Source: KIP-631, org.apache.kafka.controller.BrokerHeartbeatManager (QuorumController.CompleteActivationEvent).
 """
 
@@ -16,14 +17,14 @@ NANOSECONDS_PER_MILLISECOND = 1_000_000
 
 
 class LongEnough:
-    """Remembers since when each process leads."""
+    """Tracks when each process became the active controller."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
         self._elected: dict[tuple[str, int], tuple[int, str]] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in an election, or a broker that was put out."""
+        """Process an election, or the fencing of a broker."""
         process = (envelope.node, envelope.incarnation)
         if isinstance(event, ControllerElected):
             self._elected[process] = (envelope.t_ns, envelope.event_id)
@@ -46,7 +47,7 @@ class LongEnough:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A controller fences a broker for its silence only when it has led for long enough to hear it.",
+    rule="A new controller fences a broker for missing heartbeats only after it has been active long enough to receive one.",
     source="KIP-631",
     watches=(ControllerElected, BrokerFenced),
     check=LongEnough,

@@ -1,6 +1,7 @@
-"""A replica of a partition never cuts off what it knows to be on all replicas that are in sync.
+"""A replica of a partition never truncates its log below its high watermark.
 
-Whoever leads next was in sync and has it. Only an unclean election may take it away, from those who follow in its epoch or a later one.
+Every possible next leader was in sync and has the records below it. Only an unclean election may remove them,
+on the followers in its epoch or a later one.
 Source: KIP-101, KIP-279; kafka.server.ReplicaFetcherThread.truncate.
 """
 
@@ -15,14 +16,14 @@ NAME = "no-partition-truncation-below-high-watermark"
 
 
 class KeepsWhatIsReplicated:
-    """Looks at each cut and what the replica knew before it."""
+    """Compares each truncation with the high watermark that the replica knew."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
         self._unclean = UncleanElections()
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a cut, or another leader."""
+        """Process a truncation, or a change of leader."""
         assert isinstance(event, PartitionTruncated | PartitionChanged)
         if isinstance(event, PartitionChanged):
             self._unclean.learn(event)
@@ -44,7 +45,7 @@ class KeepsWhatIsReplicated:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A replica of a partition is never cut below its high watermark.",
+    rule="A replica of a partition never truncates its log below its high watermark.",
     source="KIP-101, KIP-279",
     watches=(PartitionTruncated, PartitionChanged),
     check=KeepsWhatIsReplicated,

@@ -1,7 +1,8 @@
-"""When all is quiet every transaction has ended: no record waits for a marker that never comes, and nothing that was decided is left undone.
+"""When the cluster is idle every transaction has ended: it has a marker in each of its partitions, and every decision is completed.
 
-Judged where the harness saw every partition decided after all faults were healed, from the logs on the disks: records of a transaction without a
-marker behind them in any replica's log, and coordinators' records that end with a decision that was never completed.
+Checked if the harness saw that all transactions were decided after all faults were healed. From the logs on
+disk it reports records of a transaction that have no marker after them in any replica's log, and transactional
+ids whose last record is a decision that was not completed.
 Source: KIP-890 (hanging transactions); KAFKA-14402, KAFKA-16352.
 """
 
@@ -20,7 +21,7 @@ Producer = tuple[str, int, int]
 
 
 class HangingTransactions:
-    """Collects the ends of all logs; they are judged at the end if everything was quiet."""
+    """Collects the ends of all logs; checks them at the end of the run if the cluster became idle."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
@@ -31,7 +32,7 @@ class HangingTransactions:
         self._batch_count = 0
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a line of a final log, or that the transactions have settled."""
+        """Process a record of a final log, or the report that the transactions have settled."""
         if isinstance(event, Settled):
             self._is_quiet = self._is_quiet or event.what == TRANSACTIONS
         elif isinstance(event, FinalBatch) and event.is_transactional and not event.is_control:
@@ -47,7 +48,7 @@ class HangingTransactions:
         return None
 
     def finish(self) -> Verdict:
-        """Judge, and return the verdict."""
+        """Check, and return the verdict."""
         if not self._is_quiet:
             return self._findings.verdict()
         self._findings.examined = self._batch_count
@@ -65,7 +66,7 @@ _QUIET = f"EXISTS (SELECT 1 FROM settled AS q WHERE q.run = b.run AND q.what = '
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="When all is quiet every transaction has its marker in every partition, and every decision is completed.",
+    rule="When the cluster is idle every transaction has its marker in every partition, and every decision is completed.",
     source="KIP-890",
     watches=(Settled, FinalBatch, FinalMarker, FinalTransaction),
     check=HangingTransactions,

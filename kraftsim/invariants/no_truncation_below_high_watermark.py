@@ -1,6 +1,7 @@
-"""A replica of the metadata log never gives up what it knows to be committed: it is neither cut below its high watermark nor set back by a snapshot.
+"""A replica of the metadata log is never truncated below its high watermark, nor replaced by a snapshot that ends below it.
 
-A cut is measured by what was known before a restart, too. A snapshot is not: whoever lost records with its power may be given an older one.
+For a truncation, the high watermark known before a restart counts as well. For a snapshot it does not: a
+replica that lost records in a power loss may receive an older one.
 Source: KIP-595, KAFKA-12460, org.apache.kafka.raft.ReplicatedLog.truncateTo.
 """
 
@@ -13,7 +14,7 @@ NAME = "no-truncation-below-high-watermark"
 
 
 class HighestKnown:
-    """Remembers the highest high watermark that each node has known."""
+    """Tracks the highest high watermark of each node."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
@@ -21,7 +22,7 @@ class HighestKnown:
         """By node (None), and by incarnation."""
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a high watermark, a cut, or a snapshot in the log's place."""
+        """Process a high watermark, a truncation, or a snapshot that replaces the log."""
         if isinstance(event, HighWatermarkMoved):
             for whose in ((envelope.node, None), (envelope.node, envelope.incarnation)):
                 self._highest[whose] = max(self._highest.get(whose, event.high_watermark), event.high_watermark)
@@ -41,7 +42,7 @@ class HighestKnown:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A replica of the metadata log is never cut below what it knows to be committed.",
+    rule="A replica of the metadata log is never truncated below its high watermark, nor replaced by a snapshot that ends below it.",
     source="KIP-595, KAFKA-12460",
     watches=(HighWatermarkMoved, MetadataTruncated, SnapshotLoaded),
     check=HighestKnown,

@@ -1,7 +1,8 @@
-"""Whoever asks where a group goes on is told an offset that was committed, and, if it asks for a stable one, not while a transaction may replace it.
+"""Every offset that OffsetFetch returns was committed; with require_stable, no offset is returned while a transaction may replace it.
 
-Every broker is followed by itself, incarnation by incarnation: what it read back, what it took outside of transactions, what waits for a marker and
-what became of that. Until it has loaded a partition of `__consumer_offsets` it tells nothing.
+Each incarnation of each broker is tracked on its own: the offsets it loaded, the commits outside of
+transactions, the pending commits, and their outcome. Until it has loaded a partition of `__consumer_offsets` it
+returns no offset.
 Source: KIP-447; KAFKA-9346, KAFKA-15784.
 """
 
@@ -26,8 +27,8 @@ Key = tuple[str, int, int, str, str, int]
 OfPartition = OffsetLoaded | OffsetCommitted | PendingOffsetAdded | OffsetMaterialised | PendingOffsetDropped | OffsetForgotten | OffsetTold
 
 
-class OffsetsTold:
-    """Follows what waits for a marker at each coordinator, and which records were ever committed."""
+class ReturnedOffsets:
+    """Tracks the pending commits at each coordinator, and all records that were ever committed."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
@@ -35,7 +36,7 @@ class OffsetsTold:
         self._committed: set[tuple[int, int]] = set()  # for membership only
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in what happened to an offset, or that somebody was told one."""
+        """Process a change of an offset, or an offset that was returned to a client."""
         if isinstance(event, GroupsUnloaded):
             gone = [key for key in self._pending if key[:3] == (envelope.node, envelope.incarnation, event.partition)]
             for key in gone:
@@ -44,7 +45,7 @@ class OffsetsTold:
         assert isinstance(event, OfPartition)
         key = (envelope.node, envelope.incarnation, event.coordinator_partition, event.group_id, event.topic, event.partition)
         if isinstance(event, OffsetTold):
-            return self._judge(key, event, envelope.event_id)
+            return self._check(key, event, envelope.event_id)
         match event:
             case PendingOffsetAdded():
                 self._pending.setdefault(key, {})[event.producer_id] = envelope.event_id
@@ -65,7 +66,7 @@ class OffsetsTold:
         """Return the verdict."""
         return self._findings.verdict()
 
-    def _judge(self, key: Key, event: OffsetTold, event_id: str) -> Violation | None:
+    def _check(self, key: Key, event: OffsetTold, event_id: str) -> Violation | None:
         if event.error_code or event.offset < 0:
             return None
         self._findings.examined += 1
@@ -81,7 +82,7 @@ class OffsetsTold:
 
 
 def _place(event_id: str) -> int:
-    """Return the number of an event on its node: of events of one incarnation the one that came first has the smallest."""
+    """Return the sequence number of an event on its node; the earliest event of an incarnation has the lowest."""
     return int(event_id.rpartition(".")[2])
 
 
@@ -91,7 +92,7 @@ _COLUMNS = f"{_KEY}, position"
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="An offset that is told was committed, and a stable one is not told while a transaction may replace it.",
+    rule="Every offset that is returned was committed; with require_stable, none is returned while a transaction may replace it.",
     source="KIP-447",
     watches=(
         GroupsUnloaded,
@@ -103,7 +104,7 @@ INVARIANT = Invariant(
         OffsetForgotten,
         OffsetTold,
     ),
-    check=OffsetsTold,
+    check=ReturnedOffsets,
     examined="SELECT run, count(*) FROM offset_told AS t WHERE error_code = 0 AND t.offset >= 0 GROUP BY run",
     violations=f"""
         WITH told AS (

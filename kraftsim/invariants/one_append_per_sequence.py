@@ -1,12 +1,15 @@
 """A log never holds two batches of one producer id, epoch and base sequence: a retried batch is appended once.
 
-An append that was lost may be made again. Kafka acknowledges before it flushes, so a power loss takes batches off the end of a log; the producer, or
-nobody, sends them again. This needs no knowledge of crashes: offsets of one log are unique, so a batch appended at offset F shows that whatever was
-remembered at or above F is gone. Two appends of one sequence are a breach only if the first was still in the log at the second; and where the run
-ended with a reading of the segments, two batches found there are one, whatever the events say.
-Each replica's log is followed by itself, through what it appended, copied and cut: a leader that does not know yet that it was deposed goes on to
-append what its successor appends, too, and throws it away when it follows.
-Kafka's promise ends when it forgets a producer (producer.id.expiration.ms) and when sequences wrap after 2^31 records: neither belongs in one run.
+A lost append may be repeated. Kafka acknowledges before it flushes, so a power loss removes batches from the
+end of a log, and the producer may retry them. The check needs no knowledge of crashes: offsets in one log are
+unique, so a batch appended at offset F shows that every earlier batch at or above F is gone. Two appends of one
+sequence are a violation only if the first was still in the log at the second. If the segments were read at the
+end of the run, two batches found there are always a violation.
+Each replica's log is tracked on its own through its appends, replicated batches and truncations: a leader that
+does not know yet that it was deposed may append the same batches as its successor, and truncates them when it
+becomes a follower.
+Kafka's guarantee ends when a producer expires (producer.id.expiration.ms) and when sequences wrap after 2^31
+records: neither happens within one run.
 Source: KIP-98, org.apache.kafka.storage.internals.log.ProducerAppendInfo.
 """
 
@@ -19,11 +22,11 @@ from kraftsim.invariants.verdict import Verdict, Violation
 
 NAME = "one-append-per-sequence"
 OFFSETS_TOPIC = "__consumer_offsets"
-"""A group's coordinator writes what producers commit with sequence 0, each time: nothing is told apart by it there (GroupMetadataManager)."""
+"""A group coordinator writes every transactional offset commit with sequence 0, so sequences are not unique there (GroupMetadataManager)."""
 
 
 class Sequence(NamedTuple):
-    """What may be in a log once."""
+    """The identity of a batch that a log may hold once."""
 
     topic: str
     partition: int
@@ -32,8 +35,8 @@ class Sequence(NamedTuple):
     base_sequence: int
 
 
-class Standing(NamedTuple):
-    """A batch that is in the log as far as the appends after it tell."""
+class Batch(NamedTuple):
+    """A batch that no later append or truncation has removed from the log."""
 
     sequence: Sequence | None
     first_offset: int
@@ -41,19 +44,19 @@ class Standing(NamedTuple):
     event_id: str
 
 
-class StandingBatches:
-    """Follows each replica's log through appends, copies and losses, then reads the final logs."""
+class BatchesInLog:
+    """Tracks each replica's log through appends, replication and losses, then checks the final logs."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
-        self._logs: dict[tuple[str, str, int], list[Standing]] = {}
-        self._standing: dict[tuple[str, Sequence], Standing] = {}
+        self._logs: dict[tuple[str, str, int], list[Batch]] = {}
+        self._in_log: dict[tuple[str, Sequence], Batch] = {}
         self._final: dict[tuple[str, Sequence], tuple[int, str]] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in an append, a copy or a cut of one replica, or a batch found in a final log."""
+        """Process an append, a replicated batch or a truncation of one replica, or a batch of a final log."""
         if isinstance(event, PartitionTruncated):
-            self._cut((envelope.node, event.topic, event.partition), event.log_end_offset)
+            self._truncate((envelope.node, event.topic, event.partition), event.log_end_offset)
             return None
         assert isinstance(event, BatchAppended | BatchReplicated | FinalBatch)
         sequence = None
@@ -61,9 +64,7 @@ class StandingBatches:
             self._findings.examined += not isinstance(event, BatchReplicated)
             sequence = Sequence(event.topic, event.partition, event.producer_id, event.producer_epoch, event.base_sequence)
         if not isinstance(event, FinalBatch):
-            return self._add(
-                Standing(sequence, event.first_offset, event.last_offset, envelope.event_id), (envelope.node, event.topic, event.partition)
-            )
+            return self._add(Batch(sequence, event.first_offset, event.last_offset, envelope.event_id), (envelope.node, event.topic, event.partition))
         if sequence is None:
             return None
         first_offset, first_event_id = self._final.setdefault((event.broker, sequence), (event.first_offset, envelope.event_id))
@@ -75,20 +76,20 @@ class StandingBatches:
         """Return the verdict."""
         return self._findings.verdict()
 
-    def _cut(self, log_name: tuple[str, str, int], offset: int) -> list[Standing]:
-        """Take what holds an offset, or comes after it, out of a log, and return the log."""
+    def _truncate(self, log_name: tuple[str, str, int], offset: int) -> list[Batch]:
+        """Remove the batches at and after an offset from a log, and return the log."""
         log = self._logs.setdefault(log_name, [])
         while log and log[-1].last_offset >= offset:
             gone = log.pop()
-            if gone.sequence is not None and self._standing.get((log_name[0], gone.sequence)) is gone:
-                del self._standing[log_name[0], gone.sequence]
+            if gone.sequence is not None and self._in_log.get((log_name[0], gone.sequence)) is gone:
+                del self._in_log[log_name[0], gone.sequence]
         return log
 
-    def _add(self, batch: Standing, log_name: tuple[str, str, int]) -> Violation | None:
-        self._cut(log_name, batch.first_offset).append(batch)
+    def _add(self, batch: Batch, log_name: tuple[str, str, int]) -> Violation | None:
+        self._truncate(log_name, batch.first_offset).append(batch)
         if batch.sequence is None:
             return None
-        first = self._standing.setdefault((log_name[0], batch.sequence), batch)
+        first = self._in_log.setdefault((log_name[0], batch.sequence), batch)
         if first is batch:
             return None
         return self._twice(batch.sequence, first.first_offset, batch.first_offset, first.event_id, batch.event_id)
@@ -113,15 +114,15 @@ INVARIANT = Invariant(
     rule="A log never holds two batches of one producer id, epoch and base sequence.",
     source="KIP-98",
     watches=(BatchAppended, BatchReplicated, PartitionTruncated, FinalBatch),
-    check=StandingBatches,
+    check=BatchesInLog,
     examined=f"""
         SELECT run, count(*)
         FROM (
             SELECT run FROM batch_appended WHERE {_COUNTS} UNION ALL SELECT run FROM final_batch WHERE {_COUNTS}
         ) AS batch GROUP BY run
     """,
-    # Only sequences that occur twice are looked at closely: few in a clean run, hence the hints to broadcast. Neighbours in time are enough, for
-    # a batch that still stands at a later append stood at each one before. Of several pairs the first stands for the sequence.
+    # Only sequences that occur twice are compared: few in a clean run, hence the broadcast hints. Comparing consecutive appends is enough, because
+    # a batch that is in the log at a later append was there at each one before. Of several pairs, the first is reported.
     violations=f"""
         WITH held AS (
             SELECT {_HELD} FROM batch_appended UNION ALL SELECT {_HELD} FROM batch_replicated

@@ -1,6 +1,7 @@
-"""A broker asks for its next block of producer ids only when the one before has been answered, refused or given up.
+"""A broker requests its next producer-id block only after the previous request was answered, rejected or timed out.
 
-Two answers would leave two blocks for one place, and the ids of one of them would be lost without anybody having used one.
+Two responses would give the broker two blocks where it keeps one, and the ids of one block would be lost
+unused.
 Source: KIP-730, KAFKA-14694, org.apache.kafka.coordinator.transaction.RPCProducerIdManager (requestInFlight).
 """
 
@@ -13,14 +14,14 @@ NAME = "one-block-request-at-a-time"
 
 
 class Outstanding:
-    """Remembers what each incarnation of each broker has asked and not heard of."""
+    """Tracks the request in flight of each incarnation of each broker."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
         self._asked: dict[tuple[str, int], str] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a request, or its end."""
+        """Process a request, or its end."""
         process = (envelope.node, envelope.incarnation)
         if not isinstance(event, ProducerIdBlockRequested):
             self._asked.pop(process, None)
@@ -40,7 +41,7 @@ class Outstanding:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A broker asks for its next block of producer ids only when the request before has come to an end.",
+    rule="A broker requests its next producer-id block only after the previous request has ended.",
     source="KIP-730, KAFKA-14694",
     watches=(ProducerIdBlockRequested, ProducerIdBlockReceived, ProducerIdBlockRefused),
     check=Outstanding,

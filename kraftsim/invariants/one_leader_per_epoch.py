@@ -1,6 +1,7 @@
-"""An epoch of the metadata quorum is won by one controller.
+"""Each epoch of the metadata quorum has at most one leader.
 
-Two leaders of one epoch would give two contents to the same offsets, and followers could not tell which of them to believe.
+Two leaders of one epoch would write different records at the same offsets, and followers could not tell which
+to replicate.
 Source: KIP-595 (election safety).
 """
 
@@ -13,14 +14,14 @@ NAME = "one-leader-per-epoch"
 
 
 class FirstWinner:
-    """Remembers who won each epoch."""
+    """Tracks the leader of each epoch."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
         self._winners: dict[int, tuple[str, str]] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in an election."""
+        """Process an election."""
         assert isinstance(event, ControllerElected)
         self._findings.examined += 1
         winner, witness = self._winners.setdefault(event.leader_epoch, (envelope.node, envelope.event_id))
@@ -36,7 +37,7 @@ class FirstWinner:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="An epoch of the metadata quorum is won by one controller.",
+    rule="Each epoch of the metadata quorum has at most one leader.",
     source="KIP-595",
     watches=(ControllerElected,),
     check=FirstWinner,

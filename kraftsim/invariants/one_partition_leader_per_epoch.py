@@ -1,6 +1,7 @@
-"""A leader epoch of a partition has one leader.
+"""Each leader epoch of a partition has at most one leader.
 
-Two of them would give two contents to the same offsets, and no follower could tell which to copy.   Source: KIP-101, KIP-631 (PartitionChangeRecord).
+Two leaders would write different records at the same offsets, and no follower could tell which to replicate.
+Source: KIP-101, KIP-631 (PartitionChangeRecord).
 """
 
 from kraftsim.events.event import Event
@@ -12,14 +13,14 @@ NAME = "one-partition-leader-per-epoch"
 
 
 class FirstLeader:
-    """Remembers who led first in each epoch of each partition."""
+    """Tracks the first leader in each epoch of each partition."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
         self._leaders: dict[tuple[str, int, int], tuple[str, str]] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in that a broker leads."""
+        """Process the election of a partition leader."""
         assert isinstance(event, LeaderElected)
         self._findings.examined += 1
         epoch = (event.topic, event.partition, event.leader_epoch)
@@ -39,7 +40,7 @@ _SAME = " AND ".join(f"e.{column} = w.{column}" for column in _EPOCH.split(", ")
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A leader epoch of a partition has one leader.",
+    rule="Each leader epoch of a partition has at most one leader.",
     source="KIP-101, KIP-631",
     watches=(LeaderElected,),
     check=FirstLeader,

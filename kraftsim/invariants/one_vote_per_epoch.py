@@ -1,7 +1,8 @@
-"""A voter gives its vote to one candidate per epoch, whatever happens to its process in between.
+"""A voter votes for at most one candidate per epoch, across restarts.
 
-A vote counts as given when it leaves the voter: in its answer to a candidate, or because it is about to ask for votes itself. If the vote is not on
-the disk by then, a restart forgets it, the voter gives another one, and two candidates may win the same epoch.
+A vote counts once it leaves the voter: in its response to a candidate, or when the voter is about to request
+votes itself. If the vote is not on disk by then, a restart loses it, the voter may vote again, and two
+candidates may win the same epoch.
 Source: KIP-595, org.apache.kafka.raft.FileQuorumStateStore.
 """
 
@@ -14,14 +15,14 @@ NAME = "one-vote-per-epoch"
 
 
 class FirstVote:
-    """Remembers each voter's first vote in each epoch, across its incarnations."""
+    """Tracks each voter's first vote in each epoch, across its incarnations."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
         self._votes: dict[tuple[str, int], tuple[int, str]] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a vote that left its voter."""
+        """Process a vote that left its voter."""
         assert isinstance(event, VoteTold)
         self._findings.examined += 1
         candidate, witness = self._votes.setdefault((envelope.node, event.leader_epoch), (event.candidate_id, envelope.event_id))
@@ -37,7 +38,7 @@ class FirstVote:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A voter gives its vote to one candidate per epoch, across restarts.",
+    rule="A voter votes for at most one candidate per epoch, across restarts.",
     source="KIP-595",
     watches=(VoteTold,),
     check=FirstVote,

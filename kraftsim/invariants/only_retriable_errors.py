@@ -1,9 +1,11 @@
-"""In an upgrade or a migration clients are told only what passes by itself, unless a release is known to answer otherwise.
+"""During an upgrade or migration clients receive only retriable errors, apart from known exceptions of a release.
 
-A producer asks again when a coordinator loads, moves, or is busy with a former transaction; any other answer to InitProducerId ends it. Releases 3.0
-to 3.3.1 answer REQUEST_TIMED_OUT when a block of producer ids does not come in time: the report tells that, and it is not held against a run. What
-fails a record or a transaction must be of a retriable kind.
-Source: KIP-730, KAFKA-14417, org.apache.kafka.clients.producer.internals.TransactionManager.InitProducerIdHandler, RetriableException.
+A producer retries InitProducerId when a coordinator is loading, moves, or is busy with the previous
+transaction; any other error ends it. Releases 3.0 to 3.3.1 return REQUEST_TIMED_OUT when a producer-id block
+does not arrive in time: the report mentions that, but it is no violation. An error that fails a record or a
+transaction must be retriable.
+Source: KIP-730, KAFKA-14417,
+org.apache.kafka.clients.producer.internals.TransactionManager.InitProducerIdHandler, RetriableException.
 """
 
 from typing import Final
@@ -19,27 +21,29 @@ from kraftsim.invariants.verdict import Verdict, Violation
 
 NAME = "only-retriable-errors"
 ASKED_AGAIN: Final = (14, 15, 16, 51)
-"""After these a producer asks for an id again: COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT_TRANSACTIONS."""
+"""After these errors a producer retries InitProducerId: COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR,
+CONCURRENT_TRANSACTIONS.
+"""
 TIMED_OUT: Final = 7
 TIMING_OUT: Final = ("3.0", "3.1", "3.2")
-"""The lines whose brokers say REQUEST_TIMED_OUT of a block that does not come; the last patch of 3.3 does not any more."""
+"""The release lines that return REQUEST_TIMED_OUT if a block does not arrive; the last patch release of 3.3 no longer does."""
 RETRIABLE: Final = (
     2, 3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 41, 51, 56, 70, 71, 72, 74, 75, 78, 80, 83, 84, 88, 89, 100, 103, 106, 122, 123, 133
 )  # fmt: skip
-"""Codes of what RetriableException stands for."""
+"""The error codes of subclasses of RetriableException."""
 
 
 class NothingFatal:
-    """Looks at what brokers refuse and at what clients give up, once the story says that it must be harmless."""
+    """Checks the errors of brokers and clients, from when the scenario requires that they are retriable."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
         self._is_expected = False
         self._timing_out: set[tuple[str, int]] = set()
-        """Incarnations of the lines that time out; for membership only, never iterated."""
+        """Incarnations of the release lines that time out; for membership only, never iterated."""
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in what a client was told."""
+        """Process an error or result that a client received."""
         match event:
             case NodeStarted(release=release):
                 if release in TIMING_OUT:
@@ -72,7 +76,7 @@ class NothingFatal:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="Where a story says so, clients are told only errors that pass by themselves, or those that a release is known for.",
+    rule="In scenarios that require it, clients receive only retriable errors, apart from known exceptions of a release.",
     source="KIP-730, KAFKA-14417",
     watches=(OnlyRetriableErrorsExpected, NodeStarted, InitProducerIdRefused, ProducerIdReturned, RecordAcknowledged, RecordFailed, TransactionErred),
     check=NothingFatal,

@@ -1,6 +1,6 @@
-"""All invariants watching one run at once: what a simulation feeds its events to.
+"""Runs the checks of all invariants over one run; a simulation passes its events here.
 
-It never raises: a violation is returned, so that the harness, outside every node's task, decides to stop.
+It never raises: it returns violations, so that the harness, outside every node's task, decides whether to stop.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ __all__ = ["Envelope", "Oracle"]
 
 
 class Oracle:
-    """Feeds events to the checks that watch them. `must_exercise` names invariants that must find something to examine."""
+    """Passes events to the checks that watch them. `must_exercise` names the invariants that must examine at least one event."""
 
     def __init__(self, must_exercise: Sequence[str] = (), invariants: Sequence[Invariant] | None = None) -> None:
         watched = INVARIANTS.all() if invariants is None else tuple(invariants)
@@ -29,16 +29,16 @@ class Oracle:
                 self._by_kind.setdefault(kind, []).append(check)
 
     def watches(self, event: Event) -> bool:
-        """Tell whether any invariant looks at events of this kind."""
+        """Return whether any invariant watches events of this kind."""
         return type(event) in self._by_kind
 
     @property
     def kinds(self) -> tuple[type[Event], ...]:
-        """The kinds of events that any invariant looks at."""
+        """The kinds of events that any invariant watches."""
         return tuple(self._by_kind)
 
     def examine(self, envelope: Envelope, event: Event) -> tuple[Violation, ...]:
-        """Feed one event, in order of time; return what it violates."""
+        """Pass one event to its checks, in order of time; return the violations."""
         checks = self._by_kind.get(type(event))
         if checks is None:
             return ()
@@ -50,7 +50,7 @@ class Oracle:
         return found or ()
 
     def is_final(self, violation: Violation) -> bool:
-        """Tell whether a simulation stops at a violation."""
+        """Return whether a simulation stops at a violation."""
         return self._ends_run[violation.invariant]
 
     def finish(self) -> tuple[Verdict, ...]:

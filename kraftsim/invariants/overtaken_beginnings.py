@@ -1,9 +1,9 @@
-"""What KIP-758's range may lose: batches before the first one that a partition took from a producer that its leader did not know.
+"""What the range check of KIP-758 may lose: batches before the first one that a leader appended from an unknown producer.
 
-Since 2.5 a leader appends whatever an unknown producer sends first, at any sequence (KIP-360). If a later batch of a producer
-arrives before its first one, the sequences before it never were in the log, and the range of KIP-758 answers
-DUPLICATE_SEQUENCE_NUMBER for them all the same. The shipped rule answers OUT_OF_ORDER_SEQUENCE_NUMBER, and the producer sends
-them again. Nothing else that is called a duplicate may be missing.
+Since 2.5 a leader appends the first batch of an unknown producer at any sequence (KIP-360). If a later batch of
+a producer arrives before its first one, the sequences before it were never in the log, and the range check of
+KIP-758 still returns DUPLICATE_SEQUENCE_NUMBER for them. The shipped rule returns OUT_OF_ORDER_SEQUENCE_NUMBER,
+and the producer retries them. No other record that is reported as a duplicate may be missing.
 Source: KIP-758 (never adopted), KIP-360, ProducerAppendInfo.checkSequence.
 """
 
@@ -12,22 +12,22 @@ from kraftsim.events.event import Event
 from kraftsim.events.partitions import BatchAppended
 
 OVERTAKEN_WATCHES = (BatchAppended, RecordCalledDuplicate)
-"""What an invariant has to watch, to know of them."""
+"""The event kinds that an invariant must watch to use this class."""
 SEQUENCES = 2**31
 BEHIND_MAX = 2**30
-"""A sequence lies before another one if it is up to that many behind it; sequences wrap."""
+"""A sequence precedes another one if it is at most this far behind it; sequences wrap."""
 Log = tuple[str, int]
 
 
 class OvertakenBeginnings:
-    """Learns with which sequence each producer epoch began in each partition, and which records were called duplicates under which sequence."""
+    """Tracks the first sequence of each producer epoch in each partition, and the sequences of records that were reported as duplicates."""
 
     def __init__(self) -> None:
         self._first: dict[tuple[str, int, int, int], int] = {}
         self._called: dict[tuple[str, int, str], list[tuple[int, int, int]]] = {}
 
     def learn(self, event: Event) -> None:
-        """Take in an event; those that say nothing of either are passed over."""
+        """Process an event; unrelated events are ignored."""
         if isinstance(event, BatchAppended):
             if event.producer_id >= 0:
                 producer_epoch = (event.topic, event.partition, event.producer_id, event.producer_epoch)
@@ -37,7 +37,7 @@ class OvertakenBeginnings:
             called.append((event.producer_id, event.producer_epoch, event.base_sequence))
 
     def may_have_lost(self, log: Log, record_key: str, offset: int) -> bool:
-        """Tell whether a record that was acknowledged without an offset was called a duplicate under a sequence before its producer's first one."""
+        """Return whether a record acknowledged without an offset was reported as a duplicate at a sequence before the producer's first."""
         return offset < 0 and any(
             (*log, producer_id, producer_epoch) in self._first
             and 0 < (self._first[*log, producer_id, producer_epoch] - base_sequence) % SEQUENCES <= BEHIND_MAX
@@ -61,7 +61,7 @@ OVERTAKEN = f"""
             AND (m.first_sequence - c.base_sequence + {SEQUENCES}) % {SEQUENCES} <= {BEHIND_MAX}
     )
 """
-"""The same in SQL: the records that it may have lost, by their keys."""
+"""The same in SQL: the keys of the records that may have been lost."""
 
 
 def not_overtaken(row: str, offset: str) -> str:

@@ -1,6 +1,7 @@
-"""While a broker leads a partition in one leader epoch, the high watermark that it tells only grows.
+"""Within one leader epoch the high watermark of a partition leader never decreases.
 
-A follower's may go back, under a leader that knows less; whoever reads from the leader must never be told that less is replicated than before.
+A follower's high watermark may decrease under a leader that knows a lower one; but a client that reads from the
+leader must never see it decrease.
 Source: kafka.cluster.Partition.maybeIncrementLeaderHW; KIP-207.
 """
 
@@ -13,20 +14,20 @@ NAME = "partition-high-watermark-grows"
 
 
 class AlwaysHigher:
-    """Remembers the latest high watermark of each leader in each of its epochs."""
+    """Tracks the latest high watermark of each leader in each of its epochs."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
         self._latest: dict[tuple[str, int, str, int, int], tuple[int, str]] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a high watermark."""
+        """Process a high watermark."""
         assert isinstance(event, PartitionHighWatermarkMoved)
         if not event.is_leader:
             return None
         self._findings.examined += 1
-        reign = (envelope.node, envelope.incarnation, event.topic, event.partition, event.leader_epoch)
-        before, self._latest[reign] = self._latest.get(reign), (event.high_watermark, envelope.event_id)
+        leadership = (envelope.node, envelope.incarnation, event.topic, event.partition, event.leader_epoch)
+        before, self._latest[leadership] = self._latest.get(leadership), (event.high_watermark, envelope.event_id)
         if before is None or event.high_watermark > before[0]:
             return None
         message = (
@@ -40,11 +41,11 @@ class AlwaysHigher:
         return self._findings.verdict()
 
 
-_REIGN = "PARTITION BY run, node, incarnation, topic, partition, leader_epoch ORDER BY position"
+_LEADER_EPOCH = "PARTITION BY run, node, incarnation, topic, partition, leader_epoch ORDER BY position"
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="While a broker leads a partition in one leader epoch, its high watermark only grows.",
+    rule="Within one leader epoch the high watermark of a partition leader never decreases.",
     source="KIP-207",
     watches=(PartitionHighWatermarkMoved,),
     check=AlwaysHigher,
@@ -53,8 +54,8 @@ INVARIANT = Invariant(
         WITH ordered AS (
             SELECT
                 run, node, incarnation, n, position, topic, partition, leader_epoch, high_watermark,
-                lag(high_watermark) OVER ({_REIGN}) AS previous_high_watermark,
-                lag(position) OVER ({_REIGN}) AS previous_position
+                lag(high_watermark) OVER ({_LEADER_EPOCH}) AS previous_high_watermark,
+                lag(position) OVER ({_LEADER_EPOCH}) AS previous_position
             FROM partition_high_watermark_moved WHERE is_leader
         )
         SELECT

@@ -1,9 +1,11 @@
-"""A leader's high watermark is never beyond what every replica that is in sync, as far as it knows, has in its log.
+"""A partition leader's high watermark is never above the log end offset of a replica that the leader knows as in sync.
 
-What a replica has is what it appended and copied and did not cut off, or says that it has when it begins to lead or to follow, for a crash may come
-between the write and the note of it; what it lost with its power counts as had, for nobody may know of that yet. Whoever led before an unclean
-election and has not heard of it counts as replicated what was cut off since.
-Source: kafka.cluster.Partition.maybeIncrementLeaderHW, KIP-497 (the set that a leader asked for counts, too), KIP-966.
+A replica's log is what it appended and replicated and did not truncate, or what it reports when it becomes
+leader or follower, because a crash may come between a write and its event. Records that it lost in a power loss
+count as present, because the loss may not be known yet. A leader from before an unclean election that does not
+know of it is not checked: it may count truncated records as replicated.
+Source: kafka.cluster.Partition.maybeIncrementLeaderHW, KIP-497 (the ISR that a leader requested counts, too),
+KIP-966.
 """
 
 from kraftsim.events.event import Event
@@ -28,7 +30,7 @@ Log = tuple[str, int]
 
 
 class OnAllInSync:
-    """Follows where each replica's log ends, and whom each leader counts as in sync."""
+    """Tracks each replica's log end offset, and the in-sync replicas of each leader."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
@@ -37,7 +39,7 @@ class OnAllInSync:
         self._unclean = UncleanElections()
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in what changes a log's end, who is in sync, or a leader's high watermark."""
+        """Process a change of a log end offset, of the in-sync replicas, or of a leader's high watermark."""
         match event:
             case (
                 BatchAppended(topic=topic, partition=partition, last_offset=last)
@@ -54,14 +56,14 @@ class OnAllInSync:
             case PartitionChanged():
                 self._unclean.learn(event)
             case PartitionHighWatermarkMoved() if event.is_leader:
-                return self._judge(envelope, event)
+                return self._check(envelope, event)
         return None
 
     def finish(self) -> Verdict:
         """Return the verdict."""
         return self._findings.verdict()
 
-    def _judge(self, envelope: Envelope, event: PartitionHighWatermarkMoved) -> Violation | None:
+    def _check(self, envelope: Envelope, event: PartitionHighWatermarkMoved) -> Violation | None:
         log = (event.topic, event.partition)
         in_sync = self._in_sync.get((envelope.node, log, event.leader_epoch))
         if in_sync is None or self._unclean.has_been(log, after_epoch=event.leader_epoch, up_to_epoch=NEWEST_EPOCH):
@@ -80,7 +82,7 @@ class OnAllInSync:
 
 _LOG = "run, topic, partition, node, position"
 _STEP = "run, topic, partition, node, incarnation, n, leader_epoch, position"
-_REIGN = "PARTITION BY run, topic, partition, node, leader_epoch"
+_LEADER_EPOCH = "PARTITION BY run, topic, partition, node, leader_epoch"
 _MOVED = f"""
     step AS (
         SELECT {_STEP}, isr, CAST(NULL AS BIGINT) AS high_watermark FROM isr_changed
@@ -88,9 +90,9 @@ _MOVED = f"""
         SELECT {_STEP}, CAST(NULL AS STRING) AS isr, CAST(high_watermark AS BIGINT) AS high_watermark
         FROM partition_high_watermark_moved WHERE is_leader
     ), counted AS (
-        SELECT *, count(isr) OVER ({_REIGN} ORDER BY position) AS change_number FROM step
+        SELECT *, count(isr) OVER ({_LEADER_EPOCH} ORDER BY position) AS change_number FROM step
     ), told AS (
-        SELECT *, max(isr) OVER ({_REIGN}, change_number) AS in_sync FROM counted
+        SELECT *, max(isr) OVER ({_LEADER_EPOCH}, change_number) AS in_sync FROM counted
     ), moved AS (
         SELECT * FROM told WHERE high_watermark IS NOT NULL AND in_sync IS NOT NULL AND NOT EXISTS (
             SELECT 1 FROM partition_changed AS c
@@ -102,7 +104,7 @@ _MOVED = f"""
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A leader's high watermark is never beyond the log of a replica that it knows to be in sync.",
+    rule="A partition leader's high watermark is never above the log end offset of a replica that the leader knows as in sync.",
     source="KIP-497, KIP-966",
     watches=(
         BatchAppended,

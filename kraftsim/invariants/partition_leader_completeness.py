@@ -1,7 +1,8 @@
-"""Whoever leads a partition has everything that a leader of an earlier epoch knew to be replicated.
+"""A new partition leader has every record below the high watermark of any leader of an earlier epoch.
 
-A high watermark is told to readers and to producers that wait for acks=all; a new leader whose log ends before it has forgotten what they were told.
-It counts for a later leader even if an earlier one, that did not know of it, tells it afterwards. With an unclean election in between nothing does.
+A high watermark is visible to consumers and to producers with acks=all; a new leader whose log ends below it
+has lost records that they saw. It applies to a later leader even if an earlier leader that did not know of that
+one reports it afterwards. After an unclean election, earlier high watermarks no longer apply.
 Source: KIP-101, KIP-966; leader completeness of Raft (Ongaro and Ousterhout 2014, section 5.4).
 """
 
@@ -16,17 +17,17 @@ NAME = "partition-leader-completeness"
 Log = tuple[str, int]
 
 
-class HasWhatWasTold:
-    """Remembers how far each epoch's leader knew its partition to be replicated, and with what each leader began."""
+class HasEarlierRecords:
+    """Tracks the high watermark of each leader epoch, and the log end offset with which each leader started."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
-        self._told: dict[Log, dict[int, int]] = {}
+        self._high_watermarks: dict[Log, dict[int, int]] = {}
         self._begun: dict[Log, list[tuple[int, int, str, str]]] = {}
         self._unclean = UncleanElections()
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a leader's high watermark, or a new leader."""
+        """Process a leader's high watermark, or a new leader."""
         assert isinstance(event, LeaderElected | PartitionHighWatermarkMoved | PartitionChanged)
         self._unclean.learn(event)
         if isinstance(event, PartitionChanged):
@@ -35,12 +36,12 @@ class HasWhatWasTold:
         if isinstance(event, LeaderElected):
             begun = (event.leader_epoch, event.next_offset, envelope.node, envelope.event_id)
             self._begun.setdefault(log, []).append(begun)
-            told = self._told.get(log, {}).items()
-            return self._lacks(log, begun) if any(self._binds(log, epoch, begun) and offset > begun[1] for epoch, offset in told) else None
+            high_watermarks = self._high_watermarks.get(log, {}).items()
+            return self._lacks(log, begun) if any(self._binds(log, epoch, begun) and offset > begun[1] for epoch, offset in high_watermarks) else None
         if not event.is_leader:
             return None
-        told_here = self._told.setdefault(log, {})
-        told_here[event.leader_epoch] = max(event.high_watermark, told_here.get(event.leader_epoch, 0))
+        of_log = self._high_watermarks.setdefault(log, {})
+        of_log[event.leader_epoch] = max(event.high_watermark, of_log.get(event.leader_epoch, 0))
         first = None
         for begun in self._begun.get(log, []):
             if self._binds(log, event.leader_epoch, begun) and event.high_watermark > begun[1]:
@@ -48,13 +49,13 @@ class HasWhatWasTold:
         return first
 
     def finish(self) -> Verdict:
-        """Count the leaders that had predecessors who knew something, and return the verdict."""
+        """Count the leaders whose predecessors reported a high watermark, and return the verdict."""
         for log, leaders in self._begun.items():
-            self._findings.examined += sum(any(self._binds(log, epoch, leader) for epoch in self._told.get(log, {})) for leader in leaders)
+            self._findings.examined += sum(any(self._binds(log, epoch, leader) for epoch in self._high_watermarks.get(log, {})) for leader in leaders)
         return self._findings.verdict()
 
     def _binds(self, log: Log, epoch: int, begun: tuple[int, int, str, str]) -> bool:
-        """Tell whether what was told in an epoch counts for a leader."""
+        """Return whether the high watermark of an epoch applies to a leader."""
         return epoch < begun[0] and not self._unclean.has_been(log, after_epoch=epoch, up_to_epoch=begun[0])
 
     def _lacks(self, log: Log, begun: tuple[int, int, str, str]) -> Violation | None:
@@ -66,7 +67,7 @@ class HasWhatWasTold:
         return self._findings.violation(event_id, message, event_id)
 
 
-_TOLD = """
+_HIGH_WATERMARKS = """
     told AS (
         SELECT run, topic, partition, leader_epoch, max(high_watermark) AS high_watermark
         FROM partition_high_watermark_moved WHERE is_leader GROUP BY run, topic, partition, leader_epoch
@@ -86,15 +87,15 @@ _EARLIER = """
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="Whoever leads a partition has everything that a leader of an earlier epoch knew to be replicated.",
+    rule="A new partition leader has every record below the high watermark of any leader of an earlier epoch.",
     source="KIP-101, KIP-966",
     watches=(LeaderElected, PartitionHighWatermarkMoved, PartitionChanged),
-    check=HasWhatWasTold,
+    check=HasEarlierRecords,
     examined=f"""
-        WITH {UNCLEAN}, {_TOLD} SELECT e.run, count(*) FROM elected AS e WHERE EXISTS (SELECT 1 FROM told WHERE {_EARLIER}) GROUP BY e.run
+        WITH {UNCLEAN}, {_HIGH_WATERMARKS} SELECT e.run, count(*) FROM elected AS e WHERE EXISTS (SELECT 1 FROM told WHERE {_EARLIER}) GROUP BY e.run
     """,
     violations=f"""
-        WITH {UNCLEAN}, {_TOLD}
+        WITH {UNCLEAN}, {_HIGH_WATERMARKS}
         SELECT
             e.run,
             concat(e.node, '.', e.incarnation, '.', e.n) AS key,

@@ -1,8 +1,9 @@
-"""Where two replicas of a partition have a batch at the same offset and of the same leader epoch, it is the same batch.
+"""If two replicas of a partition have a batch at the same offset and leader epoch, the batches are equal.
 
-What the leader of an epoch appended is what its followers copy; a batch is told by its end and its checksum. What a replica wrote counts even if it
-was cut off since: somebody may have read it. What is copied from a log after it was cleaned there is what compaction left of it. A topic that is
-deleted and made again under its name is another one: no story does that.
+Followers replicate what the leader of an epoch appended. A batch is identified by its last offset and its
+checksum. A batch counts even if the replica truncated it later, because it may have been read. A batch that was
+replicated from a cleaned log is what compaction left of it, and is not checked. A topic that is deleted and
+created again under its name would be another topic: no scenario does that.
 Source: KIP-101, KIP-279; the log matching property of Raft (Ongaro and Ousterhout 2014, section 5.3).
 """
 
@@ -17,7 +18,7 @@ NAME = "partition-log-matching"
 
 
 class FirstWriting:
-    """Remembers the first batch that was written at each offset in each leader epoch, by whomever."""
+    """Tracks the first batch that any replica wrote at each offset and leader epoch."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
@@ -25,7 +26,7 @@ class FirstWriting:
         self._batches: dict[tuple[str, int, int, int], tuple[int, int, str, str]] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a batch that was written."""
+        """Process a batch that was written."""
         assert isinstance(event, BatchAppended | BatchReplicated | SegmentsCleaned)
         self._cleaned.learn(event)
         if isinstance(event, SegmentsCleaned) or (isinstance(event, BatchReplicated) and self._is_from_a_cleaned_log(event)):
@@ -62,12 +63,12 @@ _SAME = " AND ".join(f"w.{column} = f.{column}" for column in _PLACE.split(", ")
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="Batches of a partition at the same offset and of the same leader epoch are the same on every replica.",
+    rule="If two replicas of a partition have a batch at the same offset and leader epoch, the batches are equal.",
     source="KIP-101, KIP-279",
     watches=(BatchAppended, BatchReplicated, *CLEANED_WATCHES),
     check=FirstWriting,
     examined=f"WITH {_WRITTEN} SELECT run, count(*) FROM written GROUP BY run",
-    # Only places with two contents are looked at closely: none in a clean run.
+    # Only offsets with two different batches are compared: none in a clean run.
     violations=f"""
         WITH {_WRITTEN}, torn AS (
             SELECT {_PLACE}, min(position) AS position FROM written GROUP BY {_PLACE}

@@ -1,7 +1,9 @@
-"""Whoever is asked in an epoch that is over for it refuses; it does not serve as if it were asked in its own.
+"""A replica rejects every request with an epoch older than its own.
 
-Who asks is behind: it is told the epoch, and must look for its leader there before anything that it says or is given counts.
-Source: KIP-595 (FENCED_LEADER_EPOCH of Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch and FetchSnapshot), KafkaRaftClient.validateLeaderOnlyRequest.
+The sender is behind: it receives the current epoch, and must find the leader of that epoch before any of its
+requests or responses count.
+Source: KIP-595 (FENCED_LEADER_EPOCH of Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch and FetchSnapshot),
+KafkaRaftClient.validateLeaderOnlyRequest.
 """
 
 from kraftsim.events.event import Event
@@ -13,13 +15,13 @@ NAME = "past-epochs-refused"
 
 
 class RefusedOrNot:
-    """Looks at the error of each answer that names a later epoch."""
+    """Checks the error code of each response that has a later epoch than its request."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in an answer."""
+        """Process a response."""
         assert isinstance(event, LaterEpochAnswered)
         self._findings.examined += 1
         if event.error_code:
@@ -34,7 +36,7 @@ class RefusedOrNot:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A replica that is asked in an epoch before its own refuses.",
+    rule="A replica rejects every request with an epoch older than its own.",
     source="KIP-595",
     watches=(LaterEpochAnswered,),
     check=RefusedOrNot,

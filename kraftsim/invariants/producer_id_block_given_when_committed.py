@@ -1,6 +1,7 @@
-"""A controller gives a block of producer ids away when it knows the block's record to be committed, not a record earlier.
+"""A controller returns a producer-id block only after it knows that the block's record is committed.
 
-That blocks share no id follows from it, but shows a breach only where the controller falls between the answer and the commit; this shows each breach.
+This implies that blocks share no id. But that invariant is violated only if the controller fails between the
+response and the commit, while this one reports every early response.
 Source: KIP-730, org.apache.kafka.controller.QuorumController (ControllerWriteEvent, deferredEventQueue).
 """
 
@@ -15,14 +16,14 @@ QUORUM = "quorum"
 
 
 class CommittedBlocks:
-    """Remembers the highest high watermark that each incarnation of a controller knew."""
+    """Tracks the highest high watermark of each incarnation of a controller."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
         self._known: dict[tuple[str, int], int] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a high watermark, or a block."""
+        """Process a high watermark, or an allocated block."""
         assert isinstance(event, HighWatermarkMoved | ProducerIdBlockAllocated)
         controller = (envelope.node, envelope.incarnation)
         if isinstance(event, HighWatermarkMoved):
@@ -44,7 +45,7 @@ class CommittedBlocks:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A controller gives a block of producer ids away when it knows the block's record to be committed.",
+    rule="A controller returns a producer-id block only after it knows that the block's record is committed.",
     source="KIP-730",
     watches=(HighWatermarkMoved, ProducerIdBlockAllocated),
     check=CommittedBlocks,

@@ -1,7 +1,7 @@
-"""A block of producer ids goes to the incarnation of a broker that is registered, never to one that another has replaced.
+"""A producer-id block is allocated only to the registered incarnation of a broker, never to one that was replaced.
 
-The epoch of a registration is the offset of its record. A block whose record stands behind a later registration of the same broker was given to a
-process that is dead, or that must not serve any more.
+The epoch of a registration is the offset of its record. A block whose record has a higher offset than a later
+registration of the same broker was allocated to a process that is dead, or must no longer serve.
 Source: KIP-730, org.apache.kafka.controller.ProducerIdControlManager (ClusterControlManager.checkBrokerEpoch).
 """
 
@@ -17,14 +17,14 @@ NAME = "producer-id-block-to-present-incarnation"
 
 
 class LaterRegistrations:
-    """Remembers the epochs of each broker, in order."""
+    """Tracks the epochs of each broker, in order."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
         self._registered: dict[int, list[tuple[int, str]]] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a registration, or a block that was given away."""
+        """Process a registration, or an allocated block."""
         assert isinstance(event, BrokerRegistered | ProducerIdBlockAllocated)
         registered = self._registered.setdefault(event.broker_id, [])
         if isinstance(event, BrokerRegistered):
@@ -46,7 +46,7 @@ class LaterRegistrations:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A block of producer ids goes to the registered incarnation of a broker, never to one that another has replaced.",
+    rule="A producer-id block is allocated only to the registered incarnation of a broker, never to one that was replaced.",
     source="KIP-730",
     watches=(BrokerRegistered, ProducerIdBlockAllocated),
     check=LaterRegistrations,

@@ -1,8 +1,9 @@
-"""No two blocks of producer ids that the controller handed out share an id.
+"""No two blocks of producer ids overlap.
 
-Blocks are why brokers can hand out ids without asking: each owns its block. A block counted as allocated before it was durable comes back after a
-power loss, and two brokers own it.
-Source: KIP-730, KAFKA-10533 for the way it breaks.
+Brokers can return producer ids without a request to the controller because each owns its block. If a block is
+returned before its record is durable, a power loss makes the controller allocate it again, and two brokers own
+it.
+Source: KIP-730, KAFKA-10533 for the way it fails.
 """
 
 from bisect import bisect_right, insort
@@ -16,7 +17,7 @@ NAME = "producer-id-blocks-disjoint"
 
 
 class SortedBlocks:
-    """Keeps the blocks by their first id; a new one is compared with those it could touch."""
+    """Keeps the blocks sorted by first id; compares a new block with those that it may overlap."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
@@ -24,7 +25,7 @@ class SortedBlocks:
         self._longest = 0
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a block that was handed out."""
+        """Process an allocated block."""
         assert isinstance(event, ProducerIdBlockAllocated)
         self._findings.examined += 1
         first_id, next_id = event.first_producer_id, event.next_producer_id
@@ -49,12 +50,12 @@ class SortedBlocks:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="No two blocks of producer ids that the controller handed out share an id.",
+    rule="No two blocks of producer ids overlap.",
     source="KIP-730",
     watches=(ProducerIdBlockAllocated,),
     check=SortedBlocks,
     examined="SELECT run, count(*) FROM producer_id_block_allocated GROUP BY run",
-    # Sorted by first id, a block touches one before it exactly if it begins below the highest end so far: only such blocks are compared one by one.
+    # Sorted by first id, a block overlaps an earlier one exactly if it begins below the highest end so far: only such blocks are compared in pairs.
     violations="""
         WITH swept AS (
             SELECT

@@ -1,6 +1,7 @@
-"""A broker hands out only producer ids of blocks that the controller gave to it since it started.
+"""A broker returns only producer ids from blocks that it received since it started.
 
-An id from elsewhere belongs to another broker's block, or to one of its own former life whose ids are spent.
+Any other id belongs to another broker's block, or to a block of an earlier incarnation of the broker, whose ids
+may be used already.
 Source: KIP-730, org.apache.kafka.coordinator.transaction.RPCProducerIdManager.
 """
 
@@ -13,14 +14,14 @@ NAME = "producer-id-inside-owned-block"
 
 
 class OwnedBlocks:
-    """Remembers the blocks of each incarnation of each broker; ids come from the latest ones."""
+    """Tracks the blocks of each incarnation of each broker, the latest last."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
         self._blocks: dict[tuple[str, int], list[tuple[int, int]]] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a received block or a returned id."""
+        """Process a received block or a returned id."""
         blocks = self._blocks.setdefault((envelope.node, envelope.incarnation), [])
         if isinstance(event, ProducerIdBlockReceived):
             blocks.append((event.first_producer_id, event.next_producer_id))
@@ -41,13 +42,13 @@ class OwnedBlocks:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A broker hands out only producer ids of blocks that the controller gave to it since it started.",
+    rule="A broker returns only producer ids from blocks that it received since it started.",
     source="KIP-730",
     watches=(ProducerIdBlockReceived, ProducerIdReturned),
     check=OwnedBlocks,
     examined="SELECT run, count(*) FROM producer_id_returned WHERE fresh GROUP BY run",
-    # One sorted pass finds for each id the block that begins next below it, which is the one that holds it. Only an id that is not in that block, or
-    # that was returned before the block came, is compared with all blocks.
+    # One sorted pass finds for each id the block with the closest first id below it, which normally holds it. Only an id that is not in that block,
+    # or that was returned before the block arrived, is compared with all blocks.
     violations="""
         WITH point AS (
             SELECT run, node, incarnation, n, position, first_producer_id AS id, first_producer_id, 0 AS is_answer FROM producer_id_block_received

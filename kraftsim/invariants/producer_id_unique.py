@@ -1,6 +1,7 @@
-"""A producer id from a block is handed out once: no two answers to InitProducerId carry the same fresh id.
+"""No two InitProducerId responses return the same fresh producer id.
 
-Producer state tells producers apart by nothing but this number. Two producers with one id would have their records taken for each other's duplicates.
+Producer state distinguishes producers by this number only. With one id for two producers, the records of one
+would be treated as duplicates of the other's.
 Source: KIP-98, KIP-730.
 """
 
@@ -13,14 +14,14 @@ NAME = "producer-id-unique"
 
 
 class OnceEach:
-    """Remembers the first answer that carried each fresh id."""
+    """Tracks the first response that returned each fresh id."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
         self._first_answer: dict[int, str] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in an answer to InitProducerId."""
+        """Process an InitProducerId response."""
         assert isinstance(event, ProducerIdReturned)
         if not event.fresh:
             return None
@@ -38,7 +39,7 @@ class OnceEach:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A producer id from a block is handed out once.",
+    rule="No two InitProducerId responses return the same fresh producer id.",
     source="KIP-98, KIP-730",
     watches=(ProducerIdReturned,),
     check=OnceEach,

@@ -1,6 +1,7 @@
-"""A producer snapshot knows of no batch at or behind its own offset.
+"""A producer snapshot contains no batch at or above its own offset.
 
-Whoever loads it reads the log from there on, and would take a batch that never got there for one that did: its repetition is acknowledged and lost.
+A replica that loads a snapshot replays the log from that offset. It would treat a batch that never reached the
+log as appended: a retry of that batch would be acknowledged and lost.
 Source: KAFKA-6683; org.apache.kafka.storage.internals.log.ProducerStateManager.takeSnapshot.
 """
 
@@ -13,13 +14,13 @@ NAME = "producer-snapshot-of-appended-only"
 
 
 class KnowsNothingLater:
-    """Looks at each snapshot by itself."""
+    """Checks each snapshot independently."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a snapshot."""
+        """Process a snapshot."""
         assert isinstance(event, ProducerSnapshotTaken)
         self._findings.examined += 1
         if event.last_offset < event.next_offset:
@@ -37,7 +38,7 @@ class KnowsNothingLater:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A producer snapshot knows of no batch at or behind its own offset.",
+    rule="A producer snapshot contains no batch at or above its own offset.",
     source="KAFKA-6683",
     watches=(ProducerSnapshotTaken,),
     ends_run=False,

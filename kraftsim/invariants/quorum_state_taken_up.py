@@ -1,9 +1,10 @@
-"""A replica of the metadata log goes on where its quorum-state says that it stopped: in no earlier epoch, and in that one with that leader or vote.
+"""A replica of the metadata log resumes from its stored quorum state: in no earlier epoch, and in the same epoch with the same leader or vote.
 
-Whoever forgot a vote could give it again; who forgot that it led would lead that epoch a second time, and tell nobody that it was gone; who forgot
-whom it followed would stand for election while there is a leader. What the file says may have grown since it was last told of, by a vote or a leader.
-A vote may be forgotten once a leader is known. A disk that loses or changes what it has flushed is another matter, and so is a broker that migrates:
-it deletes its copy as it starts.
+A replica that lost its vote could vote again. One that lost its own leadership could lead that epoch a second
+time without notifying anyone of the restart. One that lost its leader would start an election while there is
+one. The file may contain more than the last event reported, by a vote or a leader. A vote may be dropped once a
+leader is known. Hosts whose disk lost or corrupted flushed data by a fault are not checked, and neither is a
+broker that migrates: it deletes its metadata log as it starts.
 Source: org.apache.kafka.raft.QuorumState.initialize, KIP-595, KAFKA-10527.
 """
 
@@ -16,11 +17,11 @@ from kraftsim.invariants.spoilt_disks import SPOILT_CTE, SpoiltDisks
 from kraftsim.invariants.verdict import Verdict, Violation
 
 NAME = "quorum-state-taken-up"
-NOBODY = -1
+NO_NODE = -1
 
 
 class StoredStates:
-    """Remembers what each replica stored last, and which of its processes have begun."""
+    """Tracks the last stored state of each replica, and the latest incarnation that has started."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
@@ -29,7 +30,7 @@ class StoredStates:
         self._spoilt = SpoiltDisks()
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in what was stored, or how a replica begins."""
+        """Process a stored state, or the first role of an incarnation."""
         node = envelope.node
         match event:
             case FaultFired():
@@ -57,9 +58,9 @@ class StoredStates:
 
 
 def _knows_as_much(begun: RaftRoleChanged, stored: QuorumStateStored) -> bool:
-    if stored.leader_id != NOBODY:
+    if stored.leader_id != NO_NODE:
         return begun.leader_id == stored.leader_id
-    return stored.voted_id == NOBODY or begun.leader_id != NOBODY or begun.voted_id == stored.voted_id
+    return stored.voted_id == NO_NODE or begun.leader_id != NO_NODE or begun.voted_id == stored.voted_id
 
 
 def _said(state: RaftRoleChanged | QuorumStateStored) -> str:
@@ -89,11 +90,11 @@ _BEGUN = f"""
         WHERE NOT k.is_kept AND d.position IS NULL
     )
 """
-"""The last that was kept before a process began; where that is a copy that was thrown away, there is no state to compare with."""
+"""The last stored state before a process started; if the metadata log was deleted since, there is no state to compare with."""
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A replica of the metadata log goes on where its quorum-state says that it stopped.",
+    rule="A replica of the metadata log resumes from its stored quorum state.",
     source="KIP-595, KAFKA-10527",
     watches=(QuorumStateStored, RaftRoleChanged, MetadataCopyForgotten, FaultFired),
     check=StoredStates,
@@ -111,8 +112,8 @@ INVARIANT = Invariant(
             position AS second_witness
         FROM begun
         WHERE leader_epoch < stored_epoch OR (leader_epoch = stored_epoch AND CASE
-            WHEN stored_leader <> {NOBODY} THEN leader_id <> stored_leader
-            ELSE stored_vote <> {NOBODY} AND leader_id = {NOBODY} AND voted_id <> stored_vote
+            WHEN stored_leader <> {NO_NODE} THEN leader_id <> stored_leader
+            ELSE stored_vote <> {NO_NODE} AND leader_id = {NO_NODE} AND voted_id <> stored_vote
         END)
     """,
 )

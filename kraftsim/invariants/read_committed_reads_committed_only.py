@@ -1,6 +1,6 @@
-"""A read_committed reader returns no record of a transaction that nobody had asked to commit when it was read, or that was aborted.
+"""A read_committed consumer returns no record of an aborted transaction, or of one whose commit was not yet requested.
 
-Which transaction a record belongs to is known by the offset at which it was acknowledged.
+The transaction of a record is identified by the offset at which the record was acknowledged.
 Source: KIP-98; KAFKA-5376, KAFKA-9807.
 """
 
@@ -17,7 +17,7 @@ Place = tuple[str, int, int]
 
 
 class CommittedReads:
-    """Collects reads and transactions; an acknowledgement may come after the read, so that they are compared at the end."""
+    """Collects reads and transactions; compares them at the end, because an acknowledgement may come after the read."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
@@ -29,7 +29,7 @@ class CommittedReads:
         self._position = 0
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a record on its way, something that was read, or a transaction's end."""
+        """Process a record that was sent, acknowledged or read, or the end of a transaction."""
         self._position += 1
         if isinstance(event, RecordSent):
             self._latest[event.client_id, event.topic, event.partition, event.record_key] = event.transaction
@@ -73,7 +73,7 @@ _READ = f"""
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A read_committed reader returns no record of a transaction that was aborted, or not yet asked to commit.",
+    rule="A read_committed consumer returns no record of an aborted transaction, or of one whose commit was not yet requested.",
     source="KIP-98",
     watches=(RecordSent, RecordAcknowledged, RecordRead, TransactionEndAsked, TransactionEnded),
     check=CommittedReads,

@@ -1,9 +1,10 @@
-"""A consumer returns no record that lies at or above every high watermark that any replica of its partition had when it was read.
+"""A consumer returns no record that is at or above every high watermark that any replica of its partition had by then.
 
-What lies above the high watermark may be truncated when a leader fails: a consumer that returns it has shown its application a record that never was.
-A read_committed consumer ends at the last stable offset, which is not above the high watermark, so it is checked by the same rule. A partition
-with one replica is not checked: all that its log holds is committed, and no event reports that. An unclean election may take the high watermark
-back; reads below the earlier one are not reported.
+Records above the high watermark may be truncated when a leader fails. A consumer that returns one has shown its
+application a record that never existed. A read_committed consumer stops at the last stable offset, which is not
+above the high watermark, so the same rule applies. A partition with one replica is not checked: everything in
+its log is committed, and no event reports that. An unclean election may lower the high watermark; reads below
+the earlier one are not reported.
 Source: KIP-98, KIP-207; kafka.cluster.Partition.readRecords, kafka.log.UnifiedLog.read (maxOffsetMetadata).
 """
 
@@ -26,14 +27,14 @@ class ReadsBelowHighWatermark:
         self._high_watermarks: dict[Log, int] = {}
         self._followed: dict[Log, None] = {}
         self._single: dict[Log, None] = {}
-        """Partitions that have, or had once, no replica but the leader's."""
+        """Partitions that have, or had, a single replica."""
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a high watermark or what a partition's replicas are, and check each record that was read."""
+        """Process a high watermark or a partition's replicas, or check a record that was read."""
         match event:
             case RecordRead():
                 log = (event.topic, event.partition)
-                return self._judge(envelope, event, log) if log in self._followed and log not in self._single else None
+                return self._check(envelope, event, log) if log in self._followed and log not in self._single else None
             case PartitionHighWatermarkMoved():
                 log = (event.topic, event.partition)
                 if event.high_watermark > self._high_watermarks.get(log, 0):
@@ -48,7 +49,7 @@ class ReadsBelowHighWatermark:
         """Return the verdict."""
         return self._findings.verdict()
 
-    def _judge(self, envelope: Envelope, event: RecordRead, log: Log) -> Violation | None:
+    def _check(self, envelope: Envelope, event: RecordRead, log: Log) -> Violation | None:
         self._findings.examined += 1
         high_watermark = self._high_watermarks.get(log, 0)
         if event.offset < high_watermark:
@@ -84,7 +85,7 @@ _READ = f"""
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A consumer returns no record that lies at or above every high watermark that any replica of its partition had by then.",
+    rule="A consumer returns no record that is at or above every high watermark that any replica of its partition had by then.",
     source="KIP-98, KIP-207",
     watches=(RecordRead, PartitionHighWatermarkMoved, LeaderFollowed, PartitionChanged),
     check=ReadsBelowHighWatermark,

@@ -1,6 +1,7 @@
-"""A follower that begins behind a remote segment knows the producers that its leader knew there, where its remedy for missing snapshots promises so.
+"""A follower that starts after a remote segment has the same producer state there as its leader, if its setting promises that.
 
-It may lead next: a repeated batch of a producer that it does not know is appended again.   Source: KIP-405 (auxiliary state), KAFKA-15195.
+The follower may become leader: it would append a retried batch of an unknown producer again. Source: KIP-405
+(auxiliary state), KAFKA-15195.
 """
 
 from kraftsim.events.event import Event
@@ -12,14 +13,14 @@ NAME = "rebuilt-producers-equal"
 
 
 class Compared:
-    """Keeps the first digest of each place."""
+    """Keeps the first digest for each offset."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
         self._first: dict[tuple[str, int, int], tuple[str, str]] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in what one replica knows at an offset."""
+        """Process the producer state of one replica at an offset."""
         assert isinstance(event, ProducerStateCompared)
         if not event.promised:
             return None
@@ -40,7 +41,7 @@ _PLACE = "run, topic, partition, next_offset"
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A follower that begins behind a remote segment knows the producers that its leader knew there.",
+    rule="A follower that starts after a remote segment has the same producer state there as its leader.",
     source="KIP-405",
     watches=(ProducerStateCompared,),
     ends_run=False,

@@ -1,7 +1,8 @@
-"""When the run is over, no log holds a record more often than a client sent it: a retry is no second record.
+"""No final log contains a record more often than a client sent it.
 
-One batch may hold other records than the one before it and carry another sequence, so that one-append-per-sequence sees nothing of it; whoever reads
-the log does. A record is told by its key, in each replica's log. A client that gave a record up and sends it again has sent it twice.
+A batch may hold other records than the one before it and have another sequence, so one-append-per-sequence does
+not find such duplicates; a consumer of the log does. Records are identified by key, in each replica's log. A
+client that gave up on a record and sends it again has sent it twice.
 Source: KIP-98; Jepsen's "duplicate" (jepsen.tests.kafka).
 """
 
@@ -17,7 +18,7 @@ Record = tuple[str, int, str]
 
 
 class OftenAsSent:
-    """Counts what clients sent and what the final logs hold; they are compared at the end."""
+    """Counts the records that clients sent and that the final logs contain; compares them at the end of the run."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
@@ -25,7 +26,7 @@ class OftenAsSent:
         self._found: dict[tuple[Record, str], list[str]] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a record that was sent, or one of a final log."""
+        """Process a record that was sent, or a record of a final log."""
         if isinstance(event, RecordSent):
             record = (event.topic, event.partition, event.record_key)
             self._sent[record] = self._sent.get(record, 0) + 1
@@ -47,7 +48,7 @@ class OftenAsSent:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="When the run is over, no log holds a record more often than a client sent it.",
+    rule="No final log contains a record more often than a client sent it.",
     source="KIP-98",
     watches=(RecordSent, FinalRecord),
     check=OftenAsSent,

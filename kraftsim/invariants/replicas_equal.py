@@ -1,7 +1,8 @@
-"""When the run is over, the logs of two replicas that are in sync agree: a batch of one is in the other, at the same offsets and with the same bytes.
+"""The final logs of in-sync replicas have the same batches, with the same offsets and bytes, wherever both have records.
 
-A log may begin later or end earlier than another one, but where both have records they have the same; a checksum stands for the bytes that it covers,
-all but the offset and the leader epoch. What is not compacted is meant: a log that is forgets what it may, each replica for itself.
+A log may start later or end earlier than another one. A checksum represents the bytes that it covers: all but
+the offset and the leader epoch. Cleaned parts of compacted logs are not compared, because each replica cleans
+its log independently.
 Source: KIP-101; kafka.tools.ReplicaVerificationTool.
 """
 
@@ -16,12 +17,12 @@ from kraftsim.invariants.verdict import Verdict, Violation
 
 NAME = "replicas-equal"
 Log = tuple[str, int]
-Breach = tuple[int, str, str, str]
-"""(place of the batch among all final batches, key, message, event id)."""
+Difference = tuple[int, str, str, str]
+"""(index of the batch among all final batches, key, message, event id)."""
 
 
 class SameBatches:
-    """Collects the final logs of the replicas that are in sync; they are compared at the end."""
+    """Collects the final logs of the in-sync replicas; compares them at the end of the run."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
@@ -29,11 +30,11 @@ class SameBatches:
         self._extent: dict[tuple[Log, str], tuple[int, int]] = {}
         self._cleaned = CleanedLogs()
         self._batches: dict[tuple[Log, str], dict[tuple[int, int, int], tuple[int, str]]] = {}
-        """(log, broker) -> (first offset, last offset, checksum) -> (place, event id) of the first such batch."""
+        """(log, broker) -> (first offset, last offset, checksum) -> (index, event id) of the first such batch."""
         self._batch_count = 0
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a replica, its final log or one of its batches."""
+        """Process an in-sync replica, its final log or one of its batches."""
         assert isinstance(event, ReplicaInSync | FinalLog | FinalBatch | SegmentsCleaned)
         self._cleaned.learn(event)
         log = (event.topic, event.partition)
@@ -50,8 +51,8 @@ class SameBatches:
         return None
 
     def finish(self) -> Verdict:
-        """Compare, and return the verdict. As SQL does, it keeps the breaches whose batches were noted first."""
-        breaches: list[Breach] = []
+        """Compare, and return the verdict. Like the SQL, it keeps the violations whose batches were emitted first."""
+        breaches: list[Difference] = []
         for log, brokers in self._in_sync.items():
             for broker in brokers:
                 for other in brokers:
@@ -61,7 +62,7 @@ class SameBatches:
             self._findings.violation(key, message, event_id)
         return self._findings.verdict()
 
-    def _compare(self, log: Log, broker: str, other: str) -> Iterator[Breach]:
+    def _compare(self, log: Log, broker: str, other: str) -> Iterator[Difference]:
         begins_at, ends_at = self._extent[log, other]
         others = self._batches.get((log, other), {})
         for (first_offset, last_offset, crc), (place, event_id) in self._batches.get((log, broker), {}).items():
@@ -92,7 +93,7 @@ _PAIR = f"""
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="When the run is over, replicas that are in sync hold the same batches wherever both have records.",
+    rule="The final logs of in-sync replicas have the same batches wherever both have records.",
     source="KIP-101",
     watches=(ReplicaInSync, FinalLog, FinalBatch, *CLEANED_WATCHES),
     check=SameBatches,

@@ -1,9 +1,11 @@
-"""A leader asks for a replica to join the in-sync replicas only when that replica has all that the leader had when its epoch began.
+"""A leader adds a replica to the ISR only if the replica has every record that the leader had when its epoch started.
 
-The leader's high watermark lags behind what its predecessor had acknowledged: a replica that has only what lies below the high watermark may lack
-acknowledged records, and would lose them as the next leader (KAFKA-7128). What a replica has is what it appended and copied and did not truncate, or
-reports when it begins to lead or to follow; what it lost with its power counts as had, for its leader need not know of that yet. A leader of an
-earlier epoch than the replica follows is not checked: the controller refuses its request.
+The leader's high watermark lags behind what its predecessor acknowledged: a replica that has only the records
+below the high watermark may lack acknowledged records, and would lose them as the next leader (KAFKA-7128). A
+replica's log is what it appended and replicated and did not truncate, or what it reports when it becomes leader
+or follower. Records that it lost in a power loss count as present, because its leader need not know of the loss
+yet. A request of a leader in an earlier epoch than the replica follows is not checked: the controller rejects
+it.
 Source: KAFKA-7128, KIP-497; kafka.cluster.Partition.isFollowerInSync.
 """
 
@@ -26,7 +28,7 @@ Log = tuple[str, int]
 
 
 class JoinsBeyondEpochStart:
-    """Tracks where each replica's log ends, and where each leader's epoch began."""
+    """Tracks each replica's log end offset, and the start offset of each leader's epoch."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
@@ -34,11 +36,11 @@ class JoinsBeyondEpochStart:
         self._epochs: dict[tuple[str, Log], int] = {}
         """(node, log) -> the newest leader epoch in which the node leads or follows."""
         self._starts: dict[tuple[str, Log, int], int] = {}
-        """(leader, log, leader epoch) -> where the log of the leader ended when the epoch began."""
+        """(leader, log, leader epoch) -> the leader's log end offset when the epoch started."""
         self._in_sync: dict[tuple[str, Log, int], tuple[str, ...]] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in what changes a log's end, a role, or a set, and check each request for another set."""
+        """Process a change of a log end offset, a role or the ISR, and check each request to change the ISR."""
         match event:
             case (
                 BatchAppended(topic=topic, partition=partition, last_offset=last)
@@ -57,14 +59,14 @@ class JoinsBeyondEpochStart:
             case IsrChanged():
                 self._in_sync[envelope.node, (event.topic, event.partition), event.leader_epoch] = tuple(event.isr.split(","))
             case IsrChangeAsked():
-                return self._judge(envelope, event)
+                return self._check(envelope, event)
         return None
 
     def finish(self) -> Verdict:
         """Return the verdict."""
         return self._findings.verdict()
 
-    def _judge(self, envelope: Envelope, event: IsrChangeAsked) -> Violation | None:
+    def _check(self, envelope: Envelope, event: IsrChangeAsked) -> Violation | None:
         log = (event.topic, event.partition)
         start = self._starts.get((envelope.node, log, event.leader_epoch))
         agreed = self._in_sync.get((envelope.node, log, event.leader_epoch))
@@ -127,7 +129,7 @@ _JOINING = f"""
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A replica that a leader asks to join the in-sync replicas has all that the leader had when its epoch began.",
+    rule="A leader adds a replica to the ISR only if the replica has every record that the leader had when its epoch started.",
     source="KAFKA-7128, KIP-497",
     watches=(
         BatchAppended,

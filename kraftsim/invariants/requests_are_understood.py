@@ -1,10 +1,12 @@
-"""In virtual time no node refuses a request as one that it cannot read or does not offer.
+"""In virtual time no node closes a connection because a request is unreadable or unsupported.
 
-Everybody who asks there is one of us, and asks only what he was told to be offered: a frame of an impossible size, an unknown API or a malformed body
-comes from a connection that has lost its place in the stream of bytes. Clients ask again on a new connection, so that nothing else would show it.
-Whoever runs a real cluster may be asked anything by anybody.
+In virtual time every client is part of kraftsim and sends only APIs that the node supports. An impossible frame
+size, an unknown API or a malformed body therefore means that a connection has lost its position in the byte
+stream. Clients retry on a new connection, so nothing else would show it. A real cluster may receive any request
+from any client.
 
-Source: kafka.network.SocketServer (what cannot be read ends the connection), org.apache.kafka.common.network.NetworkReceive.
+Source: kafka.network.SocketServer (what cannot be read ends the connection),
+org.apache.kafka.common.network.NetworkReceive.
 """
 
 from typing import Final
@@ -19,18 +21,18 @@ NAME = "requests-are-understood"
 VIRTUAL: Final = "sim"
 """The mode of runs in virtual time."""
 CLOSED: Final = "closed"
-"""What becomes of the connection of a request that cannot be read."""
+"""The action on a connection whose request cannot be read."""
 
 
 class EveryRequestUnderstood:
-    """Counts connections and looks at what is refused on them, from the beginning of a run in virtual time."""
+    """Counts connections and checks the requests that are rejected on them, in runs in virtual time."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
         self._is_virtual = False
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a connection, or a refusal."""
+        """Process a new connection, or a rejected request."""
         match event:
             case RunStarted(mode=mode):
                 self._is_virtual = self._is_virtual or mode == VIRTUAL
@@ -48,7 +50,7 @@ class EveryRequestUnderstood:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="In virtual time no request is refused because it cannot be read or is not offered.",
+    rule="In virtual time no request is rejected because it is unreadable or unsupported.",
     source="kafka.network.SocketServer",
     watches=(RunStarted, ConnectionOpened, RequestRefused),
     check=EveryRequestUnderstood,

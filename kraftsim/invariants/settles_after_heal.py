@@ -1,6 +1,6 @@
-"""Once every fault is healed, somebody leads, brokers serve, controllers catch up, and clients' calls come back, each within its bound.
+"""After all faults are healed there is a leader, brokers serve, controllers catch up, and client calls complete, each within its bound.
 
-A cluster that promises nothing because it does nothing would keep every other invariant. Source: TigerBeetle's liveness mode.
+A cluster that does nothing would satisfy every other invariant. Source: TigerBeetle's liveness mode.
 """
 
 from kraftsim.events.event import Event
@@ -12,13 +12,13 @@ NAME = "settles-after-heal"
 
 
 class WithinBounds:
-    """Compares each time with its bound."""
+    """Compares each duration with its bound."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in how long something took."""
+        """Process a duration after the last fault was healed."""
         assert isinstance(event, Settled)
         self._findings.examined += 1
         if event.is_settled and event.after_ms <= event.limit_ms:

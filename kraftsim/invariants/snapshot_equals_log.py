@@ -1,7 +1,8 @@
-"""A snapshot and what stands behind it in the metadata log say the same of the cluster as the log from its beginning.
+"""A snapshot and the metadata log after it give the same metadata as the log from its beginning.
 
-Read from the disks when the run is over: every snapshot, and every log behind one, is compared at the same offset, on all controllers. The epoch of
-the last record belongs to the offset: only then is it the same log.
+Read from the disks at the end of the run: every snapshot, and every log after one, is compared at the same
+offset, on all controllers. The epoch of the last record is compared with the offset, because only then is it
+the same log.
 Source: KIP-630, KAFKA-13357, KAFKA-14618.
 """
 
@@ -14,14 +15,14 @@ NAME = "snapshot-equals-log"
 
 
 class SameDigest:
-    """Remembers the first digest for each place in the log."""
+    """Tracks the first digest for each offset and epoch."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
         self._first: dict[tuple[int, int], tuple[FinalMetadata, str]] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in what a disk says of a place in the log."""
+        """Process the metadata on a disk at an offset."""
         assert isinstance(event, FinalMetadata)
         self._findings.examined += event.from_offset > 0
         first, witness = self._first.setdefault((event.end_offset, event.epoch), (event, envelope.event_id))
@@ -40,7 +41,7 @@ class SameDigest:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A snapshot and what stands behind it in the metadata log say the same of the cluster as the log from its beginning.",
+    rule="A snapshot and the metadata log after it give the same metadata as the log from its beginning.",
     source="KIP-630, KAFKA-13357, KAFKA-14618",
     watches=(FinalMetadata,),
     check=SameDigest,

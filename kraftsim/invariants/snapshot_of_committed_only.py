@@ -1,6 +1,7 @@
-"""A replica writes a snapshot of nothing but what it knows to be committed.
+"""A replica writes a snapshot only of records that it knows to be committed.
 
-What is in a snapshot cannot be cut any more: a record that its leader loses would live on in whoever begins with that snapshot.
+A snapshot cannot be truncated: a record that its leader loses would survive on every replica that starts from
+the snapshot.
 Source: KIP-630, org.apache.kafka.raft.KafkaRaftClient.createSnapshot.
 """
 
@@ -13,14 +14,14 @@ NAME = "snapshot-of-committed-only"
 
 
 class BelowHighWatermark:
-    """Remembers the highest high watermark that each incarnation of a replica knew."""
+    """Tracks the highest high watermark of each incarnation of a replica."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
         self._known: dict[tuple[str, int], int] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a high watermark, or a snapshot."""
+        """Process a high watermark, or a snapshot."""
         assert isinstance(event, HighWatermarkMoved | SnapshotLoaded | SnapshotWritten)
         replica = (envelope.node, envelope.incarnation)
         if not isinstance(event, SnapshotWritten):
@@ -41,7 +42,7 @@ class BelowHighWatermark:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A replica writes a snapshot of nothing but what it knows to be committed.",
+    rule="A replica writes a snapshot only of records that it knows to be committed.",
     source="KIP-630",
     watches=(HighWatermarkMoved, SnapshotLoaded, SnapshotWritten),
     check=BelowHighWatermark,

@@ -1,4 +1,4 @@
-"""Which hosts have a disk that lost or changed what it had flushed: of what they keep nothing is expected any more, from that moment on."""
+"""Tracks hosts whose disk lost or corrupted flushed data by a fault: invariants about durable data no longer apply to them."""
 
 from kraftsim.events.runs import FaultFired
 
@@ -6,18 +6,18 @@ SPOIL_WHAT_WAS_FLUSHED = ("bit-rot", "lost-disk", "lying-flush", "misdirected-wr
 
 
 class SpoiltDisks:
-    """Learns of each one by the fault that struck it."""
+    """Tracks such hosts by the faults that were injected."""
 
     def __init__(self) -> None:
         self._hosts: dict[str, None] = {}
 
     def learn(self, fired: FaultFired) -> None:
-        """Take in a fault; those that leave disks alone are passed over."""
+        """Process a fault; faults that leave flushed data intact are ignored."""
         if fired.fault in SPOIL_WHAT_WAS_FLUSHED:
             self._hosts[fired.target] = None
 
     def has(self, host: str) -> bool:
-        """Tell whether the disk of a host is one of them."""
+        """Return whether a host has lost or corrupted flushed data."""
         return host in self._hosts
 
 
@@ -27,4 +27,4 @@ SPOILT_CTE = f"""
         WHERE fault IN ({", ".join(f"'{fault}'" for fault in SPOIL_WHAT_WAS_FLUSHED)}) GROUP BY run, target
     )
 """
-"""The same for SQL: since when the disk of each such host (`target`) is not to be believed."""
+"""The same in SQL: the position of the first such fault on each host (`target`)."""

@@ -1,12 +1,15 @@
-"""What a coordinator writes about a transactional id is a walk through the states: each record may follow the one before it.
+"""The records of a transactional id form a valid sequence of transaction states, and their epochs increase as Kafka allows.
 
-Nothing is completed that was not decided, a decision that is committed stands, and producer id and epoch go on as an end or a fence lets them: by
-one for a fence (InitProducerId, a time-out), by one for an end (KIP-890), by one where an end is a fence as well (KAFKA-19367), and not at all where
-partitions are added or a decision is completed. By two an abort goes on only where a change of its transactional id was given up before: a fence
-that could not be written has raised the epoch in memory. A record may be there twice, where an append whose answer was late is made again;
-an end that was seen to be committed is not written again. Whoever gave a record up, because nobody took a copy of it in time, goes on with the epoch
-of before. Where the log was cleaned, records between two others may be gone: nothing is said of these two then. Source: KIP-98, KIP-360, KIP-890;
-kafka.coordinator.transaction.TransactionMetadata.validPreviousStates; KAFKA-9666, KAFKA-10080, KAFKA-19367.
+Nothing is completed that was not decided, and a committed decision stands. The producer epoch increases by one
+for a fence (InitProducerId, a timeout), by one for an end (KIP-890), by one where an end is also a fence
+(KAFKA-19367), and not at all where partitions are added or a decision is completed. An abort increases it by
+two only if an earlier change of the transactional id was given up: a fence that could not be written has raised
+the epoch in memory. A record may be there twice if an append with a late response is repeated; an end that was
+observed as committed is not written again. A coordinator that gave up on a record, because it was not
+replicated in time, continues with the previous epoch. If the log was cleaned between two records, others may be
+missing, and the two are not compared.
+Source: KIP-98, KIP-360, KIP-890; kafka.coordinator.transaction.TransactionMetadata.validPreviousStates;
+KAFKA-9666, KAFKA-10080, KAFKA-19367.
 """
 
 from itertools import pairwise
@@ -30,7 +33,7 @@ AFTER: dict[int, tuple[int, ...]] = {
     COMPLETE_COMMIT: (COMPLETE_COMMIT, EMPTY, ONGOING, PREPARE_ABORT, FORGOTTEN),
     COMPLETE_ABORT: (COMPLETE_ABORT, EMPTY, ONGOING, PREPARE_ABORT, FORGOTTEN),
 }
-"""State -> what may be written next. An abort of nothing raises the epoch, with transaction.version 2."""
+"""State -> the states that may be written next. An abort without a transaction bumps the epoch with transaction.version 2."""
 LARGEST_STEP = 2
 """A fence that could not be written, and an end."""
 STEPS: dict[tuple[int, int], int] = {
@@ -43,7 +46,7 @@ STEPS: dict[tuple[int, int], int] = {
     (PREPARE_COMMIT, COMPLETE_COMMIT): 0,
     (PREPARE_ABORT, COMPLETE_ABORT): 0,
 }
-"""(state, next state) -> by how much the epoch may go on at most; LARGEST_STEP where nothing is said.
+"""(state, next state) -> the largest increase of the epoch; LARGEST_STEP if absent.
 
 Source: TransactionMetadata.{prepareIncrementProducerEpoch, prepareFenceProducerEpoch, prepareAddPartitions, prepareAbortOrCommit, prepareComplete}.
 """
@@ -61,7 +64,7 @@ class Written(NamedTuple):
 
 
 class States:
-    """Collects what coordinators wrote, by the log of each broker; judged at the end."""
+    """Collects what coordinators wrote, by the log of each broker; checks it at the end of the run."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
@@ -69,11 +72,11 @@ class States:
         self._committed: dict[tuple[int, int], None] = {}
         self._given_up: dict[tuple[int, int], None] = {}
         self._ever_given_up: dict[tuple[int, str], None] = {}
-        """(partition, transactional id) of which some change was given up."""
+        """(partition, transactional id) with a change that was given up."""
         self._cleaned = CleanedLogs()
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a record, that one is committed or given up, or that a log was cleaned."""
+        """Process a record, its commit, a change that was given up, or a log cleaning."""
         self._cleaned.learn(event)
         if isinstance(event, TransactionStateChanged):
             self._committed[event.partition, event.offset] = None
@@ -86,7 +89,7 @@ class States:
         return None
 
     def finish(self) -> Verdict:
-        """Judge, and return the verdict."""
+        """Check, and return the verdict."""
         for (_, partition, transactional_id), records in self._written.items():
             self._findings.examined += len(records)
             for before, after in pairwise(records):
@@ -142,7 +145,7 @@ _SAME_LOG = "PARTITION BY run, broker, partition, transactional_id ORDER BY f.of
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="What is written about a transactional id walks through the states as they may follow; epochs go on by one for a fence, one for an end.",
+    rule="The records of a transactional id form a valid sequence of states; the epoch increases by one for a fence and by one for an end.",
     source="KIP-98, KIP-890",
     watches=(TransactionStateChanged, TransactionChangeGivenUp, FinalTransaction, *CLEANED_WATCHES),
     check=States,

@@ -1,6 +1,7 @@
-"""A transaction is there as a whole or not at all: what was committed is read, what was aborted is not, what is unknown is all or nothing.
+"""A committed transaction is read completely, an aborted one not at all, and one with unknown outcome completely or not at all.
 
-Its records are those that were sent within it and acknowledged at an offset; a read_committed reader that came to the end says which are there.
+The records of a transaction are those that were sent within it and acknowledged at an offset. A read_committed
+consumer that reached the end of the log determines which are visible.
 Source: KIP-98, KIP-890; Jepsen's report on Bufstream 0.1.0 (aborted reads, lost writes, torn transactions).
 """
 
@@ -28,7 +29,7 @@ class Sent:
 
 
 class Transactions:
-    """Collects what was sent in transactions and what was read; they are compared at the end."""
+    """Collects the records sent in transactions and the records read; compares them at the end of the run."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
@@ -38,7 +39,7 @@ class Transactions:
         self._through: dict[tuple[str, str], None] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a record on its way, the end of a transaction, or something that was read."""
+        """Process a record that was sent, acknowledged or read, or the end of a transaction."""
         if isinstance(event, RecordSent):
             self._latest[event.client_id, event.topic, event.partition, event.record_key] = event.transaction
         elif isinstance(event, RecordAcknowledged):
@@ -59,14 +60,14 @@ class Transactions:
         """Compare, and return the verdict."""
         topics = {topic for topic, _ in self._through}
         for transaction, sent in self._transactions.items():
-            judged = [place for place in sent.places if place[0] in topics]
-            if not judged or not sent.ended:
+            checked = [place for place in sent.places if place[0] in topics]
+            if not checked or not sent.ended:
                 continue
             self._findings.examined += 1
-            seen = sum(self._is_read(place) for place in judged)
-            wanted = {COMMITTED: (len(judged),), ABORTED: (0,)}.get(sent.outcome, (0, len(judged)))
+            seen = sum(self._is_read(place) for place in checked)
+            wanted = {COMMITTED: (len(checked),), ABORTED: (0,)}.get(sent.outcome, (0, len(checked)))
             if seen not in wanted:
-                message = f"transaction {transaction}: {sent.outcome}, and {seen} of its {len(judged)} acknowledged records are read"
+                message = f"transaction {transaction}: {sent.outcome}, and {seen} of its {len(checked)} acknowledged records are read"
                 self._findings.violation(transaction, message, sent.ended)
         return self._findings.verdict()
 
@@ -90,9 +91,9 @@ ACKNOWLEDGED_IN_TRANSACTIONS = """
         WHERE a.at_offset >= 0 AND s.transaction <> ''
     )
 """
-"""Where the records of each transaction are: an acknowledgement belongs to what its client last sent under that key."""
+"""The offsets of each transaction's records: an acknowledgement belongs to the record that its client last sent under that key."""
 
-_JUDGED = f"""
+_CHECKED = f"""
     {ACKNOWLEDGED_IN_TRANSACTIONS}, through AS (SELECT DISTINCT run, topic, client_id FROM copy_read),
     seen AS (
         SELECT DISTINCT r.run, r.topic, r.partition, r.offset AS at_offset
@@ -112,13 +113,13 @@ _JUDGED = f"""
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A transaction that was committed is read as a whole, one that was aborted not at all, any other as a whole or not at all.",
+    rule="A committed transaction is read completely, an aborted one not at all, and any other completely or not at all.",
     source="KIP-98, KIP-890",
     watches=(RecordSent, RecordAcknowledged, TransactionEnded, RecordRead, CopyRead),
     check=Transactions,
-    examined=f"WITH {_JUDGED} SELECT run, count(*) FROM judged GROUP BY run",
+    examined=f"WITH {_CHECKED} SELECT run, count(*) FROM judged GROUP BY run",
     violations=f"""
-        WITH {_JUDGED}
+        WITH {_CHECKED}
         SELECT
             run,
             transaction AS key,

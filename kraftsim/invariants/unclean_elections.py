@@ -1,8 +1,9 @@
-"""What an unclean election may lose: whatever lies behind the end of the log of a leader that nobody knew to be in sync.
+"""What an unclean election may lose: every record at or above the log end offset of a leader that was not known to be in sync.
 
-Kafka promises nothing of that: whoever allows such elections would rather write than wait. What the new leader has, and what is written from then on,
-is promised as ever. By which election a partition was led when a record was acknowledged nobody tells, so every record behind the end is given up.
-Source: KIP-106, KIP-704 (the leader is told that it was elected so), PartitionChangeBuilder.
+Kafka gives no guarantee for them: an operator who enables unclean elections prefers availability. The usual
+guarantees hold for what the new leader has and for what is written from then on. No event reports in which
+leader epoch a record was acknowledged, so every record at or above the new leader's log end offset is excluded.
+Source: KIP-106, KIP-704 (the leader is notified of its unclean election), PartitionChangeBuilder.
 """
 
 from kraftsim.events.event import Event
@@ -11,19 +12,19 @@ from kraftsim.events.partitions import LeaderElected
 
 RECOVERING = 1
 UNCLEAN_WATCHES = (PartitionChanged, LeaderElected)
-"""What an invariant has to watch, to know of them."""
+"""The event kinds that an invariant must watch to use this class."""
 Log = tuple[str, int]
 
 
 class UncleanElections:
-    """Learns of each one from the metadata, and of what it cost from the leader."""
+    """Tracks unclean elections from the metadata, and the lost offsets from the new leader."""
 
     def __init__(self) -> None:
         self._epochs: dict[Log, dict[int, None]] = {}
         self._ends: dict[Log, dict[int, int]] = {}
 
     def learn(self, event: Event) -> None:
-        """Take in an event; those that say nothing of elections are passed over."""
+        """Process an event; events unrelated to elections are ignored."""
         if isinstance(event, PartitionChanged) and event.leader_recovery_state == RECOVERING:
             self._epochs.setdefault((event.topic, event.partition), {})[event.leader_epoch] = None
         elif isinstance(event, LeaderElected):
@@ -31,14 +32,14 @@ class UncleanElections:
             ends[event.leader_epoch] = min(event.next_offset, ends.get(event.leader_epoch, event.next_offset))
 
     def may_have_lost(self, log: Log, offset: int) -> bool:
-        """Tell whether a record at an offset may be gone; one of which nobody said where it is (-1) may be, too."""
+        """Return whether a record at an offset may be lost; a record with an unknown offset (-1) may be as well."""
         epochs = self._epochs.get(log)
         if not epochs:
             return False
         return offset < 0 or any(offset >= end for epoch, end in self._ends.get(log, {}).items() if epoch in epochs)
 
     def has_been(self, log: Log, *, after_epoch: int, up_to_epoch: int) -> bool:
-        """Tell whether there was one after a leader epoch, up to a later one."""
+        """Return whether there was an unclean election after a leader epoch, up to a later one."""
         return any(after_epoch < epoch <= up_to_epoch for epoch in self._epochs.get(log, ()))
 
 
@@ -52,11 +53,11 @@ UNCLEAN = f"""
         GROUP BY e.run, e.topic, e.partition
     )
 """
-"""The same in SQL: the epochs, and from which offset on a partition may have lost something."""
+"""The same in SQL: the epochs, and the offset from which a partition may have lost records."""
 
 
 def not_lost(row: str, offset: str) -> str:
-    """Return the condition that a row's record may not be gone."""
+    """Return the SQL condition that a row's record was not lost by an unclean election."""
     same = f"x.run = {row}.run AND x.topic = {row}.topic AND x.partition = {row}.partition"
     return f"""
         NOT EXISTS (SELECT 1 FROM lost_from AS x WHERE {same} AND {offset} >= x.lost_offset)

@@ -1,7 +1,7 @@
-"""What an invariant says of a run: an outcome, how much it looked at, and what broke it.
+"""The result of an invariant for a run: an outcome, the number of events examined, and the violations.
 
-A check that found nothing to look at has proved nothing: it is vacuous, and never counts as ok.
-Source: the three-valued verdicts of Jepsen (jepsen.checker/merge-valid), and vacuity as a fourth.
+A check that examined nothing has proved nothing: its outcome is vacuous, never ok.
+Source: the three-valued results of Jepsen (jepsen.checker/merge-valid), with vacuity as a fourth value.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Outcome(StrEnum):
-    """How an invariant fared, worst first."""
+    """The outcomes of an invariant, worst first."""
 
     VIOLATED = "violated"
     UNKNOWN = "unknown"
@@ -20,12 +20,12 @@ class Outcome(StrEnum):
 
 
 VIOLATIONS_KEPT_MAX = 20
-"""A verdict counts every violation and keeps this many: more help nobody to understand a run."""
+"""A verdict counts every violation and keeps this many: more do not help to understand a run."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Violation:
-    """One breach. `key` names what was breached, once per verdict; `witnesses` are ids of events, 'node.incarnation.n', in order of time."""
+    """One violation. `key` is unique within a verdict; `witnesses` are the ids of the events that show it, 'node.incarnation.n', in order of time."""
 
     invariant: str
     key: str
@@ -35,7 +35,7 @@ class Violation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """What one invariant says of a whole run. `violations` holds the first few of `violation_count`; `reason` says why an outcome is unknown."""
+    """The result of one invariant for a run. `violations` holds the first of `violation_count`; `reason` is why an outcome is unknown."""
 
     invariant: str
     outcome: Outcome
@@ -45,20 +45,20 @@ class Verdict:
     reason: str = ""
 
     def for_run(self, *, must_exercise: bool) -> "Verdict":
-        """Return the verdict as a run sees it: nothing examined is vacuous only where the scenario promised something to examine."""
+        """Return the verdict for a run: with nothing examined it is vacuous only if the scenario must exercise the invariant."""
         if self.outcome is Outcome.VACUOUS and not must_exercise:
             return replace(self, outcome=Outcome.NOT_APPLICABLE)
         return self
 
     def without_lost_lines(self, reason: str) -> "Verdict":
-        """Return the verdict for a history that is known to lack lines: what looks ok in it is unknown."""
+        """Return the verdict for a history that is known to lack events: ok becomes unknown."""
         if self.outcome is Outcome.OK:
             return replace(self, outcome=Outcome.UNKNOWN, reason=reason)
         return self
 
 
 def judge(invariant: str, *, examined: int, violation_count: int, violations: tuple[Violation, ...] = (), undecidable: str = "") -> Verdict:
-    """Return the verdict that follows from what was found: violated > unknown > vacuous > ok."""
+    """Return the verdict for the results of a check: violated > unknown > vacuous > ok."""
     if violation_count:
         outcome = Outcome.VIOLATED
     elif undecidable:
@@ -78,7 +78,7 @@ def judge(invariant: str, *, examined: int, violation_count: int, violations: tu
 
 
 def worst(verdicts: Iterable[Verdict]) -> Outcome:
-    """Return the outcome of a run. Where no invariant applied at all, the run is vacuous: it proved nothing."""
+    """Return the outcome of a run. If no invariant applied, it is vacuous: the run proved nothing."""
     outcomes = {verdict.outcome for verdict in verdicts}
     for outcome in (Outcome.VIOLATED, Outcome.UNKNOWN, Outcome.VACUOUS, Outcome.OK):
         if outcome in outcomes:

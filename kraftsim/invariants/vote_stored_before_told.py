@@ -1,6 +1,7 @@
-"""A vote is on the voter's disk when anybody hears of it, its own candidacy included.
+"""A vote is on the voter's disk before it is sent, including a candidate's vote for itself.
 
-One vote per epoch follows from it, but shows a breach only where a restart and a second candidate meet in the moment between; this shows each breach.
+This implies one vote per epoch. But that invariant is violated only if a restart and a second candidate
+coincide, while this one reports every vote that was sent too early.
 Source: KIP-595, org.apache.kafka.raft.FileQuorumStateStore.
 """
 
@@ -13,14 +14,14 @@ NAME = "vote-stored-before-told"
 
 
 class StoredVotes:
-    """Remembers which votes each voter has stored; a file that says more of the epoch later does not take a vote back."""
+    """Tracks the votes that each voter has stored; a later quorum state of the same epoch does not revoke a vote."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
         self._stored: dict[tuple[str, int, int], None] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in what was stored, or a vote that was told."""
+        """Process a stored quorum state, or a vote that was sent."""
         assert isinstance(event, QuorumStateStored | VoteTold)
         if isinstance(event, QuorumStateStored):
             self._stored[envelope.node, event.leader_epoch, event.voted_id] = None
@@ -38,7 +39,7 @@ class StoredVotes:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A vote is on the voter's disk when anybody hears of it.",
+    rule="A vote is on the voter's disk before it is sent.",
     source="KIP-595",
     watches=(QuorumStateStored, VoteTold),
     check=StoredVotes,

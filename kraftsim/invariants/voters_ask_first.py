@@ -1,7 +1,8 @@
-"""From 4.0 on a voter asks whether it would win before it opens an election, each time; before that nobody asks.
+"""From 4.0 on a voter sends pre-vote requests before each election it starts; earlier releases never do.
 
-Who opens elections without asking raises the epoch of everybody it reaches, and takes the leader away from a majority that is content with it.
-A voter that finds others of before 4.0 has asked, too, and goes on without their answer.
+A voter that starts an election without a pre-vote raises the epoch of every voter that it reaches, and deposes
+a leader that a majority follows. A voter that finds other voters without pre-vote support (before 4.0) has sent
+its requests, and proceeds without their responses.
 Source: KIP-996, KAFKA-16164.
 """
 
@@ -11,11 +12,13 @@ from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation
 
 NAME = "voters-ask-first"
-ASKING, STANDING = "Prospective", "Candidate"
+ASKING, CANDIDATE = "Prospective", "Candidate"
 
 
 class AskedBefore:
-    """Follows the roles of each process that has said which way it goes. With what it begins is not asked: its former life may have stood."""
+    """Tracks the roles of each process that has reported whether it uses pre-vote. Its first role is not checked: its previous incarnation may
+    have been a candidate.
+    """
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
@@ -23,7 +26,7 @@ class AskedBefore:
         self._roles: dict[tuple[str, int], tuple[RaftRoleChanged, str]] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in which way a process goes, or its next role."""
+        """Process whether a process uses pre-vote, or its next role."""
         process = (envelope.node, envelope.incarnation)
         if isinstance(event, QuorumTimersSet):
             self._asks[process] = event.has_pre_vote
@@ -36,13 +39,13 @@ class AskedBefore:
             return None
         former, witness = before
         is_asking = event.role == ASKING and former.role != ASKING
-        is_standing = event.role == STANDING and event.leader_epoch > former.leader_epoch
-        if not is_asking and not is_standing:
+        is_candidate = event.role == CANDIDATE and event.leader_epoch > former.leader_epoch
+        if not is_asking and not is_candidate:
             return None
         self._findings.examined += 1
         if is_asking and not asks:
             message = f"{envelope.node} asked before an election in epoch {event.leader_epoch}, which its release does not know"
-        elif is_standing and asks and former.role != ASKING:
+        elif is_candidate and asks and former.role != ASKING:
             message = f"{envelope.node} opened epoch {event.leader_epoch} and had not asked"
         else:
             return None
@@ -67,12 +70,12 @@ _STEPS = f"""
         ), step AS (
             SELECT o.run, o.node, o.incarnation, o.n, o.position, o.role, o.leader_epoch, o.former_role, o.former_position, r.asks
             FROM ordered AS o JOIN rule AS r ON r.run = o.run AND r.node = o.node AND r.incarnation = o.incarnation AND r.position < o.position
-            WHERE (o.role = '{ASKING}' AND o.former_role <> '{ASKING}') OR (o.role = '{STANDING}' AND o.leader_epoch > o.former_epoch)
+            WHERE (o.role = '{ASKING}' AND o.former_role <> '{ASKING}') OR (o.role = '{CANDIDATE}' AND o.leader_epoch > o.former_epoch)
         )
 """
 INVARIANT = Invariant(
     name=NAME,
-    rule="From 4.0 on a voter asks whether it would win before it opens an election; before that nobody asks.",
+    rule="From 4.0 on a voter sends pre-vote requests before each election it starts; earlier releases never do.",
     source="KIP-996",
     watches=(QuorumTimersSet, RaftRoleChanged),
     check=AskedBefore,
@@ -87,6 +90,6 @@ INVARIANT = Invariant(
                 ELSE concat(node, ' opened epoch ', leader_epoch, ' and had not asked') END AS message,
             former_position AS first_witness,
             position AS second_witness
-        FROM step WHERE (role = '{ASKING}' AND asks = 0) OR (role = '{STANDING}' AND asks = 1 AND former_role <> '{ASKING}')
+        FROM step WHERE (role = '{ASKING}' AND asks = 0) OR (role = '{CANDIDATE}' AND asks = 1 AND former_role <> '{ASKING}')
     """,
 )

@@ -1,8 +1,9 @@
-"""Whoever writes a record of other voters into its log, as leader or as a copy, goes by them from then on, committed or not.
+"""A replica that writes a voter-set record to its log, as leader or follower, uses that voter set from then on, committed or not.
 
-A replica that went by the former voters would be elected, or commit, with a majority that the others do not know of. Asked is what it noted before
-it wrote the record.
-Source: KIP-853; Ongaro, Consensus: Bridging Theory and Practice (2014), section 4.1: the latest configuration in a server's log counts.
+A replica that still used the previous voter set could be elected, or commit, with a majority that the other
+replicas do not recognise. The voter set that it reported before it wrote the record is checked.
+Source: KIP-853; Ongaro, Consensus: Bridging Theory and Practice (2014), section 4.1: the latest configuration
+in a server's log counts.
 """
 
 from kraftsim.events.event import Event
@@ -15,8 +16,8 @@ NAME = "voters-count-when-written"
 VOTERS = "Voters"
 
 
-class GoesByThem:
-    """Remembers where leaders wrote other voters, and which voters each process goes by."""
+class UsesWrittenVoters:
+    """Tracks the offsets of voter-set records, and the voter set that each process uses."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
@@ -26,7 +27,7 @@ class GoesByThem:
         """Node, incarnation, and the offset of the record."""
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a record of a leader, voters that count, or a batch that was written."""
+        """Process a record that a leader appended, a new voter set, or a batch that was written."""
         match event:
             case MetadataAppended() if event.record_kinds == VOTERS:
                 self._records[event.leader_epoch, event.first_offset] = None
@@ -57,10 +58,10 @@ _WRITTEN = """
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="Whoever writes a record of other voters into its log goes by them from then on, committed or not.",
+    rule="A replica that writes a voter-set record to its log uses that voter set from then on, committed or not.",
     source="KIP-853",
     watches=(MetadataAppended, VotersChanged, MetadataWritten),
-    check=GoesByThem,
+    check=UsesWrittenVoters,
     examined=f"SELECT run, count(*) FROM ({_WRITTEN}) AS written GROUP BY run",
     violations=f"""
         WITH written AS ({_WRITTEN})

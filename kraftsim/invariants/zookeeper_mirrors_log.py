@@ -1,6 +1,7 @@
-"""While a cluster is on its way from ZooKeeper to KRaft, ZooKeeper says what the metadata log says, up to the offset that stands in /migration.
+"""During a migration to KRaft, ZooKeeper has the same metadata as the metadata log, up to the offset in /migration.
 
-Only because of this can one go back. What a controller that failed did not get to write must be written by the next one (KAFKA-15010).
+A migration can be rolled back only because of this. What a failed controller did not write to ZooKeeper must be
+written by the next one (KAFKA-15010).
 Source: KIP-866.
 """
 
@@ -13,13 +14,13 @@ NAME = "zookeeper-mirrors-log"
 
 
 class NoDifference:
-    """Looks at each comparison that the harness made."""
+    """Checks each comparison that the harness made."""
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Take in a comparison."""
+        """Process a comparison."""
         assert isinstance(event, ZookeeperCompared)
         self._findings.examined += 1
         if not event.differences:
@@ -34,7 +35,7 @@ class NoDifference:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="In dual write ZooKeeper says what the metadata log says up to the recorded offset.",
+    rule="In dual-write mode ZooKeeper has the same metadata as the metadata log up to the recorded offset.",
     source="KIP-866, KAFKA-15010",
     watches=(ZookeeperCompared,),
     check=NoDifference,

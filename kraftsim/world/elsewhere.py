@@ -1,4 +1,4 @@
-"""The world of a node with another of its directories in place of the data directory, for what Kafka lets one keep apart: `metadata.log.dir`."""
+"""The world of a node with another of its directories in place of the data directory, for files that Kafka can keep apart: `metadata.log.dir`."""
 
 from collections.abc import Callable, Mapping
 from random import Random
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class WorldElsewhere:
-    """Implements `kraftsim.world.interface.World`: everything is the node's, but for the disk."""
+    """Implements `kraftsim.world.interface.World`: everything is the node's, except the disk."""
 
     def __init__(self, world: World, disk: Disk) -> None:
         self.run = world.run
@@ -26,19 +26,19 @@ class WorldElsewhere:
         return self._world.random(purpose)
 
     def note(self, event: Event) -> None:
-        """Add a fact to the event log."""
+        """Emit an event to the event log."""
         self._world.note(event)
 
     def flush_events(self) -> None:
-        """Hand the buffered facts to the operating system."""
+        """Write the buffered events to the operating system."""
         self._world.flush_events()
 
     async def breathe(self, place: str) -> None:
-        """A named place where Kafka drops a lock."""
+        """A named preemption point where Kafka releases a lock."""
         await self._world.breathe(place)
 
     async def aside(self, work: Callable[[], T]) -> T:
-        """Return what a function returns, without holding the loop meanwhile."""
+        """Return the result of a function, without blocking the loop."""
         return await self._world.aside(work)
 
     def objects(self, location: str, settings: Mapping[str, str]) -> ObjectStore:

@@ -1,6 +1,6 @@
-"""The log for operators: structlog lines on standard error, in one format for all nodes. Facts for machines go to the event log.
+"""The log for operators: structlog lines on standard error, in one format for all nodes. Events for machines go to the event log.
 
-structlog and all that it needs are imported when the log is set up and not before: a simulated node and a bench have no use for them, and every
+structlog and its dependencies are imported only when the log is set up: simulated nodes and benchmarks do not need them, and every
 command that starts nodes reads the names of levels and styles.
 """
 
@@ -56,7 +56,7 @@ def set_up_human_log(
 
 
 def _escape_controls(logger: object, method: str, values: Values) -> Values:
-    """Escape control characters, so that text from a client can neither add a line nor steer a terminal."""
+    """Escape control characters, so that text from a client can neither add a line nor control a terminal."""
     for name, value in values.items():
         if isinstance(value, str) and not value.isprintable():
             values[name] = "".join(each if each.isprintable() else repr(each)[1:-1] for each in value)

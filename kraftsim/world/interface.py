@@ -1,4 +1,4 @@
-"""The world as node code sees it: four small protocols, implemented once for real machines and once for virtual time."""
+"""The interface of the world for node code: four small protocols, implemented once for real machines and once for virtual time."""
 
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
@@ -27,19 +27,19 @@ class Clock(Protocol):
 
 
 class FileSlice(Protocol):
-    """Bytes of a file that nobody has read. They stay what they are, whatever happens to the file meanwhile."""
+    """A slice of a file that has not been read. Its content does not change, whatever happens to the file meanwhile."""
 
     def __len__(self) -> int:
-        """Return how many bytes they are."""
+        """Return the number of bytes."""
         ...
 
     def read(self) -> bytes:
-        """Return them. Raises OSError."""
+        """Return the bytes. Raises OSError."""
         ...
 
     def send(self, socket_descriptor: int, first: int) -> int:
-        """Send what a socket takes of them, from byte `first` on, and return how many it took: at least one. Raises OSError: the socket is full,
-        or gone, or the file cannot be read."""
+        """Send as many of them as a socket accepts, from byte `first` on, and return the number: at least one. Raises OSError: the socket is full,
+        or closed, or the file cannot be read."""
         ...
 
 
@@ -54,7 +54,7 @@ class File(Protocol):
         ...
 
     def append(self, chunks: Sequence[Chunk]) -> int:
-        """Write the chunks at the end, in order, and return the position of the first byte. Raises OSError; then a part may be written."""
+        """Append the chunks, in order, and return the position of the first byte. Raises OSError; then a part may be written."""
         ...
 
     def read(self, position: int, size_bytes: int) -> bytes:
@@ -62,31 +62,31 @@ class File(Protocol):
         ...
 
     def slice(self, position: int, size_bytes: int) -> Chunk | FileSlice:
-        """Return so many bytes from position, which are in the file, in the form in which they are best sent."""
+        """Return so many bytes from position, which must exist, in a form that is efficient to send."""
         ...
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut the file to size_bytes."""
+        """Truncate the file to size_bytes."""
         ...
 
     async def flush(self) -> None:
-        """Make everything appended before this call durable. Raises OSError: then what was not durable may be lost for good (fsyncgate)."""
+        """Make everything appended before this call durable. Raises OSError: then the unflushed bytes may be lost for good (fsyncgate)."""
         ...
 
     def close(self) -> None:
-        """Give the file back; does not flush."""
+        """Close the file; does not flush."""
         ...
 
 
 class Disk(Protocol):
-    """The data directory of one node. Paths are relative, with '/' between parts; parents are made on demand."""
+    """The data directory of one node. Paths are relative, with '/' between parts; parents are created on demand."""
 
     def open(self, path: str) -> File:
         """Open a file for appending and reading, creating it if it is absent."""
         ...
 
     def exists(self, path: str) -> bool:
-        """Tell whether there is a file at path."""
+        """Return whether there is a file at path."""
         ...
 
     def list(self, directory: str) -> list[str]:
@@ -94,11 +94,11 @@ class Disk(Protocol):
         ...
 
     def read(self, path: str) -> bytes:
-        """Return a whole file. Raises FileNotFoundError."""
+        """Return the content of a file. Raises FileNotFoundError."""
         ...
 
     async def replace(self, path: str, data: bytes) -> None:
-        """Write a whole file so that after any crash either the old or the new one is there.
+        """Replace a file atomically: after any crash either the old or the new content is there.
 
         Temporary file, flush, rename, flush of the directory; replacements of one path happen in the order of the calls.
         """
@@ -109,11 +109,11 @@ class Disk(Protocol):
         ...
 
     async def rename(self, path: str, new_path: str) -> None:
-        """Give a file another name in its directory, durably; a file of that name goes. Flush the file before. Raises FileNotFoundError."""
+        """Rename a file in its directory, durably; an existing file of the new name is replaced. Flush the file before. Raises FileNotFoundError."""
         ...
 
     def move_directory(self, directory: str, new_directory: str) -> None:
-        """Give a directory of the root another name, in which there is no file yet; durable once the root is flushed. Close its files before."""
+        """Rename a directory of the root; the new one must have no files. Durable once the root is flushed. Close its files before."""
         ...
 
     async def flush_directory(self, directory: str) -> None:
@@ -121,35 +121,35 @@ class Disk(Protocol):
         ...
 
     def space(self) -> tuple[int, int]:
-        """Return how many bytes there are altogether, and how many of them are free. Raises OSError."""
+        """Return the total and the free number of bytes. Raises OSError."""
         ...
 
 
 class ObjectStore(Protocol):
-    """A store of objects that all nodes reach: whole ones are written, any part of one is read. Keys are paths with '/' between their parts.
+    """An object store that all nodes share: whole objects are written, any part of one is read. Keys are paths with '/' between their parts.
 
-    Every call is a request to somewhere else: it takes time, and may fail with an OSError whether or not it was carried out.
+    Every call is a remote request: it takes time, and may fail with an OSError whether or not it took effect.
     """
 
     async def put(self, key: str, pieces: Sequence[Chunk | FileSlice]) -> None:
-        """Write an object, in the place of one of that key if there is one. Raises OSError."""
+        """Write an object, replacing an existing one of that key. Raises OSError."""
         ...
 
     async def get(self, key: str, first: int = 0, size_bytes: int | None = None) -> bytes:
-        """Return so many bytes from `first` on, fewer only at the end; None: all there are. Raises FileNotFoundError, OSError."""
+        """Return so many bytes from `first` on, fewer only at the end; None: to the end. Raises FileNotFoundError, OSError."""
         ...
 
     async def delete(self, key: str) -> None:
-        """Delete an object; one that is not there is deleted. Raises OSError."""
+        """Delete an object; succeeds if there is none. Raises OSError."""
         ...
 
     async def list(self, prefix: str) -> list[str]:
-        """Return the keys that begin so, sorted. What was written or deleted just now may be missing or still be there. Raises OSError."""
+        """Return the keys with a prefix, sorted. Recently written objects may be missing, recently deleted ones still listed. Raises OSError."""
         ...
 
 
 class World(Protocol):
-    """Everything a node may touch besides the network."""
+    """Everything that a node may use besides the network."""
 
     run: str
     node: str
@@ -162,13 +162,13 @@ class World(Protocol):
         ...
 
     def note(self, event: Event) -> None:
-        """Add a fact to the event log. Buffered; see `flush_events`."""
+        """Emit an event to the event log. Buffered; see `flush_events`."""
         ...
 
     def flush_events(self) -> None:
-        """Hand the buffered facts to the operating system.
+        """Write the buffered events to the operating system.
 
-        Called before answers leave, so that an acknowledged fact is never unlogged after kill -9.
+        Called before answers are sent, so that an acknowledged event is never missing from the log after kill -9.
         """
         ...
 
@@ -177,13 +177,13 @@ class World(Protocol):
         ...
 
     def objects(self, location: str, settings: Mapping[str, str]) -> ObjectStore:
-        """Return a store of objects: `file:DIRECTORY`, or `s3:BUCKET` with what its client is to be told. Raises OSError, ImportError."""
+        """Return an object store: `file:DIRECTORY`, or `s3:BUCKET` with the settings of its client. Raises OSError, ImportError."""
         ...
 
     async def aside(self, work: Callable[[], T]) -> T:
-        """Return what a function returns, without holding the loop meanwhile: for what takes long, touches nothing else and needs no order."""
+        """Return the result of a function, without blocking the loop: for long work without shared state or ordering."""
         ...
 
     async def breathe(self, place: str) -> None:
-        """A named place where Kafka drops a lock: nothing in a real world, a scheduling choice in simulation."""
+        """A named preemption point where Kafka releases a lock: nothing in a real world, a scheduling choice in simulation."""
         ...

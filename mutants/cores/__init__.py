@@ -1,1 +1,1 @@
-"""Mutants that people thought of, one file a core."""
+"""Handwritten mutants, one file per core."""

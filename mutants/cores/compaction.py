@@ -1,14 +1,14 @@
-"""Compaction, and those who read what it left: the last record of a key that is gone, or one that was never committed in its place."""
+"""Compaction, and readers of compacted logs: the last record of a key is lost, or replaced by one that was never committed."""
 
-from mutants.mutant import Core, Workshop
+from mutants.mutant import Core, Mutator
 
 COORDINATORS = ("coordinators_read_compacted_logs",)
-_batches = Workshop("compaction", "kraftsim.core.partitions.cleaned_batches")
-_cleaning = Workshop("compaction", "kraftsim.core.partitions.cleaning")
-_cleaner = Workshop("compaction", "kraftsim.node.broker.log_cleaner")
-_log = Workshop("compaction", "kraftsim.node.log")
-_loading = Workshop("compaction", "kraftsim.node.broker.coordinator_loading")
-_replication = Workshop("replication", "kraftsim.node.broker.replication.replication")
+_batches = Mutator("compaction", "kraftsim.core.partitions.cleaned_batches")
+_cleaning = Mutator("compaction", "kraftsim.core.partitions.cleaning")
+_cleaner = Mutator("compaction", "kraftsim.node.broker.log_cleaner")
+_log = Mutator("compaction", "kraftsim.node.log")
+_loading = Mutator("compaction", "kraftsim.node.broker.coordinator_loading")
+_replication = Mutator("replication", "kraftsim.node.broker.replication.replication")
 
 CORE = Core(
     mutants=(
@@ -17,14 +17,14 @@ CORE = Core(
             "BatchCleaner._stays",
             "record.offset < self._offsets.last_offset_of(record.key)",
             "record.offset <= self._offsets.last_offset_of(record.key)",
-            "of a key nothing is left",
+            "no record of a key is left",
         ),
         _batches.mutant(
             "takes-the-aborted-for-later",
             "KeyScan.take",
             "if not batch.is_control and not may_go:",
             "if not batch.is_control:",
-            "what was committed makes room for what was aborted",
+            "an aborted record replaces a committed one",
             scenarios=COORDINATORS,
         ),
         _batches.mutant(
@@ -32,7 +32,7 @@ CORE = Core(
             "CleanedTransactions._marker_may_go",
             "if not marker.is_abort:",
             "if True:",
-            "aborted records lose their marker, and count with the next one",
+            "aborted records lose their marker, and are decided by the next one",
             scenarios=COORDINATORS,
         ),
         _batches.mutant(
@@ -40,15 +40,15 @@ CORE = Core(
             "BatchCleaner._retention",
             "if batch.has_producer_id and self._is_last_of_producer(batch):",
             "if False:",
-            "whoever reads the log back knows a producer by an older batch, or not at all",
-            equivalent="who has keys of his own has a record that stays in his last batch; offsets, whose keys are shared, have no sequences",
+            "a recovered producer state has an older batch of a producer, or none",
+            equivalent="a producer with its own keys has a retained record in its last batch; offsets, with shared keys, have no sequences",
         ),
         _cleaning.mutant(
             "cleans-open-transactions",
             "cleanable",
             "min(extent.last_stable_offset, active.base_offset)",
             "active.base_offset",
-            "what was committed makes room for what is not decided",
+            "an undecided record replaces a committed one",
             scenarios=COORDINATORS,
         ),
         _cleaner.mutant(
@@ -56,7 +56,7 @@ CORE = Core(
             "LogCleaner._clean",
             "await hosted.home.raise_recovery_point(hosted.key, found.end_offset)",
             "pass",
-            "a recovery takes the holes that cleaning left for a torn end, and cuts what follows",
+            "recovery treats the gaps left by cleaning as a torn end, and truncates the rest",
             scenarios=COORDINATORS,
         ),
         _log.mutant(
@@ -64,16 +64,16 @@ CORE = Core(
             "PartitionLog.replace_segments",
             "CLEANED, SWAP, log_last=True",
             "CLEANED, SWAP, log_last=False",
-            "a crash leaves a log that is swapped beside indexes that are not",
+            "a crash leaves a swapped log with indexes that are not swapped",
             scenarios=("compaction_under_load",),
-            equivalent="whatever is swapped beside a file that is not yet goes: the segments that it was made of are still there",
+            equivalent="recovery removes files swapped beside one that is not: the source segments still exist",
         ),
         _loading.mutant(
             "reads-no-further-than-a-hole",
             "read_back",
             "for batch in split_batches(read):",
             "for batch in (each for each in split_batches(read) if each.base_offset == next_offset):",
-            "a coordinator does not know what stands behind a hole",
+            "a coordinator does not load records after a gap",
             scenarios=COORDINATORS,
         ),
         _replication.mutant(
@@ -81,7 +81,7 @@ CORE = Core(
             "Replication.leave_idle",
             "if fetcher.is_idle:",
             "if False:",
-            "who leads again is not followed while an old request waits for its answer",
+            "a leader that is elected again is not followed while an old request is in flight",
             scenarios=COORDINATORS,
         ),
     ),

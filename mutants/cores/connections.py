@@ -1,10 +1,10 @@
-"""Connections of a listener: requests lost, cut in two, written over or answered out of turn."""
+"""Connections of a listener: requests lost, split, overwritten or answered out of order."""
 
-from mutants.mutant import Core, Workshop
+from mutants.mutant import Core, Mutator
 
-_connection = Workshop("connections", "kraftsim.node.connection")
-_inbox = Workshop("connections", "kraftsim.node.inbox")
-_large = Workshop("connections", "kraftsim.node.large_frames")
+_connection = Mutator("connections", "kraftsim.node.connection")
+_inbox = Mutator("connections", "kraftsim.node.inbox")
+_large = Mutator("connections", "kraftsim.node.large_frames")
 
 CORE = Core(
     mutants=(
@@ -13,29 +13,29 @@ CORE = Core(
             "ServerConnection._serve",
             "if not waiting and (inbox.announced_bytes or inbox.large is not None):",
             "if inbox.announced_bytes or inbox.large is not None:",
-            "a large frame that begins to come while a request waits for its replicas puts a connection out of step",
+            "a large frame that starts while a request waits for its replicas desynchronises a connection",
         ),
         _inbox.mutant(
             "half-a-size-forgotten",
             "Inbox._keep",
             "self._size_part = buffer[position:end]",
             "self._size_part = b''",
-            "a read that ends within the size of a frame puts a connection out of step",
+            "a read that ends within the size of a frame desynchronises a connection",
         ),
         _large.mutant(
             "writes-over-a-request-that-waits",
             "LargeFrames._make_room",
             "is_free = sys.getrefcount(self._buffer) == self._own_references",
             "is_free = True",
-            "a batch that waits for its replicas is the next one's when it is read again",
-            equivalent="nobody reads it again: Produce alone keeps a view of its frame, writes before it waits, and copies what is to be verified",
+            "a batch that waits for its replicas is overwritten by the next one",
+            equivalent="it is not read again: only Produce keeps a view of its frame, appends before it waits, and copies what must be verified",
         ),
         _large.mutant(
             "beginning-of-a-large-frame-not-moved",
             "LargeFrames._move",
             "self._view[:begun_bytes] = begun",
             "pass",
-            "a large frame begins with zeros",
+            "a large frame starts with zeros",
         ),
         _large.mutant(
             "next-frame-expected-where-this-one-is",

@@ -1,10 +1,10 @@
-"""Members of a group: who works on with what others have by now, and whose offsets count all the same."""
+"""Members of a group that continue with reassigned partitions, or commit offsets that must be rejected."""
 
-from mutants.mutant import Core, Workshop
+from mutants.mutant import Core, Mutator
 
 EXPELLED = ("expelled_while_it_waits",)
-_member = Workshop("groups", "kraftsim.core.clients.group_member")
-_consumer = Workshop("groups", "kraftsim.node.clients.group_consumer")
+_member = Mutator("groups", "kraftsim.core.clients.group_member")
+_consumer = Mutator("groups", "kraftsim.node.clients.group_consumer")
 
 CORE = Core(
     mutants=(
@@ -13,7 +13,7 @@ CORE = Core(
             "GroupMember._out",
             "if has_partitions:",
             "if False:",
-            "what was read before is committed in a generation in which somebody else has copied it",
+            "records fetched before are committed in a generation in which another member has copied them",
             scenarios=EXPELLED,
         ),
         _member.mutant(
@@ -21,22 +21,22 @@ CORE = Core(
             "GroupMember._on_synced",
             "if gone:",
             "if False:",
-            "an application works on with partitions that others are given",
+            "an app continues with partitions that are reassigned",
         ),
         _consumer.mutant(
             "commits-as-nobody",
             "GroupConsumerClient._carry_out",
             "self._identity = (generation_id, member_id)",
             "self._identity = (-1, '')",
-            "offsets of a member that was expelled count, as those of clients before KIP-447 do",
+            "offset commits of a removed member succeed, like those of pre-KIP-447 clients",
         ),
         _consumer.mutant(
             "keeps-where-it-was",
             "GroupConsumerClient._settle_membership",
             "self._drop(lost)",
             "pass",
-            "who was expelled goes on where it was, whatever others did meanwhile",
-            equivalent="whatever it is given after that it asks about anew, and nothing else is taken in",
+            "a removed member continues at its old position, regardless of other members",
+            equivalent="it fetches the offsets of partitions assigned after that, and no others are processed",
         ),
     ),
 )

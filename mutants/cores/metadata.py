@@ -1,14 +1,14 @@
-"""The state of the cluster: brokers that are never let in, snapshots that forget, and levels that are not kept."""
+"""The metadata image: brokers that are never unfenced, incomplete snapshots, and feature levels that are lost."""
 
-from mutants.mutant import Core, Workshop
+from mutants.mutant import Core, Mutator
 
-_snapshot = Workshop("metadata", "kraftsim.core.metadata.snapshot")
-_image = Workshop("metadata", "kraftsim.core.metadata.image")
-_cluster = Workshop("metadata", "kraftsim.core.metadata.cluster_control")
-_heartbeat = Workshop("metadata", "kraftsim.core.metadata.broker_heartbeat")
-_registration = Workshop("metadata", "kraftsim.core.metadata.broker_registration")
-_sessions = Workshop("metadata", "kraftsim.core.metadata.broker_sessions")
-_state = Workshop("metadata", "kraftsim.core.metadata.controller_state")
+_snapshot = Mutator("metadata", "kraftsim.core.metadata.snapshot")
+_image = Mutator("metadata", "kraftsim.core.metadata.image")
+_cluster = Mutator("metadata", "kraftsim.core.metadata.cluster_control")
+_heartbeat = Mutator("metadata", "kraftsim.core.metadata.broker_heartbeat")
+_registration = Mutator("metadata", "kraftsim.core.metadata.broker_registration")
+_sessions = Mutator("metadata", "kraftsim.core.metadata.broker_sessions")
+_state = Mutator("metadata", "kraftsim.core.metadata.controller_state")
 ADMINISTRATORS = "administrators_work_while_leaders_fall"
 TWO_MACHINES = "two_machines_with_one_broker_id"
 
@@ -19,22 +19,22 @@ CORE = Core(
             "snapshot_records",
             "_registries(image)",
             "()",
-            "whoever begins with a snapshot lacks controllers and producer ids",
+            "a node that starts from a snapshot lacks controllers and producer ids",
         ),
         _snapshot.mutant(
             "snapshot-without-brokers",
             "_cluster",
             "yield register_broker_record(broker, image.metadata_level)",
             "yield from ()",
-            "whoever begins with a snapshot knows no broker",
+            "a node that starts from a snapshot has no brokers",
         ),
-        _snapshot.mutant("snapshot-without-topics", "snapshot_records", "_topics(image), ", "", "whoever begins with a snapshot knows no topic"),
+        _snapshot.mutant("snapshot-without-topics", "snapshot_records", "_topics(image), ", "", "a node that starts from a snapshot has no topics"),
         _snapshot.mutant(
             "snapshot-without-configs",
             "snapshot_records",
             "_configs(image), ",
             "",
-            "whoever begins with a snapshot knows no configuration",
+            "a node that starts from a snapshot has no configurations",
             scenarios=(ADMINISTRATORS,),
         ),
         _snapshot.mutant(
@@ -42,43 +42,41 @@ CORE = Core(
             "snapshot_records",
             "_features(image), ",
             "",
-            "whoever begins with a snapshot falls back to the lowest level",
+            "a node that starts from a snapshot has the lowest feature levels",
         ),
         _image.mutant(
             "image-fences-nobody",
             "MetadataImage._apply",
             "self._change_broker(as_registration_change(record))",
             "pass",
-            "old records of fencing are passed over",
-            equivalent="records 7 and 8 are written only below metadata.version 3.3-IV3, and nobody can format a cluster of a story so low",
+            "old fencing records are ignored",
+            equivalent="records 7 and 8 are written only below metadata.version 3.3-IV3, which scenarios cannot format",
         ),
         _image.mutant(
             "image-keeps-dead-brokers",
             "MetadataImage._change_broker",
             "self._brokers[record.broker_id] = self._brokers[record.broker_id].changed_by(record)",
             "self._brokers[record.broker_id].changed_by(record)",
-            "brokers know nothing of who is let in",
+            "brokers do not see unfenced brokers",
         ),
         _image.mutant(
             "image-transaction-leaks",
             "MetadataImage.replay",
             "self._transaction.append(record)",
             "self._apply(record)",
-            "half of a metadata transaction shows",
+            "half of a metadata transaction is visible",
             scenarios=("controller_failover_during_migration",),
         ),
         _registration.mutant(
-            "stays-fenced", "BrokerRegistration.changed_by", "(self.fenced and record.fenced != UNFENCE)", "self.fenced", "no broker is ever let in"
+            "stays-fenced", "BrokerRegistration.changed_by", "(self.fenced and record.fenced != UNFENCE)", "self.fenced", "no broker is ever unfenced"
         ),
-        _registration.mutant(
-            "never-fenced", "BrokerRegistration.changed_by", "record.fenced == FENCE or ", "", "a broker that is gone stays in service"
-        ),
+        _registration.mutant("never-fenced", "BrokerRegistration.changed_by", "record.fenced == FENCE or ", "", "a dead broker stays unfenced"),
         _heartbeat.mutant(
             "lets-in-before-it-has-read",
             "next_state",
             "False, False if wish.is_caught_up:",
             "False, False:",
-            "a broker serves that does not know of its own registration",
+            "a broker serves before it has read its registration",
             scenarios=(TWO_MACHINES,),
         ),
         _cluster.mutant(
@@ -86,7 +84,7 @@ CORE = Core(
             "ClusterControl._refuse_identity",
             "if is_another and",
             "if False and",
-            "a second broker takes the id of one that lives",
+            "a second broker registers with the id of a live one",
             scenarios=(TWO_MACHINES,),
         ),
         _cluster.mutant(
@@ -94,22 +92,22 @@ CORE = Core(
             "ClusterControl.decide_register",
             "epoch = broker_epoch if amended is None else amended.broker_epoch",
             "epoch = broker_epoch if known is None else known.broker_epoch",
-            "requests of a broker's former life are taken for those of this one",
+            "requests of a broker's previous incarnation are accepted",
         ),
         _cluster.mutant(
             "registered-and-in-service",
             "ClusterControl.decide_register",
             "fenced=True if amended is None else",
             "fenced=False if amended is None else",
-            "a broker serves that does not know of its own registration",
+            "a broker serves before it has read its registration",
         ),
-        _sessions.mutant("sessions-never-end", "BrokerSessions.is_valid", "return", "return True or", "a broker that is gone stays in service"),
+        _sessions.mutant("sessions-never-end", "BrokerSessions.is_valid", "return", "return True or", "a dead broker stays unfenced"),
         _state.mutant(
             "heartbeats-of-a-former-life",
             "ControllerState.decide_heartbeat",
             " or broker.broker_epoch != request.broker_epoch:",
             ":",
-            "a broker's former life keeps its session alive",
+            "a broker's previous incarnation keeps its session alive",
             scenarios=(TWO_MACHINES,),
         ),
         _state.mutant(
@@ -117,14 +115,14 @@ CORE = Core(
             "ControllerState.activate",
             "for broker in self.cluster.brokers() if not broker.fenced",
             "for broker in ()",
-            "a new controller puts every broker out",
+            "a new controller fences every broker",
         ),
         _state.mutant(
             "producer-ids-not-replayed",
             "ControllerState._apply",
             "self.producer_ids.replay(record)",
             "pass",
-            "a controller that takes over gives old blocks away",
+            "a new controller allocates old blocks",
         ),
     )
 )

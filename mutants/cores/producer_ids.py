@@ -1,14 +1,14 @@
-"""Blocks of producer ids given away twice, spent twice, or for ever out of reach."""
+"""Producer-id blocks that are allocated twice, used twice, or never available."""
 
-from mutants.mutant import Core, Workshop
+from mutants.mutant import Core, Mutator
 
-_control = Workshop("producer ids", "kraftsim.core.producer_ids.control")
-_block = Workshop("producer ids", "kraftsim.core.producer_ids.block")
-_prefetching = Workshop("producer ids", "kraftsim.core.producer_ids.prefetching_block_client")
-_waiting = Workshop("producer ids", "kraftsim.core.producer_ids.waiting_block_client")
-_received = Workshop("producer ids", "kraftsim.core.producer_ids.received_block")
-_ledger = Workshop("producer ids", "kraftsim.node.controller.ledger")
-_journal = Workshop("producer ids", "kraftsim.core.timeline")
+_control = Mutator("producer ids", "kraftsim.core.producer_ids.control")
+_block = Mutator("producer ids", "kraftsim.core.producer_ids.block")
+_prefetching = Mutator("producer ids", "kraftsim.core.producer_ids.prefetching_block_client")
+_waiting = Mutator("producer ids", "kraftsim.core.producer_ids.waiting_block_client")
+_received = Mutator("producer ids", "kraftsim.core.producer_ids.received_block")
+_ledger = Mutator("producer ids", "kraftsim.node.controller.ledger")
+_journal = Mutator("producer ids", "kraftsim.core.timeline")
 BEFORE_PREFETCHING = "3.5"
 NO_CONTROLLER = "no_controller_for_minutes"
 
@@ -26,7 +26,7 @@ CORE = Core(
             "ProducerIdControl.decide_allocate",
             "next_producer_id=block.next_producer_id",
             "next_producer_id=block.first_producer_id",
-            "the next block begins where this one does (KAFKA-15552)",
+            "the next block starts where this one does (KAFKA-15552)",
         ),
         _control.mutant(
             "record-names-the-last-id",
@@ -40,7 +40,7 @@ CORE = Core(
             "ProducerIdControl.decide_allocate",
             "if not self._is_current(broker_id, broker_epoch):",
             "if False:",
-            "a broker that registered again since gets a block",
+            "a replaced incarnation of a broker gets a block",
             scenarios=("two_machines_with_one_broker_id",),
         ),
         _control.mutant(
@@ -55,7 +55,7 @@ CORE = Core(
             "ProducerIdBlock.last_producer_id",
             "self.size - 1",
             "self.size",
-            "a broker hands out the first id of the next block",
+            "a broker returns the first id of the next block",
         ),
         _block.mutant(
             "next-block-begins-inside",
@@ -71,7 +71,7 @@ CORE = Core(
             "self._following_producer_id += producer_id % 100 != 99",
             "two producers share an id",
         ),
-        _prefetching.mutant("block-used-twice", "PrefetchingBlockClient._use", "self._stock = None", "pass", "a broker begins its block again"),
+        _prefetching.mutant("block-used-twice", "PrefetchingBlockClient._use", "self._stock = None", "pass", "a broker uses its block again"),
         _prefetching.mutant(
             "goes-on-in-the-old-block",
             "PrefetchingBlockClient._use",
@@ -84,14 +84,14 @@ CORE = Core(
             "PrefetchingBlockClient.on_response",
             "self._request_in_flight = False",
             "pass",
-            "a broker never asks again",
+            "a broker never requests a block again",
         ),
         _prefetching.mutant(
             "lost-once-lost-for-ever",
             "PrefetchingBlockClient.on_timeout",
             "self._request_in_flight = False",
             "pass",
-            "a broker never asks again",
+            "a broker never requests a block again",
             scenarios=(NO_CONTROLLER,),
         ),
         _prefetching.mutant(
@@ -99,15 +99,15 @@ CORE = Core(
             "PrefetchingBlockClient._hand_out",
             "if self._asks_ahead(ProducerId(producer_id)):",
             "if False:",
-            "every block is waited for",
-            equivalent="only slower: a claim that finds no id asks as well",
+            "clients wait for every block",
+            equivalent="only slower: a claim without an id requests a block as well",
         ),
         _prefetching.mutant(
             "asks-while-it-waits",
             "PrefetchingBlockClient._maybe_request",
             " or self._stock is not None or self._request_in_flight:",
             ":",
-            "two blocks are under way, and one is lost",
+            "two block requests are in flight, and one block is lost",
         ),
         _prefetching.mutant(
             "last-id-is-kept",
@@ -115,14 +115,14 @@ CORE = Core(
             "self._following_producer_id <= self._current.last_producer_id",
             "self._following_producer_id < self._current.last_producer_id",
             "the last id of a block is not used",
-            equivalent="an id that is never handed out breaks no promise; the scripts of the block client show it",
+            equivalent="an unused id violates no guarantee; the scripts of the block client show it",
         ),
         _received.mutant(
             "takes-errors-for-blocks",
             "received_block",
             "if error_code != ErrorCode.NONE:",
             "if False:",
-            "a refusal is taken for a block of no ids at 0",
+            "an error is treated as an empty block at 0",
             scenarios=("broker_without_rights",),
         ),
         _waiting.mutant(
@@ -130,7 +130,7 @@ CORE = Core(
             "WaitingBlockClient._take_slot",
             "content, self._slot = self._slot, None",
             "content = self._slot",
-            "a broker before 3.6 begins its block again",
+            "a broker before 3.6 uses its block again",
             release=BEFORE_PREFETCHING,
         ),
         _waiting.mutant(
@@ -138,7 +138,7 @@ CORE = Core(
             "WaitingBlockClient._complete_first",
             "self._effects.append(Complete(self._waiters.popleft(), result))",
             "self._waiters.popleft()",
-            "whoever waits for a block waits for ever",
+            "clients that wait for a block wait forever",
             scenarios=(NO_CONTROLLER,),
             release=BEFORE_PREFETCHING,
         ),
@@ -147,7 +147,7 @@ CORE = Core(
             "WaitingBlockClient._take_slot",
             "self._last_claimed = content.first_producer_id",
             "self._last_claimed = content.first_producer_id - 1",
-            "the first id of a block is handed out twice",
+            "the first id of a block is returned twice",
             release=BEFORE_PREFETCHING,
         ),
         _waiting.mutant(
@@ -163,35 +163,35 @@ CORE = Core(
             "MetadataLedger.write",
             "self._waiting.append(_Waiting(offsets.last_offset, on_commit, on_given_up))",
             "on_commit()",
-            "a block is given away that no majority knows of",
+            "a block is returned before a majority has it",
         ),
         _ledger.mutant(
             "answers-one-commit-early",
             "MetadataLedger.on_high_watermark",
             "self._waiting[0].last_offset < high_watermark",
             "self._waiting[0].last_offset <= high_watermark",
-            "a block is given away that no majority knows of",
+            "a block is returned before a majority has it",
         ),
         _ledger.mutant(
             "undoes-nothing",
             "MetadataLedger.revert",
             "self.state.revert_to(high_watermark)",
             "pass",
-            "a former leader keeps what was never committed",
+            "a former leader keeps uncommitted state",
         ),
         _ledger.mutant(
             "answers-what-it-undid",
             "MetadataLedger.give_up",
             "if waiting.on_given_up is not None:\n                waiting.on_given_up()",
             "waiting.on_commit()",
-            "a block is given away that was taken back",
+            "a reverted block is returned",
         ),
         _ledger.mutant(
             "forgets-how-to-undo",
             "MetadataLedger.on_high_watermark",
             "self.state.commit_through(high_watermark - 1)",
             "self.state.commit_through(high_watermark)",
-            "the first record that is not committed cannot be undone",
+            "the first uncommitted record cannot be reverted",
             scenarios=("administrators_work_while_leaders_fall",),
         ),
         _journal.mutant(
@@ -199,22 +199,22 @@ CORE = Core(
             "Journal.revert_to",
             "self._pages[-1][0] >= next_offset",
             "self._pages[-1][0] > next_offset",
-            "a former leader keeps a record that was never committed",
+            "a former leader keeps an uncommitted record",
         ),
         _journal.mutant(
             "undoes-in-the-wrong-order",
             "Journal.revert_to",
             "for undo in reversed(self._pages.pop()[1]):",
             "for undo in self._pages.pop()[1]:",
-            "an undone record leaves something behind",
-            equivalent="no record changes one thing twice, and in which order different things go back makes no difference",
+            "a reverted record leaves state behind",
+            equivalent="no record changes one value twice, and the order of reverting different values does not matter",
         ),
         _journal.mutant(
             "undoes-what-is-committed",
             "Journal.commit_through",
             "self._pages[kept][0] <= last_offset",
             "self._pages[kept][0] < last_offset",
-            "the last committed record is undone",
+            "the last committed record is reverted",
         ),
     )
 )

@@ -1,14 +1,14 @@
-"""Producers and their partitions: records doubled, lost, or told to be where they are not."""
+"""Producers and their partitions: records duplicated, lost, or acknowledged at a wrong offset."""
 
-from mutants.mutant import Core, Workshop
+from mutants.mutant import Core, Mutator
 
-_manager = Workshop("producer state", "kraftsim.core.producer_state.manager")
-_entry = Workshop("producer state", "kraftsim.core.producer_state.entry")
-_sequence = Workshop("producer state", "kraftsim.core.producer_state.sequence")
-_replica = Workshop("partitions", "kraftsim.core.partitions.partition_replica")
-_segments = Workshop("partitions", "kraftsim.core.partitions.segments")
-_queue = Workshop("clients", "kraftsim.core.clients.partition_queue")
-_producer = Workshop("clients", "kraftsim.core.clients.idempotent_producer")
+_manager = Mutator("producer state", "kraftsim.core.producer_state.manager")
+_entry = Mutator("producer state", "kraftsim.core.producer_state.entry")
+_sequence = Mutator("producer state", "kraftsim.core.producer_state.sequence")
+_replica = Mutator("partitions", "kraftsim.core.partitions.partition_replica")
+_segments = Mutator("partitions", "kraftsim.core.partitions.segments")
+_queue = Mutator("clients", "kraftsim.core.clients.partition_queue")
+_producer = Mutator("clients", "kraftsim.core.clients.idempotent_producer")
 
 CORE = Core(
     mutants=(
@@ -17,70 +17,70 @@ CORE = Core(
             "ProducerStateManager.check",
             "if copy is not None:",
             "if False:",
-            "a batch that is in the log is refused, and comes again as another",
+            "a batch that is in the log is rejected, and sent again as a new one",
         ),
         _manager.mutant(
             "duplicate-at-the-wrong-place",
             "ProducerStateManager.check",
             "first_offset=copy.first_offset",
             "first_offset=copy.last_offset + 1",
-            "a client is told an offset where its record is not",
+            "a client receives a wrong offset",
         ),
         _manager.mutant(
             "remembers-nothing",
             "ProducerStateManager.apply",
             "entry.add_batch(batch.last_sequence, base_offset + offset_delta, offset_delta, max_timestamp)",
             "pass",
-            "no producer can go on",
+            "no producer can continue",
         ),
         _manager.mutant(
             "forgets-at-a-restart",
             "ProducerStateManager.replay",
             "self.apply(batch, batch.base_offset)",
             "None",
-            "a batch that comes again after a restart is appended again",
+            "a batch that is retried after a restart is appended again",
         ),
         _manager.mutant(
             "remembers-the-wrong-end",
             "ProducerStateManager.apply",
             "base_offset + offset_delta, offset_delta",
             "base_offset, offset_delta",
-            "a client is told an offset where its record is not",
+            "a client receives a wrong offset",
         ),
         _manager.mutant(
             "takes-any-sequence",
             "ProducerStateManager._check_sequence",
             "if is_next_sequence(last_sequence, base_sequence):",
             "if True:",
-            "a batch that comes again out of turn is appended again",
+            "a batch that is retried out of order is appended again",
         ),
         _manager.mutant(
             "new-epoch-begins-anywhere",
             "ProducerStateManager._check_sequence",
             "if base_sequence == 0:",
             "if True:",
-            "a producer may leave something out",
+            "a producer may skip sequences",
         ),
         _entry.mutant(
             "remembers-one-batch",
             "ProducerStateEntry.add_batch",
             "[PACKED.size * (1 - self.retained_max) :]",
             "[:0]",
-            "of several batches under way only the last is known again",
+            "of several batches in flight only the last is recognised",
         ),
         _entry.mutant(
             "keeps-batches-of-former-epochs",
             "ProducerStateEntry.take_epoch",
             'self.last_sequence, self.last_offset, self.earlier = NO_SEQUENCE, NO_OFFSET, b""',
             "pass",
-            "a batch of a new epoch is taken for one of the old",
+            "a batch of a new epoch is treated as one of the old",
         ),
         _sequence.mutant(
             "sequence-may-stay",
             "is_next_sequence",
             "base_sequence == last_sequence + 1",
             "base_sequence in (last_sequence, last_sequence + 1)",
-            "a batch of one record that comes again is appended again",
+            "a batch of one record that is retried is appended again",
         ),
         _sequence.mutant(
             "sequence-may-jump",
@@ -94,42 +94,42 @@ CORE = Core(
             "PartitionReplica._refuse_replicas",
             "if not self.is_leader:",
             "if False:",
-            "a broker that leads no more takes records",
+            "a broker that is no longer leader accepts records",
         ),
         _replica.mutant(
             "hides-the-last-record",
             "PartitionReplica.apply_append",
             "self.log_end_offset if self.reign.is_alone",
             "self.log_end_offset - 1 if self.reign.is_alone",
-            "readers wait for ever",
+            "consumers wait forever",
         ),
         _replica.mutant(
             "reign-begins-at-zero",
             "PartitionReplica.lead",
             "self.epochs.assign(appointment.leader_epoch, self.log_end_offset)",
             "self.epochs.assign(appointment.leader_epoch, 0)",
-            "who compares logs by epochs is misled",
+            "log comparison by epochs gives wrong results",
         ),
         _replica.mutant(
             "serves-past-reigns",
             "PartitionReplica.refuse_epoch",
             "if current_leader_epoch < self.leader_epoch:",
             "if False:",
-            "a reader with old metadata is served",
+            "a consumer with old metadata is served",
         ),
         _segments.mutant(
             "segment-ends-a-record-early",
             "SegmentList.holding",
             "bisect_right(self._base_offsets, offset)",
             "bisect_right(self._base_offsets, offset - 1)",
-            "the first record of a segment is looked for in the one before it",
+            "the first record of a segment is searched in the previous one",
         ),
         _segments.mutant(
             "end-of-the-log-falls-behind",
             "SegmentList.add_batch",
             "self.log_end_offset = last_offset + 1",
             "self.log_end_offset = last_offset",
-            "offsets are given twice",
+            "offsets are assigned twice",
         ),
         _segments.mutant(
             "drops-the-segment-it-needs",
@@ -144,42 +144,42 @@ CORE = Core(
             "PartitionQueue.send",
             "if batch.identity is None:",
             "if True:",
-            "records that come again are appended again",
+            "retried records are appended again",
         ),
         _queue.mutant(
             "overtakes-itself",
             "PartitionQueue.sendable",
             "self.is_first_open(batch) if batch.attempts else",
             "True if batch.attempts else",
-            "batches come again out of order",
+            "batches are retried out of order",
         ),
         _queue.mutant(
             "renumbers-what-may-be-there",
             "PartitionQueue.needs_new_identity",
             "self.has_lost_sequence and not any(batch.state is not BatchState.REFUSED for batch in self.sent_batches())",
             "self.has_lost_sequence",
-            "a batch whose fate is open is sent under a new sequence",
+            "an unsettled batch is sent with a new sequence",
         ),
         _producer.mutant(
             "lost-is-lost",
             "IdempotentProducer._lose_request",
             "self._queues[batch.where].retry(batch, now_ms + self._settings.retry_backoff_ms)",
             "self._queues[batch.where].remove(batch, sequence_is_used=True)\n            self._deliver(batch, -1)",
-            "a record is told to be there that is not",
+            "a lost record is reported as acknowledged",
         ),
         _producer.mutant(
             "new-epoch-for-what-came-late",
             "IdempotentProducer._settle_batch",
             "if queue.is_first_open(batch):",
             "if True:",
-            "a batch behind one whose fate is open is renumbered",
+            "a batch after an unsettled one is renumbered",
         ),
         _producer.mutant(
             "keeps-its-epoch",
             "IdempotentProducer._renew_identities",
             "self._identity.producer_epoch + 1",
             "self._identity.producer_epoch",
-            "sequences begin anew in the same epoch",
+            "sequences restart in the same epoch",
         ),
     )
 )

@@ -1,22 +1,22 @@
-"""Elections gone wrong: who gets a vote, who counts it, and what of it is written down."""
+"""Elections: wrong votes, wrong vote counts, and votes that are not stored."""
 
-from mutants.mutant import Core, Workshop
+from mutants.mutant import Core, Mutator
 
-_elections = Workshop("raft", "kraftsim.core.raft.elections")
-_quorum = Workshop("raft", "kraftsim.core.raft.quorum")
-_replica = Workshop("raft", "kraftsim.core.raft.replica")
-_answers = Workshop("raft", "kraftsim.core.raft.epoch_answers")
+_elections = Mutator("raft", "kraftsim.core.raft.elections")
+_quorum = Mutator("raft", "kraftsim.core.raft.quorum")
+_replica = Mutator("raft", "kraftsim.core.raft.replica")
+_answers = Mutator("raft", "kraftsim.core.raft.epoch_answers")
 
 CORE = Core(
     mutants=(
-        _elections.mutant("any-log-may-lead", "_is_complete", "theirs >= quorum.log.end", "True", "a leader without records that were committed"),
+        _elections.mutant("any-log-may-lead", "_is_complete", "theirs >= quorum.log.end", "True", "a leader without committed records"),
         _elections.mutant(
             "longer-log-wins", "_is_complete", "theirs >= quorum.log.end", "theirs.offset >= quorum.log.end.offset", "an old tail beats a newer epoch"
         ),
         _elections.mutant(
             "later-epoch-wins", "_is_complete", "theirs >= quorum.log.end", "theirs.epoch >= quorum.log.end.epoch", "a shorter log of the epoch wins"
         ),
-        _elections.mutant("only-a-longer-log-may-lead", "_is_complete", ">=", ">", "equal logs elect nobody"),
+        _elections.mutant("only-a-longer-log-may-lead", "_is_complete", ">=", ">", "equal logs elect no leader"),
         _elections.mutant(
             "wins-with-its-own-vote",
             "poll_candidate",
@@ -31,14 +31,14 @@ CORE = Core(
             "_check",
             "if asked.epoch < quorum.epoch:",
             "if asked.epoch < quorum.epoch - 1:",
-            "a vote that was given elsewhere is given again",
+            "a voter votes twice",
         ),
         _elections.mutant(
             "votes-without-entering-the-epoch",
             "on_vote_request",
             "quorum.become_unattached(asked.epoch, now_ms)",
             "pass",
-            "the vote is given in an epoch that the voter is not in",
+            "a voter votes in an epoch that it is not in",
         ),
         _elections.mutant(
             "never-stands-again", "poll_candidate", "if now_ms < role.backs_off_until_ms:", "if True:", "a lost election is the last one"
@@ -48,14 +48,14 @@ CORE = Core(
             "Quorum._enter",
             "self.effects.append(Persist(self.persisted(), self.voters.kraft_version))",
             "pass",
-            "after a restart nothing is known of epochs and votes",
+            "a restart loses epoch and vote",
         ),
         _quorum.mutant(
             "writes-no-vote",
             "Quorum.persisted",
             "voted_id=NOT_VOTED if voted is None else voted.id",
             "voted_id=NOT_VOTED",
-            "a restart forgets a vote that was given",
+            "a restart loses a vote",
         ),
         _quorum.mutant(
             "writes-no-vote-for-itself", "Quorum.persisted", "voted = self.own", "voted = None", "a candidate that restarts votes for another"
@@ -65,14 +65,14 @@ CORE = Core(
             "Quorum.begin",
             "voted = ReplicaKey(state.voted_id, state.voted_directory_id) if state.voted_id != NOT_VOTED else None",
             "voted = None",
-            "a restart forgets a vote that was given",
+            "a restart loses a vote",
         ),
         _quorum.mutant(
             "reads-the-epoch-from-the-log",
             "Quorum.begin",
             "if state.leader_epoch < log_epoch:",
             "if state.leader_epoch <= log_epoch:",
-            "a restart forgets a vote in the epoch of the last record",
+            "a restart loses a vote in the epoch of the last record",
         ),
         _quorum.mutant(
             "keeps-its-epoch-number",
@@ -86,36 +86,38 @@ CORE = Core(
             "Quorum._enter",
             'self.effects.append(StopLeading(former.epoch, reason or f"epoch {role.epoch} has begun"))',
             "pass",
-            "what an old leader wrote is not undone",
+            "the writes of an old leader are not reverted",
         ),
-        _quorum.mutant("ignores-later-epochs", "Quorum.see_epoch", "if epoch > self.epoch:", "if epoch > self.epoch + 1:", "nobody follows anybody"),
+        _quorum.mutant(
+            "ignores-later-epochs", "Quorum.see_epoch", "if epoch > self.epoch:", "if epoch > self.epoch + 1:", "no replica follows a leader"
+        ),
         _quorum.mutant(
             "epoch-begins-a-record-early",
             "Quorum.become_leader",
             "epoch_start_offset=self.log.end_offset",
             "epoch_start_offset=self.log.end_offset - 1",
-            "records of former epochs are committed without one of the own (KAFKA-12619)",
+            "records of earlier epochs are committed without one of the leader's epoch (KAFKA-12619)",
         ),
         _quorum.mutant(
             "tells-nobody-who-leads",
             "Quorum._tell_leader",
             "self.effects.append(LeaderKnown(self.epoch, leader))",
             "pass",
-            "brokers find no controller",
+            "brokers do not find the controller",
         ),
         _quorum.mutant(
             "hears-answers-of-past-epochs",
             "Quorum._enter",
             "if is_new_epoch or type(role) is not type(former):",
             "if type(role) is not type(former):",
-            "an answer to a question of a past epoch counts",
+            "a response to a request of a past epoch counts",
         ),
         _replica.mutant(
             "hears-answers-of-former-roles",
             "RaftReplica.on_response",
             "if not is_expected:",
             "if False:",
-            "an answer to a question of a former role counts",
+            "a response to a request of a former role counts",
         ),
         _replica.mutant(
             "flushes-behind-the-end",
@@ -129,7 +131,7 @@ CORE = Core(
             "is_settled_by_epoch",
             "answer.leader_epoch < quorum.epoch or answer.error",
             "answer.error",
-            "what a leader of a past epoch answers is taken in",
+            "the response of a leader of a past epoch is processed",
         ),
     )
 )

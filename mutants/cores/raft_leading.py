@@ -1,10 +1,10 @@
-"""Leaders that do wrong: count what nobody has, begin too early, or never let go."""
+"""Leaders: commit without a majority, become active too early, or never resign."""
 
-from mutants.mutant import Core, Workshop
+from mutants.mutant import Core, Mutator
 
-_leadership = Workshop("raft", "kraftsim.core.raft.leadership")
-_leading = Workshop("raft", "kraftsim.core.raft.leading")
-_serving = Workshop("raft", "kraftsim.core.raft.serving")
+_leadership = Mutator("raft", "kraftsim.core.raft.leadership")
+_leading = Mutator("raft", "kraftsim.core.raft.leading")
+_serving = Mutator("raft", "kraftsim.core.raft.serving")
 
 TOO_SHORT = ("time_outs_are_too_short",)
 
@@ -12,21 +12,21 @@ CORE = Core(
     mutants=(
         _leadership.mutant("commits-what-one-has", "Leadership.high_watermark", "ends[len(ends) // 2]", "ends[0]", "committed without a majority"),
         _leadership.mutant(
-            "commits-what-all-have", "Leadership.high_watermark", "ends[len(ends) // 2]", "ends[-1]", "one voter that is down stops everything"
+            "commits-what-all-have", "Leadership.high_watermark", "ends[len(ends) // 2]", "ends[-1]", "one voter that is down blocks commits"
         ),
         _leadership.mutant(
             "sorts-the-wrong-way",
             "Leadership.high_watermark",
             "reverse=True",
             "reverse=False",
-            "with an even number of voters, half is a majority",
+            "with an even number of voters, half counts as a majority",
         ),
         _leadership.mutant(
             "counts-what-it-sent",
             "Leadership.on_fetch",
             "progress.end_offset = fetch_offset",
             "progress.end_offset = log_end_offset",
-            "what is under way to a follower counts as copied",
+            "records in flight to a follower count as replicated",
         ),
         _leadership.mutant(
             "counts-one-record-more",
@@ -40,29 +40,31 @@ CORE = Core(
             "Leadership.high_watermark",
             "self._end_of(key, log) for key in self._voters.keys",
             "self._end_of(key, log) for key in [self.own, *self._progress]",
-            "brokers' copies count for the majority",
+            "observers count for the majority",
         ),
-        _leadership.mutant("hears-observers", "Leadership.hear", "if self._is_voter(key):", "if True:", "a leader that no voter hears goes on"),
+        _leadership.mutant(
+            "hears-observers", "Leadership.hear", "if self._is_voter(key):", "if True:", "a leader without fetches from voters does not resign"
+        ),
         _leadership.mutant(
             "never-resigns",
             "Leadership.resigns_at_ms",
             "return None if self._voters.is_only_voter(self.own) else self._heard_majority_ms + check_quorum_ms",
             "return None",
-            "a leader that no voter hears goes on",
+            "a leader without fetches from voters does not resign",
         ),
         _leadership.mutant(
             "counts-its-own-voice-twice",
             "Leadership.hear",
             "self._voters.majority - (1 if self._voters.includes(self.own) else 0)",
             "self._voters.majority",
-            "a leader that hears one of two others resigns",
+            "a leader with fetches from one of two voters resigns",
         ),
         _leading.mutant(
             "leads-before-it-may",
             "lead",
             "    on_written(quorum)",
             "    leadership.is_announced = True\n    quorum.effects.append(Lead(quorum.epoch))\n    on_written(quorum)",
-            "a controller acts on a state that lacks what is not committed yet",
+            "a controller becomes active without uncommitted records",
         ),
         _leading.mutant(
             "leader-does-not-flush",
@@ -77,7 +79,7 @@ CORE = Core(
             "on_written",
             "quorum.effects.append(WakeFetches())",
             "pass",
-            "followers hear of a record half a second late: too late for short time-outs",
+            "followers receive a record half a second late: too late for short timeouts",
             scenarios=TOO_SHORT,
         ),
         _leading.mutant(
@@ -85,7 +87,7 @@ CORE = Core(
             "_tell_voters",
             "quorum.send_to(voter, messages.begin_epoch_request(quorum, voter))",
             "pass",
-            "nobody follows the leader",
+            "no replica follows the leader",
         ),
         _leading.mutant(
             "commits-only-at-its-own-flush",
@@ -114,31 +116,35 @@ CORE = Core(
             "on_fetch",
             "if found is not None:",
             "if isinstance(found, Diverging):",
-            "a follower is given records from behind its end",
+            "a follower receives records beyond its log end",
         ),
         _leading.mutant(
             "told-by-past-leaders",
             "on_begin_epoch_request",
             "if told.epoch < quorum.epoch:",
             "if False:",
-            "a leader of a past epoch is told that all is well",
+            "a leader of a past epoch receives no error",
         ),
         _serving.mutant(
             "serves-past-epochs",
             "_refuse_epoch",
             "if epoch != quorum.epoch:",
             "if epoch > quorum.epoch:",
-            "a follower of a past leader is served as if it followed this one",
+            "a follower of a past leader is served",
         ),
         _serving.mutant(
-            "serves-without-leading", "_refuse_epoch", "if not isinstance(quorum.role, Leader):", "if False:", "a follower is asked, and answers"
+            "serves-without-leading",
+            "_refuse_epoch",
+            "if not isinstance(quorum.role, Leader):",
+            "if False:",
+            "a follower responds as if it were leader",
         ),
         _serving.mutant(
             "tells-its-old-high-watermark",
             "_told_high_watermark",
             "known <= quorum.role.leadership.epoch_start_offset",
             "False",
-            "followers hear a high watermark that goes back",
+            "followers receive a high watermark that decreases",
         ),
     )
 )

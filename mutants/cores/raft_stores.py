@@ -1,16 +1,16 @@
-"""Disks that are not asked, asked too late, or in the wrong order: what a replica says is durable and is not."""
+"""Missing, late or misordered disk operations: a replica reports something as durable that is not."""
 
-from mutants.mutant import Core, Workshop
+from mutants.mutant import Core, Mutator
 
-_store = Workshop("raft stores", "kraftsim.node.raft.metadata_store")
-_node = Workshop("raft stores", "kraftsim.node.raft.raft_node")
-_snapshots = Workshop("raft stores", "kraftsim.node.raft.snapshot_files")
-_writing = Workshop("raft stores", "kraftsim.node.raft.snapshotting")
-_point = Workshop("raft stores", "kraftsim.node.raft.recovery_point")
-_fetches = Workshop("raft stores", "kraftsim.node.raft.waiting_fetches")
-_log = Workshop("raft stores", "kraftsim.node.log")
-_files = Workshop("raft stores", "kraftsim.node.segment_files")
-_scan = Workshop("raft stores", "kraftsim.node.segment_scan")
+_store = Mutator("raft stores", "kraftsim.node.raft.metadata_store")
+_node = Mutator("raft stores", "kraftsim.node.raft.raft_node")
+_snapshots = Mutator("raft stores", "kraftsim.node.raft.snapshot_files")
+_writing = Mutator("raft stores", "kraftsim.node.raft.snapshotting")
+_point = Mutator("raft stores", "kraftsim.node.raft.recovery_point")
+_fetches = Mutator("raft stores", "kraftsim.node.raft.waiting_fetches")
+_log = Mutator("raft stores", "kraftsim.node.log")
+_files = Mutator("raft stores", "kraftsim.node.segment_files")
+_scan = Mutator("raft stores", "kraftsim.node.segment_scan")
 
 SLOW_DISKS = ("power_fails_on_slow_disks",)
 FALL_BEHIND = ("power_fails_while_disks_fall_behind",)
@@ -26,21 +26,21 @@ CORE = Core(
             "MetadataStore.flush",
             "flushed_offset = await self._log.flush()",
             "flushed_offset = self._log.log_end_offset",
-            "a loss of power takes what was committed",
+            "a power loss removes committed records",
         ),
         _store.mutant(
             "stores-no-quorum-state",
             "MetadataStore.store_quorum_state",
             "await self._world.disk.replace(QUORUM_STATE_PATH, build_quorum_state(state, data_version))",
             "pass",
-            "after a restart nothing is known of epochs and votes",
+            "a restart loses epoch and vote",
         ),
         _store.mutant(
             "keeps-what-is-behind-a-gap",
             "SegmentedLog.recover_without_gaps",
             "self.truncate_to(end_offset if gap is None else gap)",
             "pass",
-            "a log with a hole in it",
+            "a log with a gap",
             scenarios=FALL_BEHIND,
         ),
         _store.mutant(
@@ -48,7 +48,7 @@ CORE = Core(
             "MetadataStore.truncate_to",
             "await self._lower_recovery_point(end_offset)",
             "pass",
-            "a node that restarts after a cut takes its disk for damaged",
+            "a node that restarts after a truncation reports its disk as corrupt",
             scenarios=SLOW_DISKS,
         ),
         _store.mutant(
@@ -56,7 +56,7 @@ CORE = Core(
             "MetadataStore.flush",
             "await self.store_recovery_point(flushed_offset)",
             "await self.store_recovery_point(self._log.log_end_offset)",
-            "a node that lost its power takes its disk for damaged",
+            "a node that lost power reports its disk as corrupt",
             scenarios=SLOW_DISKS,
         ),
         _store.mutant(
@@ -80,15 +80,15 @@ CORE = Core(
             "MetadataStore.load",
             "await self._log.store_epochs()",
             "pass",
-            "the epochs on the disk are those of before",
-            equivalent="the file is for Apache Kafka's tools: a replica builds its epochs from the log when it starts",
+            "the leader-epoch checkpoint on disk is outdated",
+            equivalent="the file is for Apache Kafka's tools: a replica rebuilds its epochs from the log at startup",
         ),
         _point.mutant(
             "accepts-any-damage",
             "RecoveryPoint.require",
             "if end_offset < self.offset:",
             "if False:",
-            "a voter votes without records that it had acknowledged",
+            "a voter votes without records that it acknowledged",
             scenarios=NOT_TRUSTED,
         ),
         _node.mutant(
@@ -96,14 +96,14 @@ CORE = Core(
             "RaftNode._hold",
             "self._is_holding = True",
             "self._is_holding = False",
-            "a vote is told before it is durable",
+            "a vote is sent before it is durable",
         ),
         _node.mutant(
             "writes-only-the-last-state",
             "RaftNode._is_followed_by_persist",
             "return isinstance(following, do.Persist)",
             "return any(isinstance(effect, do.Persist) for effect in self._queue)",
-            "a vote is told before it is durable",
+            "a vote is sent before it is durable",
             scenarios=SLOW_DISKS,
         ),
         _node.mutant(
@@ -111,7 +111,7 @@ CORE = Core(
             "RaftNode.when_durable",
             "if self._is_holding or self._is_running:",
             "if False:",
-            "an epoch is told before it is durable",
+            "an epoch is sent before it is durable",
         ),
         _node.mutant(
             "flushed-what-came-meanwhile",
@@ -125,14 +125,14 @@ CORE = Core(
             "RaftNode._apply_next",
             "if self._applied_end_offset != self.high_watermark:",
             "if False:",
-            "a controller acts on a state that lacks what is committed",
+            "a controller becomes active without committed records",
         ),
         _node.mutant(
             "leads-an-epoch-that-is-over",
             "RaftNode._apply_next",
             "self._epoch_to_lead is not None and self.replica.is_leader and self.quorum.epoch == self._epoch_to_lead and",
             "self._epoch_to_lead is not None and",
-            "a controller acts that leads no more",
+            "a controller that is no longer leader becomes active",
             scenarios=TOO_SHORT,
         ),
         _node.mutant(
@@ -147,22 +147,22 @@ CORE = Core(
             "RaftNode._apply_next",
             "committed = self.high_watermark or 0",
             "committed = self.log_end_offset",
-            "what is not committed is acted upon",
+            "uncommitted records are applied",
         ),
         _node.mutant(
             "snapshot-not-loaded",
             "RaftNode._install",
             "self._snapshot_to_load = snapshot",
             "pass",
-            "the state lacks what the snapshot has",
-            equivalent="a fetched snapshot ends behind what was handed on, or just there: a log that begins behind it is looked for as well",
+            "the state lacks records of the snapshot",
+            equivalent="a fetched snapshot ends at or after the applied offset: a log that starts after that is detected as well",
         ),
         _node.mutant(
             "ignores-a-refused-flush",
             "RaftNode.flush",
             'self.lose_disk("flush", refused)',
             "pass",
-            "a node goes on with a disk that lost its writes",
+            "a node continues with a disk that lost writes",
             scenarios=NOT_TRUSTED,
         ),
         _node.mutant(
@@ -170,7 +170,7 @@ CORE = Core(
             "RaftNode._carry_out_durably",
             "self._fresh.clear()",
             "pass",
-            "what was cut is handed on as committed",
+            "truncated records are applied as committed",
             scenarios=SLOW_DISKS,
         ),
         _snapshots.mutant(
@@ -178,28 +178,28 @@ CORE = Core(
             "SnapshotFiles._name",
             "await file.flush()",
             "pass",
-            "a loss of power leaves a torn snapshot under its name",
+            "a power loss leaves a torn snapshot with its final name",
         ),
         _snapshots.mutant(
             "takes-torn-snapshots",
             "read_batches",
             "if kind is not ControlType.SNAPSHOT_FOOTER or position != len(data):",
             "if False:",
-            "a torn snapshot counts as whole",
+            "a torn snapshot counts as complete",
         ),
         _snapshots.mutant(
             "takes-rotten-snapshots",
             "read_batches",
             "if not batch.crc_is_valid():",
             "if False:",
-            "a snapshot with a flipped bit counts as sound",
+            "a snapshot with a flipped bit counts as valid",
         ),
         _snapshots.mutant(
             "snapshot-appended-to-an-old-piece",
             "SnapshotFiles.write_piece",
             "if position == 0:",
             "if position == 0 and self._fetched is None:",
-            "a snapshot that is begun anew is put behind what there was of it",
+            "a snapshot fetched from the start again is appended to the earlier part",
             scenarios=SLOW_DISKS,
         ),
         _writing.mutant(
@@ -207,43 +207,43 @@ CORE = Core(
             "Snapshotting.write",
             "await self._fold(raft.high_watermark or 0)",
             "await self._fold(raft.log_end_offset)",
-            "a snapshot has records that are cut later",
+            "a snapshot has records that are truncated later",
         ),
         _writing.mutant(
             "snapshot-over-an-installed-one",
             "Snapshotting.write",
             " or installed_count != raft.installed_count:",
             ":",
-            "a snapshot of a log that is gone",
-            equivalent="it is looked at again when the snapshot is written: it is set aside then, and whoever starts before finds the newer one",
+            "a snapshot of a replaced log",
+            equivalent="it is checked again when the snapshot is written and dropped then; a node that starts earlier finds the newer one",
         ),
         _writing.mutant(
             "snapshot-begins-anew",
             "Snapshotting._fold",
             "                _load(image, batch)\n",
             "",
-            "a snapshot lacks what only the one before it has",
+            "a snapshot lacks records that only the previous one has",
         ),
         _writing.mutant(
             "snapshot-skips-a-batch",
             "Snapshotting._fold",
             "offset = latest.end_offset",
             "offset = latest.end_offset + 1",
-            "a snapshot lacks the first record behind the one before it",
+            "a snapshot lacks the first record after the previous one",
         ),
         _writing.mutant(
             "deletes-the-newest-snapshot",
             "Snapshotting.clean",
             "while len(log.snapshots) > 1 and",
             "while len(log.snapshots) > 1 and len(log.snapshots) < 3 and",
-            "logs and snapshots are kept for ever",
+            "logs and snapshots are kept forever",
         ),
         _fetches.mutant(
             "gives-a-stale-answer",
             "WaitingFetches.give",
             "if told != self._last_told:",
             "if told[1:3] != self._last_told[1:3]:",
-            "a replica is told an old high watermark or epoch",
+            "a replica receives an old high watermark or epoch",
             scenarios=QUIET,
         ),
         _log.mutant(
@@ -251,35 +251,33 @@ CORE = Core(
             "PartitionLog.flush",
             "if following is None or following.base_offset > self.flushed_offset:",
             "if following is None:",
-            "a loss of power takes the end of a segment that was rolled",
+            "a power loss removes the end of a rolled segment",
         ),
         _log.mutant(
             "cut-files-not-flushed",
             "PartitionLog.settle_cut",
             "await self._files.log_file(segment.base_offset).flush()",
             "pass",
-            "a loss of power brings back what was cut, in front of what is durable behind it",
+            "a power loss restores truncated records before durable ones",
             scenarios=FALL_BEHIND,
         ),
+        _log.mutant("flushes-no-names", "PartitionLog.settle_cut", "await self._files.flush_names()", "pass", "a power loss removes a whole segment"),
         _log.mutant(
-            "flushes-no-names", "PartitionLog.settle_cut", "await self._files.flush_names()", "pass", "a loss of power takes a whole segment"
-        ),
-        _log.mutant(
-            "cuts-in-memory-only", "PartitionLog._fill_active", "file.truncate(active.size_bytes)", "pass", "what was cut is still in the file"
+            "cuts-in-memory-only", "PartitionLog._fill_active", "file.truncate(active.size_bytes)", "pass", "truncated records are still in the file"
         ),
         _log.mutant(
             "cuts-the-wrong-batch",
             "PartitionLog._fill_active",
             "batch.next_offset > end_offset",
             "batch.next_offset >= end_offset",
-            "a cut takes a batch too many",
+            "a truncation removes a batch too many",
         ),
         _log.mutant(
             "keeps-what-is-behind-a-hole",
             "PartitionLog.recover",
             "if following and (cut_bytes or has_gap or following[0] < self.log_end_offset):",
             "if following and (cut_bytes or following[0] < self.log_end_offset):",
-            "a broker that lost its power has a partition with a hole in it",
+            "a broker that lost power has a partition with a gap",
             scenarios=ONE_BROKER,
         ),
         _log.mutant(
@@ -287,7 +285,7 @@ CORE = Core(
             "PartitionLog.truncate_to",
             "self.flushed_offset = min(self.flushed_offset, self.log_end_offset)",
             "pass",
-            "new records count as flushed where old ones were",
+            "new records count as flushed at offsets where old ones were",
             scenarios=SLOW_DISKS,
         ),
         _scan.mutant(
@@ -295,7 +293,7 @@ CORE = Core(
             "SegmentScan._wrong_with",
             "and not batch.crc_is_valid()",
             "and False",
-            "a torn batch is taken for a record",
+            "a torn batch counts as valid",
             scenarios=("large_changes_in_mid_write",),
         ),
     )

@@ -1,20 +1,20 @@
-"""Rules that no test and no story defended once: who joins the replicas in sync, what consumers read, whom a group fences, what a voter refuses."""
+"""Rules that were once covered by no test or scenario: ISR expansion, consumer reads, group fencing, rejected votes."""
 
-from mutants.mutant import Core, Workshop
+from mutants.mutant import Core, Mutator
 
 READERS = ("readers_stop_at_the_high_watermark",)
 LEADERS = ("leaders_fail_under_idempotent_load",)
 ZOMBIES = ("zombie_fenced_by_generation",)
-_reign = Workshop("partitions", "kraftsim.core.partitions.reign")
-_following = Workshop("partitions", "kraftsim.core.partitions.following")
-_in_sync = Workshop("partitions", "kraftsim.core.partitions.in_sync_replicas")
-_replica = Workshop("partitions", "kraftsim.core.partitions.partition_replica")
-_reading = Workshop("partitions", "kraftsim.core.partitions.reading")
-_committing = Workshop("groups", "kraftsim.core.groups.transactional_committing")
-_elections = Workshop("raft", "kraftsim.core.raft.elections")
-_serving = Workshop("raft", "kraftsim.core.raft.serving")
-_retention = Workshop("tiered storage", "kraftsim.core.tiered_storage.remote_retention")
-_rules = Workshop("transactions", "kraftsim.core.transactions.transaction_rules")
+_reign = Mutator("partitions", "kraftsim.core.partitions.reign")
+_following = Mutator("partitions", "kraftsim.core.partitions.following")
+_in_sync = Mutator("partitions", "kraftsim.core.partitions.in_sync_replicas")
+_replica = Mutator("partitions", "kraftsim.core.partitions.partition_replica")
+_reading = Mutator("partitions", "kraftsim.core.partitions.reading")
+_committing = Mutator("groups", "kraftsim.core.groups.transactional_committing")
+_elections = Mutator("raft", "kraftsim.core.raft.elections")
+_serving = Mutator("raft", "kraftsim.core.raft.serving")
+_retention = Mutator("tiered storage", "kraftsim.core.tiered_storage.remote_retention")
+_rules = Mutator("transactions", "kraftsim.core.transactions.transaction_rules")
 
 CORE = Core(
     mutants=(
@@ -23,7 +23,7 @@ CORE = Core(
             "Reign._joins_at",
             "max(high_watermark, self.epoch_start_offset)",
             "high_watermark",
-            "a replica in sync lacks acknowledged records (KAFKA-7128)",
+            "an in-sync replica lacks acknowledged records (KAFKA-7128)",
             scenarios=LEADERS,
         ),
         _reign.mutant(
@@ -31,16 +31,16 @@ CORE = Core(
             "Reign.expansion",
             "if not has_enough or not self._eligible(replica_id, follower.broker_epoch):",
             "if not has_enough:",
-            "the controller is asked for a replica that it refuses",
+            "AlterPartition adds a replica that the controller rejects",
             scenarios=LEADERS,
-            equivalent="the controller refuses such a replica, and the leader goes on from what was agreed before",
+            equivalent="the controller rejects such a replica, and the leader keeps the previous ISR",
         ),
         _following.mutant(
             "cuts-no-further-than-its-beginning",
             "Following._cut_to",
             "RestartAt(offset) if offset < self._log.local_start_offset else CutTo(offset)",
             "CutTo(max(offset, self._log.local_start_offset))",
-            "a follower of an unclean leader lacks its first records, or asks for ever",
+            "a follower of an unclean leader lacks its first records, or fetches forever",
             scenarios=LEADERS,
         ),
         _in_sync.mutant(
@@ -48,18 +48,18 @@ CORE = Core(
             "InSyncReplicas.on_answer",
             " or partition_epoch < self.partition_epoch",
             "",
-            "a set that was replaced since is taken for the present one",
+            "a replaced ISR is treated as the current one",
             scenarios=LEADERS,
-            equivalent="one proposal is under way at a time, and whatever raises the partition epoch takes it away: its answer is passed over",
+            equivalent="one proposal is in flight at a time, and anything that raises the partition epoch cancels it: its response is ignored",
         ),
         _replica.mutant(
             "acknowledges-with-too-few-in-sync",
             "PartitionReplica.replicated",
             "return ErrorCode.NONE if has_enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND",
             "return ErrorCode.NONE",
-            "acks=all is acknowledged with fewer replicas in sync than demanded",
+            "acks=all is acknowledged with fewer in-sync replicas than required",
             scenarios=LEADERS,
-            equivalent="since 3.7 the high watermark stands still while too few are in sync: what waits goes on waiting",
+            equivalent="since 3.7 the high watermark does not advance below min.insync.replicas: the request keeps waiting",
         ),
         _reading.mutant(
             "reads-past-the-high-watermark",
@@ -74,7 +74,7 @@ CORE = Core(
             "TransactionalCommitting.refuse",
             "return None if asked.generation_id == group.generation_id else ErrorCode.ILLEGAL_GENERATION",
             "return None",
-            "a zombie whose place is kept commits what another member has copied",
+            "a zombie with a retained membership commits records that another member has copied",
             scenarios=ZOMBIES,
         ),
         _committing.mutant(
@@ -82,7 +82,7 @@ CORE = Core(
             "TransactionalCommitting.refuse",
             "if error is not None:",
             "if False:",
-            "a zombie whose group.instance.id is another's commits what that one has copied",
+            "a zombie with a reused group.instance.id commits records that its successor has copied",
             scenarios=ZOMBIES,
         ),
         _elections.mutant(
@@ -90,38 +90,38 @@ CORE = Core(
             "_would_grant",
             "return leader_id is None and _is_complete(quorum, asked.log_end)",
             "return _is_complete(quorum, asked.log_end)",
-            "two leaders of one epoch, where a majority forgot whom it voted for",
-            equivalent="a leader was elected by a majority that has voted in its epoch: another candidate of the same epoch gets none",
+            "two leaders of one epoch, if a majority lost its votes",
+            equivalent="a leader was elected by a majority that voted in its epoch: another candidate of the epoch gets none",
         ),
         _serving.mutant(
             "gives-any-snapshot",
             "snapshot_outcome",
             "if wanted not in quorum.log.snapshots or wanted == FORMAT_SNAPSHOT:",
             "if False:",
-            "a replica is promised a snapshot that is not there",
-            equivalent="whoever asks was told of a snapshot by the leader, and asks again from the start where it is gone by then",
+            "a replica is referred to a missing snapshot",
+            equivalent="the leader names an existing snapshot, and the replica restarts the fetch if it is deleted by then",
         ),
         _retention.mutant(
             "keeps-segments-of-forgotten-epochs",
             "expired_remotely",
             "if each.leader_epochs[-1].leader_epoch < oldest_epoch",
             "if False",
-            "remote segments stay for ever after an unclean election (KIP-405)",
-            equivalent="no story has a remote store; segments that are kept too long break no promise",
+            "remote segments are kept forever after an unclean election (KIP-405)",
+            equivalent="no scenario has remote storage; segments kept too long violate no guarantee",
         ),
         _rules.mutant(
             "takes-two-epochs",
             "TransactionRules._next_epoch",
             "(producer_id, epoch + 1), epoch, timeout_ms",
             "(producer_id, epoch + 2), epoch, timeout_ms",
-            "epochs are used up twice as fast as they are given",
+            "epochs are exhausted twice as fast as they are allocated",
         ),
         _rules.mutant(
             "fences-by-two-epochs",
             "TransactionRules.fence",
             "else epoch + 1",
             "else epoch + 2",
-            "epochs are used up twice as fast as transactions are aborted",
+            "epochs are exhausted twice as fast as transactions are aborted",
             scenarios=("transaction_times_out", "zombie_fenced_by_epoch"),
         ),
         _rules.mutant(
@@ -129,7 +129,7 @@ CORE = Core(
             "TransactionRules._decided_with_bump",
             "min(facts.producer_epoch + 1, FENCING_EPOCH)",
             "min(facts.producer_epoch + 2, FENCING_EPOCH)",
-            "epochs are used up twice as fast as transactions end (KIP-890)",
+            "epochs are exhausted twice as fast as transactions end (KIP-890)",
             scenarios=("transaction_times_out",),
             release="4.1",
         ),

@@ -1,7 +1,7 @@
-"""An application that writes numbered records into a partition of its own, by each kind of producer; and its successor, which goes on where it was.
+"""An application that writes numbered records to its own partition, with each kind of producer; and its successor, which resumes where it stopped.
 
-A successor takes the name over that its predecessor wrote under, where the design has one, and then reads the log to see how far that came: only
-where the predecessor is shut out by then does this say the truth for good.
+A successor takes over the name of its predecessor, where the design has one, and then reads the log to find the last record: the result is
+final only if the predecessor is fenced by then.
 Source: KIP-98, the lease_pid draft.
 """
 
@@ -25,27 +25,27 @@ ReadKeys = Callable[[], Awaitable[Sequence[str]]]
 
 
 class Fenced(Exception):
-    """Somebody else does this application's work now."""
+    """Another instance has taken over the work of this application."""
 
 
 class Application(Protocol):
     """`begin`, `write` each number in order, `finish`."""
 
     async def begin(self) -> None:
-        """Take what the producer needs before the first record. Raises Fenced."""
+        """Initialise the producer. Raises Fenced."""
         ...
 
     async def write(self, number: int) -> None:
-        """Hand a record over. Raises Fenced."""
+        """Enqueue a record. Raises Fenced."""
         ...
 
     async def finish(self) -> None:
-        """Wait for what is under way, and end. Raises Fenced."""
+        """Wait for batches in flight, and close. Raises Fenced."""
         ...
 
 
 class IdempotentApplication:
-    """Has no name that a successor could take over: it gets an id of its own, and nobody is shut out."""
+    """Has no name that a successor could take over: the successor gets an id of its own, and the predecessor is not fenced."""
 
     def __init__(self, system: System, world: World, bootstrap: Sequence[Address], client_id: str, writer: int) -> None:
         self._writer = writer
@@ -58,34 +58,36 @@ class IdempotentApplication:
         await self._client.start()
 
     async def write(self, number: int) -> None:
-        """Hand a record over."""
+        """Enqueue a record."""
         await self._client.send(TOPIC, self._writer, record_key(self._writer, number), VALUE)
 
     async def finish(self) -> None:
-        """Wait for what is under way."""
+        """Wait for batches in flight."""
         await self._client.flush(PATIENCE_SECONDS)
         await self._client.close()
 
 
 class TransactionalApplication:
-    """Writes five records in a transaction. `told` hears of records once they are committed."""
+    """Writes five records per transaction. `on_committed` receives the keys of records once they are committed."""
 
-    def __init__(self, system: System, world: World, bootstrap: Sequence[Address], client_id: str, writer: int, told: Callable[[str], None]) -> None:
+    def __init__(
+        self, system: System, world: World, bootstrap: Sequence[Address], client_id: str, writer: int, on_committed: Callable[[str], None]
+    ) -> None:
         self._writer = writer
-        self._told = told
+        self._on_committed = on_committed
         self._numbers: list[int] = []
         settings = TransactionalSettings(transactional_id=f"writer-{writer}", transaction_timeout_ms=5000, producer=system.producer)
         self._client = TransactionalClient(world, bootstrap=bootstrap, client_id=client_id, settings=settings, frame_events=True)
 
     async def begin(self) -> None:
-        """Take the transactional id over: whoever had it is shut out, and what it left open is aborted."""
+        """Take over the transactional id: its previous producer is fenced, and its open transaction is aborted."""
         try:
             await self._client.init()
         except ProducerFailed as failed:
             raise Fenced from failed
 
     async def write(self, number: int) -> None:
-        """Hand a record over; the fifth commits."""
+        """Send a record; the fifth commits the transaction."""
         self._numbers.append(number)
         try:
             if len(self._numbers) == 1:
@@ -100,7 +102,7 @@ class TransactionalApplication:
             raise Fenced from failed
 
     async def finish(self) -> None:
-        """Commit what is left."""
+        """Commit the remaining records."""
         try:
             if self._numbers:
                 await self._client.commit()
@@ -112,7 +114,7 @@ class TransactionalApplication:
         await self._client.close()
 
     async def _again(self, *, must_commit: bool = False) -> None:
-        """Abort, and write the records of the transaction once more, until they are committed or only so many that it goes on."""
+        """Abort, and write the records of the transaction again, until they are committed or, if fewer than five, in the new transaction."""
         while True:
             try:
                 await self._client.abort()
@@ -133,12 +135,12 @@ class TransactionalApplication:
 
     def _settle(self) -> None:
         for number in self._numbers:
-            self._told(record_key(self._writer, number))
+            self._on_committed(record_key(self._writer, number))
         self._numbers = []
 
 
 class LeasingApplication:
-    """Leases an id; a successor leases the same one, and shuts its predecessor out with its first message."""
+    """Leases an id; a successor leases the same one, and fences its predecessor with its first message."""
 
     def __init__(self, world: World, bootstrap: Sequence[Address], client_id: str, writer: int, known_id: int | None) -> None:
         self._writer = writer
@@ -152,16 +154,16 @@ class LeasingApplication:
         )
 
     async def begin(self) -> None:
-        """Lease an id, or take over the one that is known."""
+        """Lease an id, or take over that of the predecessor."""
         await self.client.begin(self._writer)
 
     async def write(self, number: int) -> None:
-        """Hand a record over."""
+        """Enqueue a record."""
         self._look()
         self.client.send(self._writer, record_key(self._writer, number), VALUE)
 
     async def finish(self) -> None:
-        """Wait for what is under way."""
+        """Wait for batches in flight."""
         await self.client.flush(PATIENCE_SECONDS)
         self._look()
         await self.client.close()

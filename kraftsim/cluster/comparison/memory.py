@@ -1,4 +1,4 @@
-"""What each design keeps of a producer in a partition, as the interpreter allocates it.   Source: see `systems.py`."""
+"""The memory that each design needs per producer and partition, as the interpreter allocates it.   Source: see `systems.py`."""
 
 import gc
 import tracemalloc
@@ -19,7 +19,7 @@ BATCHES_EACH: Final = 6
 
 
 def bytes_per_producer() -> dict[str, float]:
-    """Return the bytes for each of 5,000 producers that have written six batches each, by what is kept."""
+    """Return the bytes per producer, for 5,000 producers with six batches each, by data structure."""
     return {
         "Kafka: five batches": _measured(lambda: _kafka(ProducerStateManager)),
         "KIP-758: the latest batch": _measured(lambda: _kafka(LatestBatchStateManager)),
@@ -29,7 +29,7 @@ def bytes_per_producer() -> dict[str, float]:
 
 
 def _measured(make: Callable[[], object]) -> float:
-    make()  # what is made once is no producer's
+    make()  # allocate once what does not depend on producers
     gc.collect()
     tracemalloc.start()
     try:

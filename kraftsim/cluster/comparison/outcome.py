@@ -1,4 +1,4 @@
-"""What came of one run of one design, counted from its logs: each record says whose it is, and which one."""
+"""The result of one run of one design, counted from its logs: the key of each record names its writer and its number."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,11 +7,11 @@ import msgspec
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """`doubled`: records that are in the log more often than once. `lost`: acknowledged, and not in the log. `missing`: of no answer, and not there.
+    """`doubled`: records more than once in the log. `lost`: acknowledged, but not in the log. `missing`: neither acknowledged nor in the log.
 
-    `disordered`: records in front of which a later one of the same writer lies for the first time. `refusals`: answers that said no to records.
-    `silence_ms`: the longest time without an acknowledgement after a broker was killed (-1: none was). `ids_used` producers were given, `ids_taken`
-    were taken out of circulation for them.
+    `disordered`: records whose first copy is behind that of a later record of the same writer. `refusals`: error responses to records.
+    `silence_ms`: the longest time without an acknowledgement after a broker was killed (-1: none was). `ids_used`: producer ids that producers
+    received, `ids_taken`: producer ids that were allocated for that, in blocks.
     """
 
     system: str
@@ -32,12 +32,12 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def record_key(writer: int, number: int) -> str:
-    """Return how a record says which one it is."""
+    """Return the key of a record, made of its writer and its number."""
     return f"{writer}.{number}"
 
 
 class LogCount(msgspec.Struct, frozen=True, kw_only=True):
-    """What a log says of the records that were to be written."""
+    """Counts of the records that were to be written, taken from a log."""
 
     doubled: int
     lost: int
@@ -46,16 +46,16 @@ class LogCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def count_logs(logs: Mapping[int, Sequence[str]], records_each: int, acknowledged: Iterable[str]) -> LogCount:
-    """Count, from the keys in each writer's partition in their order and the keys that some producer was told are there."""
-    told = set(acknowledged)
+    """Count, given the keys in each writer's partition in log order and the keys that were acknowledged to some producer."""
+    acked_keys = set(acknowledged)
     doubled = lost = missing = disordered = 0
     for writer, keys in logs.items():
         copies = Counter(keys)
         for number in range(records_each):
             key = record_key(writer, number)
             doubled += max(copies[key] - 1, 0)
-            lost += not copies[key] and key in told
-            missing += not copies[key] and key not in told
+            lost += not copies[key] and key in acked_keys
+            missing += not copies[key] and key not in acked_keys
         highest = -1
         for key in dict.fromkeys(keys):
             number = int(key.partition(".")[2])

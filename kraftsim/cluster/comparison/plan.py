@@ -1,11 +1,11 @@
-"""What happens in one run, drawn from a seed before anything runs: it is the same for every design that is compared."""
+"""The plan of one run, drawn from a seed before anything runs; it is the same for every design that is compared."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the seed)
+    from random import Random  # noqa: TID251  (type only; the stream comes from the seed)
 
 BROKERS: Final = 3
 WRITERS: Final = 3
@@ -13,26 +13,26 @@ RECORDS_EACH: Final = 80
 PAUSE_MS: Final = 40
 """Between two records of a writer, on average."""
 BURSTS: Final = (1, 10, 20)
-"""So many records each writer hands over at once."""
+"""How many records each writer sends in one burst."""
 EXPIRE_MS: Final = 4000
-"""After so long without use brokers forget a producer, in every design."""
+"""Brokers expire the state of a producer that has been idle for this long, in every design."""
 AFTERWARDS_RECORDS: Final = 10
-"""So many records a zombie writes, once awake, before it hears that its work is somebody else's."""
+"""How many records a zombie writes after it resumes, before it learns that another instance has taken over."""
 
 
 class MishapKind(StrEnum):
     """What goes wrong."""
 
-    KILL = "a broker is killed and comes back"
-    PAUSE = "a broker stands still, and meanwhile the connections of all writers break"
+    KILL = "a broker is killed and restarts"
+    PAUSE = "a broker is paused, and meanwhile the connections of all writers break"
     CUT = "a writer's connections break"
-    ZOMBIE = "a writer stands still, and a successor takes its work over"
-    SLEEP = "a writer stands still for longer than producers are remembered"
+    ZOMBIE = "a writer is paused, and a successor takes over its work"
+    SLEEP = "a writer is paused for longer than producer.id.expiration.ms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mishap:
-    """One of them. `target`: number of the broker (from 1) or of the writer (from 0). Times are from the first record on."""
+    """One mishap. `target`: number of the broker (from 1) or of the writer (from 0). Times are from the first record on."""
 
     kind: MishapKind
     target: int
@@ -43,7 +43,7 @@ class Mishap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A workload and what happens to it."""
+    """A workload and its mishaps."""
 
     seed: int
     mishaps: tuple[Mishap, ...]
@@ -54,7 +54,7 @@ class Plan:
 
 
 def draw_plan(seed: int, random: "Random") -> Plan:
-    """Draw up to two deaths and a pause of brokers, broken connections, a zombie, and a writer that sleeps too long."""
+    """Draw up to two kills and a pause of brokers, broken connections, a zombie, and a writer that pauses too long."""
     mishaps = [
         Mishap(
             kind=MishapKind.KILL,

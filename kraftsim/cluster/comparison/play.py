@@ -1,4 +1,4 @@
-"""Plays one plan over one design in virtual time, and counts what came of it from the logs.   Source: see `systems.py`."""
+"""Runs one plan over one design in virtual time, and counts the outcome from the logs.   Source: see `systems.py`."""
 
 import asyncio
 from collections.abc import Callable
@@ -47,7 +47,7 @@ OBSERVED: Final = (
 
 @dataclass(slots=True)
 class Counts:
-    """What is counted while a run goes on. `acknowledged`: keys that some producer was told are there."""
+    """Counters of a run. `acknowledged`: keys that were acknowledged to some producer."""
 
     acknowledged: list[str] = field(default_factory=list)
     acknowledged_ns: dict[int, list[int]] = field(default_factory=dict)
@@ -73,15 +73,15 @@ class Life:
 
 
 class Run:
-    """One run under way."""
+    """One run in progress."""
 
     def __init__(self, system: System, plan: Plan, simulation: Simulation) -> None:
         self.counts = Counts()
         self.lives: list[Life] = []
         self.logs: dict[int, list[str]] = {}
-        """What the logs have at the end, by writer."""
+        """The keys in the logs at the end, by writer."""
         self.requests_before = 0
-        """Sent by applications that were started again since."""
+        """Requests of applications that have been restarted since."""
         self._system = system
         self._plan = plan
         self._simulation = simulation
@@ -90,7 +90,7 @@ class Run:
         self.side: Side = side_of(system, simulation, plan)
 
     def play(self) -> Outcome:
-        """Play the plan to its end, and count."""
+        """Run the plan to its end, and count."""
         simulation = self._simulation
         simulation.run_until(self.side.ready(), READY_SECONDS)
         for writer in range(self._plan.writers):
@@ -99,55 +99,55 @@ class Run:
         for at_ms, act in self._timeline():
             simulation.run_for(max(at_ms / 1000 - (simulation.now_ns - begun_ns) / 1e9, 0))
             act()
-        simulation.run_until(lambda: all(life.task is not None and life.task.done() for life in self.lives), LIMIT_SECONDS)
+        simulation.run_until(lambda: all(instance.task is not None and instance.task.done() for instance in self.lives), LIMIT_SECONDS)
         finished_ms = (simulation.now_ns - begun_ns) // 1_000_000
         self.logs = self._logs()
         return self._outcome(self.logs, finished_ms)
 
-    # Lives --------------------------------------------------------------------------------------------------------------------------------
+    # Incarnations of writers ---------------------------------------------------------------------------------------------------------------
 
     def _begin(self, writer: int, name: str, predecessor: Life | None) -> Life:
         host = self._simulation.add_host(name)
         before = predecessor.application if predecessor is not None else None
         application = self.side.application(host, name, writer, before, self.counts.acknowledged)
-        life = Life(writer, host, application, self._plan.records_each)
-        self.lives.append(life)
-        life.task = self._simulation.spawn(host, self._live(life))
-        return life
+        instance = Life(writer, host, application, self._plan.records_each)
+        self.lives.append(instance)
+        instance.task = self._simulation.spawn(host, self._live(instance))
+        return instance
 
-    async def _live(self, life: Life) -> None:
-        """Work until all is written. Whoever is shut out and has no successor is started again, on the same host."""
+    async def _live(self, instance: Life) -> None:
+        """Work until all is written. A writer that is fenced and has no successor restarts on the same host."""
         while True:
             try:
-                await self._work(life)
+                await self._work(instance)
                 break
             except Fenced:
                 self.counts.fenced += 1
-            if life is not self._last_of(life.writer):
+            if instance is not self._last_of(instance.writer):
                 break
-            self.requests_before += self.side.requests_of(life.application)
-            name = f"{life.host.name}{self.counts.fenced}"
-            life.application = self.side.application(life.host, name, life.writer, life.application, self.counts.acknowledged)
-        self.counts.ends_ns[life.writer] = self._simulation.now_ns
+            self.requests_before += self.side.requests_of(instance.application)
+            name = f"{instance.host.name}{self.counts.fenced}"
+            instance.application = self.side.application(instance.host, name, instance.writer, instance.application, self.counts.acknowledged)
+        self.counts.ends_ns[instance.writer] = self._simulation.now_ns
 
-    async def _work(self, life: Life) -> None:
-        """Take over what the producer needs, look how far the log is, and go on from there."""
-        await life.application.begin()
-        life.next_number = await self._position(life)
-        while life.next_number < life.limit:
-            number, life.next_number = life.next_number, life.next_number + 1
-            await life.application.write(number)
-            burst = self._plan.bursts[life.writer]
-            if life.next_number % burst == 0:
+    async def _work(self, instance: Life) -> None:
+        """Initialise the producer, find the end of the log, and continue from there."""
+        await instance.application.begin()
+        instance.next_number = await self._position(instance)
+        while instance.next_number < instance.limit:
+            number, instance.next_number = instance.next_number, instance.next_number + 1
+            await instance.application.write(number)
+            burst = self._plan.bursts[instance.writer]
+            if instance.next_number % burst == 0:
                 await asyncio.sleep(self._plan.pause_ms * burst / 1000)
-        await life.application.finish()
+        await instance.application.finish()
 
     def _last_of(self, writer: int) -> Life:
-        return [life for life in self.lives if life.writer == writer][-1]
+        return [instance for instance in self.lives if instance.writer == writer][-1]
 
-    async def _position(self, life: Life) -> int:
-        """Return the first number that the log does not have."""
-        keys = await self.side.keys(life.host, life.writer)
+    async def _position(self, instance: Life) -> int:
+        """Return the first record number that is not in the log."""
+        keys = await self.side.keys(instance.host, instance.writer)
         there = {int(key.partition(".")[2]) for key in keys}
         return next(number for number in range(self._plan.records_each + 1) if number not in there)
 
@@ -167,11 +167,11 @@ class Run:
                 return [(mishap.at_ms, lambda: self._kill(broker)), (end_ms, lambda: self._restart(broker))]
             case MishapKind.PAUSE:
                 middle_ms = mishap.at_ms + mishap.duration_ms // 2
-                return [(mishap.at_ms, lambda: self._pause(broker)), (middle_ms, self._cut_all), (end_ms, lambda: self._resume(broker))]
+                return [(mishap.at_ms, lambda: self._pause(broker)), (middle_ms, self._reset_all), (end_ms, lambda: self._resume(broker))]
             case MishapKind.CUT:
                 return [(mishap.at_ms, lambda: self._cut(writer))]
             case MishapKind.SLEEP:
-                return [(mishap.at_ms, lambda: self._pause(writer, cuts=True)), (end_ms, lambda: self._resume(writer))]
+                return [(mishap.at_ms, lambda: self._pause(writer, resets=True)), (end_ms, lambda: self._resume(writer))]
             case MishapKind.ZOMBIE:
                 return [
                     (mishap.at_ms, lambda: self._pause(writer)),
@@ -188,11 +188,11 @@ class Run:
         if not self._simulation.host(name).is_alive:
             self._simulation.restart(name)
 
-    def _pause(self, name: str, *, cuts: bool = False) -> None:
+    def _pause(self, name: str, *, resets: bool = False) -> None:
         host = self._simulation.host(name)
         if host.is_alive and not host.process.is_paused:
             self._simulation.pause(name)
-            if cuts:
+            if resets:
                 self._simulation.network.cut(name)
 
     def _resume(self, name: str) -> None:
@@ -203,17 +203,17 @@ class Run:
     def _cut(self, name: str) -> None:
         self._simulation.network.cut(name)
 
-    def _cut_all(self) -> None:
-        for life in self.lives:
-            self._simulation.network.cut(life.host.name)
+    def _reset_all(self) -> None:
+        for instance in self.lives:
+            self._simulation.network.cut(instance.host.name)
 
     def _succeed(self, writer: int) -> None:
-        predecessor = next(life for life in self.lives if life.writer == writer)
+        predecessor = next(instance for instance in self.lives if instance.writer == writer)
         self._begin(writer, f"writer-{writer}-b", predecessor)
 
     def _awake(self, writer: int) -> None:
-        """The zombie goes on: with what it has handed over, and with a little more before somebody tells it."""
-        zombie = next(life for life in self.lives if life.writer == writer)
+        """Resume the zombie: it sends what it had buffered, and a few more records before it learns that it was replaced."""
+        zombie = next(instance for instance in self.lives if instance.writer == writer)
         zombie.limit = min(zombie.limit, zombie.next_number + AFTERWARDS_RECORDS)
         self._resume(zombie.host.name)
 
@@ -258,7 +258,7 @@ class Run:
                 counts.ids_taken += event.next_number - event.first_number
 
     def _awake_ns(self) -> dict[int, list[int]]:
-        """Return the acknowledgements of writers that never stood still: only their silence tells of the brokers."""
+        """Return the acknowledgements of writers that were never paused: only for these does a gap mean that brokers were unavailable."""
         resting = {each.target for each in self._plan.mishaps if each.kind in (MishapKind.SLEEP, MishapKind.ZOMBIE)}
         return {writer: times for writer, times in self.counts.acknowledged_ns.items() if writer not in resting}
 
@@ -276,7 +276,7 @@ class Run:
             disordered=counted.disordered,
             refusals=counts.refusals,
             fenced=counts.fenced,
-            requests=counts.requests + self.requests_before + sum(self.side.requests_of(life.application) for life in self.lives),
+            requests=counts.requests + self.requests_before + sum(self.side.requests_of(instance.application) for instance in self.lives),
             ids_used=counts.ids_used,
             ids_taken=counts.ids_taken,
             silence_ms=longest_silence_ms(counts.kills_ns, self._awake_ns(), counts.ends_ns),
@@ -291,6 +291,6 @@ def plan_of(seed: int) -> Plan:
 
 
 def play(system: System, plan: Plan) -> Outcome:
-    """Play one plan over one design."""
+    """Run one plan over one design."""
     with collected_after(), Simulation(plan.seed) as simulation:
         return Run(system, plan, simulation).play()

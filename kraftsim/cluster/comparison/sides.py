@@ -1,4 +1,4 @@
-"""The two kinds of cluster that are compared, with one face: Kafka's brokers and controller, and the servers of lease_pid with their ZooKeeper."""
+"""One interface to the two kinds of cluster that are compared: Kafka's brokers and controller, and the servers of lease_pid with their ZooKeeper."""
 
 from collections.abc import Sequence
 from typing import Final, Protocol
@@ -23,7 +23,7 @@ from kraftsim.node.lease_pid.client import read_all
 from kraftsim.world.simulated import Host, Simulation
 
 SESSION_MS: Final = 3000
-"""After so long without a sign a broker is taken for dead, in both."""
+"""The session time-out of a broker, in both."""
 KAFKA_SETTINGS: Final = {
     "broker.session.timeout.ms": str(SESSION_MS),
     "broker.heartbeat.interval.ms": "500",
@@ -36,11 +36,11 @@ KAFKA_SETTINGS: Final = {
 
 
 class Side(Protocol):
-    """A cluster, as far as the comparison cares."""
+    """The interface of a cluster for the comparison."""
 
     @property
     def failures(self) -> list[str]:
-        """What nodes died of that was no mishap."""
+        """Errors other than planned mishaps that ended nodes."""
         ...
 
     async def ready(self) -> None:
@@ -48,15 +48,15 @@ class Side(Protocol):
         ...
 
     def application(self, host: Host, client_id: str, writer: int, predecessor: Application | None, acknowledged: list[str]) -> Application:
-        """Make an application that writes into its own partition."""
+        """Create an application that writes to its own partition."""
         ...
 
     async def keys(self, host: Host, writer: int) -> Sequence[str]:
-        """Return the keys in a partition's log, as readers see them."""
+        """Return the keys in a partition's log, as consumers see them."""
         ...
 
     def requests_of(self, application: Application) -> int:
-        """Return how many requests an application has sent, where nobody else has counted them."""
+        """Return how many requests an application has sent, if they are not counted elsewhere."""
         ...
 
 
@@ -79,11 +79,11 @@ class KafkaSide:
 
     @property
     def failures(self) -> list[str]:
-        """What nodes died of that was no mishap."""
+        """Errors other than planned mishaps that ended nodes."""
         return self._cluster.failures
 
     async def ready(self) -> None:
-        """Wait for the brokers, set the levels of features, and make the topic. Raises RuntimeError where a level cannot be."""
+        """Wait for the brokers, set the feature levels, and create the topic. Raises RuntimeError if a level is rejected."""
         await self._cluster.wait_until_ready()
         if self._system.features:
             refused = await update_features(self._cluster.addresses, self._system.features, downwards=True)
@@ -92,14 +92,14 @@ class KafkaSide:
         await create_topic(self._cluster.addresses, TOPIC, self._plan.writers, BROKERS)
 
     def application(self, host: Host, client_id: str, writer: int, predecessor: Application | None, acknowledged: list[str]) -> Application:
-        """Make one of the kind that the design wants."""
+        """Create an application of the design's kind."""
         world, bootstrap = self._simulation.world_of(host), self._cluster.addresses
         if self._system.writing is Writing.TRANSACTIONAL:
             return TransactionalApplication(self._system, world, bootstrap, client_id, writer, acknowledged.append)
         return IdempotentApplication(self._system, world, bootstrap, client_id, writer)
 
     async def keys(self, host: Host, writer: int) -> Sequence[str]:
-        """Read what is committed."""
+        """Read the committed records."""
         is_transactional = self._system.writing is Writing.TRANSACTIONAL
         reader = ReaderClient(
             self._simulation.world_of(host), bootstrap=self._cluster.addresses, client_id=f"{host.name}-reader", read_committed=is_transactional
@@ -109,7 +109,7 @@ class KafkaSide:
         return [record.key for record in found]
 
     def requests_of(self, application: Application) -> int:
-        """Nothing: their frames are noted."""
+        """Return 0: their requests are counted from frame events."""
         return 0
 
 
@@ -124,7 +124,7 @@ class LeaseSide:
 
     @property
     def failures(self) -> list[str]:
-        """What servers died of that was no mishap."""
+        """Errors other than planned mishaps that ended servers."""
         return self._cluster.failures
 
     async def ready(self) -> None:
@@ -132,22 +132,22 @@ class LeaseSide:
         await self._cluster.ready()
 
     def application(self, host: Host, client_id: str, writer: int, predecessor: Application | None, acknowledged: list[str]) -> Application:
-        """Make one; a successor knows the id that its predecessor wrote under."""
+        """Create an application; a successor knows the producer id of its predecessor."""
         known_id = predecessor.client.ids.get(writer) if isinstance(predecessor, LeasingApplication) else None
         addresses: list[Address] = self._cluster.addresses
         return LeasingApplication(self._simulation.world_of(host), addresses, client_id, writer, known_id)
 
     async def keys(self, host: Host, writer: int) -> Sequence[str]:
-        """Read what all replicas in sync have."""
+        """Read the records that all in-sync replicas have."""
         found = await read_all(self._cluster.addresses, TOPIC, writer, f"{host.name}-reader")
         return [message.content.key.decode() for message in found]
 
     def requests_of(self, application: Application) -> int:
-        """Return how many its connections have counted."""
+        """Return how many requests its connections have counted."""
         assert isinstance(application, LeasingApplication), "it was made here"
         return application.client.connections.requests_sent
 
 
 def side_of(system: System, simulation: Simulation, plan: Plan) -> Side:
-    """Put the cluster of a design into a simulation."""
+    """Create the cluster of a design in a simulation."""
     return LeaseSide(system, simulation, plan) if system.writing is Writing.LEASING else KafkaSide(system, simulation, plan)

@@ -1,6 +1,6 @@
 """The designs that are compared, by name.
 
-Source: KIP-98 and KIP-360 (what is shipped before and after 2.5), KIP-890 (transactions of both kinds), KIP-758, the lease_pid draft.
+Source: KIP-98 and KIP-360 (released before and since 2.5), KIP-890 (both versions of transactions), KIP-758, the lease_pid draft.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class Writing(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System:
-    """One design. `settings` are those of its brokers; `features` have other levels than the release's own, by name."""
+    """One design. `settings` are those of its brokers; `features` are levels that differ from the defaults of the release, by name."""
 
     name: str
     title: str
@@ -42,11 +42,11 @@ class System:
 SYSTEMS: Final = (
     System(
         name="kafka-before-2.5",
-        title="Kafka, idempotent, before 2.5: who is not known is refused (59)",
+        title="Kafka, idempotent, before 2.5: unknown producers are refused (59)",
         writing=Writing.IDEMPOTENT,
         settings={**EXPIRY, "kraftsim.unknown.producer": "unknown-producer-id"},
     ),
-    System(name="kafka-since-2.5", title="Kafka, idempotent, since 2.5: who is not known is taken", writing=Writing.IDEMPOTENT, settings=EXPIRY),
+    System(name="kafka-since-2.5", title="Kafka, idempotent, since 2.5: unknown producers are accepted", writing=Writing.IDEMPOTENT, settings=EXPIRY),
     System(name="kafka-transactions-3.9", title="Kafka, transactions of 3.9, which has no versions", writing=Writing.TRANSACTIONAL, settings=EXPIRY),
     System(
         name="kafka-transactions-1",
@@ -86,7 +86,7 @@ SYSTEMS: Final = (
     ),
     System(
         name="lease-pid",
-        title="lease_pid, in the reading that keeps its promises",
+        title="lease_pid, strict interpretation",
         writing=Writing.LEASING,
         settings={"lease.expire.ms": str(EXPIRE_MS)},
     ),
@@ -104,4 +104,4 @@ def system_named(name: str) -> System:
     for system in SYSTEMS:
         if system.name == name:
             return system
-    raise KeyError(f"no design is called {name} (there are: {', '.join(system.name for system in SYSTEMS)})")
+    raise KeyError(f"unknown design {name} (known designs: {', '.join(system.name for system in SYSTEMS)})")

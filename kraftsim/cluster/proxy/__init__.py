@@ -1,1 +1,1 @@
-"""A proxy in front of every node, byte by byte: what a network does to a cluster over real sockets. One process for the whole cluster."""
+"""A byte-level TCP proxy in front of every node, which injects network faults over real sockets. One process for the whole cluster."""

@@ -1,6 +1,6 @@
-"""The proxy as a process: `python -m kraftsim.cluster.proxy PLAN STATE`. It lives as long as whoever started it holds its standard input open.
+"""The proxy as a process: `python -m kraftsim.cluster.proxy PLAN STATE`. It runs until the process that started it closes its standard input.
 
-What it says first goes to STATE: its process id and the port of its door, on loopback, through which orders come.
+It writes its process id and its control port (on loopback) to STATE; requests come through that port.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ async def _run(plan: Plan, state_file: Path) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
-    mistakes: list[Exception] = []
+    errors: list[Exception] = []
 
     def on_mistake(mistake: Exception) -> None:
-        mistakes.append(mistake)
+        errors.append(mistake)
         stop.set()
 
     hear_of_mistakes(loop, on_mistake)
@@ -34,8 +34,8 @@ async def _run(plan: Plan, state_file: Path) -> int:
     proxy = Proxy(plan, loop)
     try:
         await proxy.open()
-    except OSError as trouble:
-        print(f"the proxy cannot listen: {trouble.strerror or trouble}", file=sys.stderr)
+    except OSError as error:
+        print(f"the proxy cannot listen: {error.strerror or error}", file=sys.stderr)
         return 3
     secret = new_secret()
     door = DoorKeeper(proxy, secret)
@@ -46,19 +46,19 @@ async def _run(plan: Plan, state_file: Path) -> int:
     await stop.wait()
     await door.close()
     proxy.close()
-    if mistakes:
-        print(f"the proxy made a mistake: {mistakes[0]!r}", file=sys.stderr)
-    return 1 if mistakes else 0
+    if errors:
+        print(f"unexpected error in the proxy: {errors[0]!r}", file=sys.stderr)
+    return 1 if errors else 0
 
 
 class _Lifeline(asyncio.Protocol):
-    """Notices that the other end of standard input is gone."""
+    """Detects that the other end of standard input is closed."""
 
     def __init__(self, stop: asyncio.Event) -> None:
         self._stop = stop
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Whoever started the proxy closed it, or died."""
+        """The process that started the proxy closed its standard input, or ended."""
         self._stop.set()
 
 

@@ -1,4 +1,4 @@
-"""What links are like at the moment: the conditions that were put on them, added up, and what each of them has touched so far."""
+"""The present state of links: the combined conditions that are imposed on them, and the effect of each condition so far."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -20,18 +20,18 @@ class Imposed:
     connections: set[int] = field(default_factory=set)
 
     def touch(self, connection: int, size_bytes: int) -> None:
-        """Count bytes of a connection; none: one that was only about to be made."""
+        """Count bytes of a connection; 0: a connection attempt."""
         self.touched_bytes += size_bytes
         self.connections.add(connection)
 
     @property
     def effect(self) -> Effect:
-        """What it has touched so far."""
+        """Its effect so far."""
         return Effect(touched_bytes=self.touched_bytes, connections=len(self.connections))
 
 
 class LinkState:
-    """One direction between two names. `is_clear` is all that bytes look at as long as nothing is wrong with it."""
+    """One direction between two names. Without conditions, `is_clear` is all that is checked per read."""
 
     __slots__ = (
         "bytes_per_second",
@@ -54,12 +54,12 @@ class LinkState:
         self.link = link
         self.flows: dict[Flow, None] = {}
         self.free_at = 0.0
-        """When what was sent over a narrow link is through."""
+        """When the bytes sent over a bandwidth-limited link have been transmitted."""
         self.torn_reads = 0
         self.settle([])
 
     def settle(self, imposed: list[Imposed]) -> None:
-        """Add up the conditions of this link: delays are summed, of caps the smallest counts, and the first that tears does."""
+        """Combine the conditions of this link: delays are summed, the smallest bandwidth cap counts, and the first condition that splits writes."""
         conditions = [each.condition for each in imposed]
         self.imposed = imposed
         self.is_clear = not imposed
@@ -73,13 +73,13 @@ class LinkState:
         self.tear = next((each for each in conditions if each.tears), None)
 
     def touch_connect(self, connection: int) -> None:
-        """Count a connection that was refused, or has to wait."""
+        """Count a connection attempt that was refused, or has to wait."""
         for each in self.imposed:
             if each.condition.holds or each.condition.refuses or each.condition.ignores:
                 each.touch(connection, 0)
 
     def touch(self, connection: int, size_bytes: int, *, has_waited: bool, is_late: bool, is_torn: bool) -> None:
-        """Count bytes for those conditions that made a difference to them."""
+        """Count bytes for those conditions that affected them."""
         for each in self.imposed:
             its = each.condition
             if (
@@ -103,12 +103,12 @@ class Conditions:
         self._next_number = 1
 
     def next_number(self) -> int:
-        """Return a number for something that can be lifted."""
+        """Return a new number for `lift`."""
         self._next_number += 1
         return self._next_number - 1
 
     def state(self, source: str, target: str) -> LinkState:
-        """Return the state of a link; it is kept, whoever asks."""
+        """Return the state of a link, which is created at the first call and kept."""
         link = (source, target)
         state = self._states.get(link)
         if state is None:
@@ -117,14 +117,14 @@ class Conditions:
         return state
 
     def impose(self, links: Iterable[Link], condition: Condition) -> int:
-        """Put a condition on links from now on; return its number."""
+        """Impose a condition on links; return its number."""
         number = self.next_number()
         self._imposed[number] = Imposed(frozenset(links), condition)
         self._changed(self._imposed[number])
         return number
 
     def lift(self, number: int) -> Effect:
-        """End a condition and let go what it held; nothing came of one that is not there any more, because somebody ended them all."""
+        """End a condition and release the bytes that it held; the effect is empty if the condition has already been ended with all others."""
         ended = self._imposed.pop(number, None)
         if ended is None:
             return Effect()
@@ -132,7 +132,7 @@ class Conditions:
         return ended.effect
 
     def lift_all(self, nodes: Iterable[str]) -> int:
-        """End the conditions that touch one of the nodes; all of them if none is named. Return how many they were."""
+        """End the conditions on links of some nodes; all conditions if none is named. Return how many ended."""
         wanted = set(nodes)
         numbers = [number for number, each in self._imposed.items() if not wanted or any(wanted & set(link) for link in each.links)]
         for number in numbers:

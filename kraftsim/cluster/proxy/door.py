@@ -33,7 +33,7 @@ OnHeld = Callable[["Held"], None]
 
 
 class DoorKeeper:
-    """Opens the door on a free port, and carries what comes in to the proxy from clients that know the secret."""
+    """Listens on a free port, and passes requests of clients that know the secret to the proxy."""
 
     def __init__(self, proxy: Proxy, secret: str) -> None:
         self._proxy = proxy
@@ -42,13 +42,13 @@ class DoorKeeper:
         self._server: asyncio.Server | None = None
 
     async def open(self) -> int:
-        """Open; return the port."""
+        """Listen; return the port."""
         self._server = await asyncio.start_server(self._serve, LOOPBACK, 0)
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
     async def close(self) -> None:
-        """Let nobody in any more, and those who are in go."""
+        """Accept no more connections, and close those that are open."""
         assert self._server is not None, "it was opened"
         self._server.close()
         for writer in list(self._writers):
@@ -68,9 +68,9 @@ class DoorKeeper:
                 envelope = msgspec.json.decode(line, type=Envelope)
                 try:
                     tell(self._proxy.carry_out(envelope.id, envelope.order, tell))
-                except NotDone as trouble:
-                    tell(Answer(id=envelope.id, trouble=str(trouble)))
-        except (OSError, ValueError):  # ValueError: no order at all, or one without an end
+                except NotDone as error:
+                    tell(Answer(id=envelope.id, trouble=str(error)))
+        except (OSError, ValueError):  # ValueError: no valid request, or one without a line feed
             pass
         finally:
             self._proxy.forget(tell)
@@ -79,11 +79,11 @@ class DoorKeeper:
 
 
 class ProxyLost(ConnectionError):
-    """The proxy is gone, or refused an order."""
+    """The proxy has ended, or refused a request."""
 
 
 class Held:
-    """A frame that the proxy holds, seen from the other side of the door. See `kraftsim.faults.field.HeldFrame`."""
+    """A frame that the proxy holds, seen by the client of the control socket. See `kraftsim.faults.field.HeldFrame`."""
 
     def __init__(self, door: "Door", news: FrameHeld) -> None:
         self.api_key = news.api_key
@@ -97,51 +97,51 @@ class Held:
         self._hold = news.hold
         self._is_decided = False
         loop = asyncio.get_running_loop()
-        self._told: dict[str, asyncio.Future[int]] = {GIVEN_UP: loop.create_future(), ANSWERED: loop.create_future()}
+        self._reports: dict[str, asyncio.Future[int]] = {GIVEN_UP: loop.create_future(), ANSWERED: loop.create_future()}
 
     @property
     def sender(self) -> str:
-        """Who sends it."""
+        """The sender of the frame."""
         return self.server if self.is_response else self.client
 
     async def cut(self, after_bytes: int) -> None:
-        """Let so many bytes of it through (its size field included), then reset the connection at both ends."""
+        """Forward so many bytes of it (its size field included), then reset the connection at both ends."""
         await self._decide("cut", after_bytes)
 
     async def swallow(self) -> None:
-        """Let it never arrive; the connection goes on."""
+        """Drop it; the connection stays open."""
         await self._decide("swallow")
 
     async def delay(self, delay_ms: float) -> None:
-        """Let it, and everything behind it, wait."""
+        """Delay it and everything behind it."""
         self._is_decided = True
         await self._decide("delay", delay_ms)
 
     async def send(self) -> None:
-        """Say that it was sent and is only late."""
+        """Mark it as sent: it is only late."""
         await self._decide("send")
 
     async def repeat(self, after_ms: float) -> None:
-        """Send a copy of a request on a connection of its own, so long after it has passed."""
+        """Send a copy of a request on a new connection, so long after it has passed."""
         await self._decide("repeat", after_ms)
 
     async def given_up(self) -> bool:
         """Wait until its client closes the connection; return True."""
-        await asyncio.shield(self._told[GIVEN_UP])
+        await asyncio.shield(self._reports[GIVEN_UP])
         return True
 
     async def copy_answered(self) -> int:
         """Wait until a copy was answered; return the size of what was read of the answer."""
-        return await asyncio.shield(self._told[ANSWERED])
+        return await asyncio.shield(self._reports[ANSWERED])
 
-    def tell(self, told: Told) -> None:
-        """Hear what became of it; only the first time counts."""
-        future = self._told[told.what]
+    def tell(self, report: Told) -> None:
+        """Report what became of it; only the first call counts."""
+        future = self._reports[report.what]
         if not future.done():
-            future.set_result(told.size_bytes)
+            future.set_result(report.size_bytes)
 
     async def let_pass(self) -> None:
-        """Let it go, with what was decided about it."""
+        """Release it, with the decisions about it."""
         if not self._is_decided:
             self._is_decided = True
             await self._decide("pass")
@@ -151,7 +151,7 @@ class Held:
 
 
 class Door:
-    """The proxy, from outside: `await Door.at(port, secret)`, then its verbs, then `close`. It belongs to the event loop on which it was opened."""
+    """A client of the proxy: `await Door.at(port, secret)`, then its methods, then `close`. It belongs to the event loop on which it was opened."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -171,32 +171,32 @@ class Door:
         return cls(reader, writer)
 
     async def close(self) -> None:
-        """Leave. Frames that are held pass, and watches are forgotten."""
+        """Disconnect. Frames that are held pass, and watches are removed."""
         self._listening.cancel()
         self._writer.close()
 
     async def impose(self, links: Iterable[Link], condition: Condition) -> int:
-        """Put a condition on links; return its number."""
+        """Impose a condition on links; return its number."""
         return (await self.order(Impose(links=tuple(links), condition=condition))).number
 
     async def lift(self, number: int) -> Effect:
-        """End a condition; return what it touched."""
+        """End a condition; return its effect."""
         return (await self.order(Lift(number=number))).effect
 
     async def lift_all(self, nodes: Iterable[str] = ()) -> int:
-        """End all conditions, or those that touch some nodes; return how many they were."""
+        """End all conditions, or those on links of some nodes; return how many ended."""
         return (await self.order(LiftAll(nodes=tuple(nodes)))).number
 
     async def cut(self, links: Iterable[Link], *, only_one: bool = False) -> Effect:
-        """Reset the connections over links, or one that is drawn."""
+        """Reset the connections over links, or one of them chosen at random."""
         return (await self.order(Cut(links=tuple(links), only_one=only_one))).effect
 
     async def halve(self, links: Iterable[Link], *, believer: str, gone: str | None) -> int:
-        """Let one end of each connection over links be lost without the other knowing; return the number by which that is lifted."""
+        """Make each connection over links half-open: one end is gone without the other knowing; return a number for `lift`."""
         return (await self.order(Halve(links=tuple(links), believer=believer, gone=gone))).number
 
     async def watch(self, watch: Watch, on_held: OnHeld) -> int:
-        """Wait for a frame: `on_held` is called with it, and must see to it that it is let pass."""
+        """Wait for a frame: `on_held` is called with it, and must make sure that it is released."""
         number = (await self.order(Follow(watch=watch))).number
         self._watches[number] = on_held
         early = self._early.pop(number, None)
@@ -210,11 +210,11 @@ class Door:
         await self.order(Unwatch(number=number))
 
     async def order(self, order: Order) -> Answer:
-        """Give an order and return the answer. Raises ProxyLost."""
+        """Send a request and return the answer. Raises ProxyLost."""
         number = self._next_id
         self._next_id += 1
         if self._listening.done():
-            raise ProxyLost("the proxy is gone")
+            raise ProxyLost("the proxy has ended")
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._answers[number] = answer
         self._writer.write(msgspec.json.encode(Envelope(id=number, order=order)) + b"\n")
@@ -232,7 +232,7 @@ class Door:
         finally:
             for answer in self._answers.values():
                 if not answer.done():
-                    answer.set_exception(ProxyLost("the proxy is gone"))
+                    answer.set_exception(ProxyLost("the proxy has ended"))
             self._answers.clear()
 
     def _hear(self, news: News) -> None:

@@ -1,6 +1,6 @@
-"""One direction of one connection: bytes come in at one end and leave at the other, at once as long as nothing is wrong with the link.
+"""One direction of one connection: bytes are forwarded from one end to the other at once, unless a condition is imposed on the link.
 
-Otherwise they wait in a queue, in order, each with the time at which it is due. Whoever sends is held back by TCP once a megabyte waits, or as soon
+Otherwise they wait in a queue, in order, each with the time at which it is due. TCP holds the sender back once a megabyte is queued, or as soon
 as the receiver does not read.
 """
 
@@ -14,13 +14,13 @@ from kraftsim.cluster.proxy.conditions import LinkState
 from kraftsim.faults.field import Condition
 
 if TYPE_CHECKING:
-    from random import Random  # noqa: TID251  (a type; the stream itself comes from the proxy)
+    from random import Random  # noqa: TID251  (type only; the stream comes from the proxy)
 
     from kraftsim.cluster.proxy.frame_stream import FrameStream
 
 QUEUE_MAX_BYTES = 1 << 20
 RETRY_SECONDS = 0.0002
-"""Until a receiver that is to be reset has taken what was written before."""
+"""Retry interval until a receiver has read everything before its connection is reset."""
 TAIL_SHAPE = 1.1
 """Pareto's alpha: this close to 1 the longest delay of a thousand is hundreds of times the usual one."""
 
@@ -31,7 +31,7 @@ class Owner(Protocol):
     number: int
 
     def begin(self) -> None:
-        """Connect to the target, if that was not tried yet."""
+        """Connect to the target, if no attempt was made yet."""
         ...
 
     def reset(self) -> None:
@@ -39,12 +39,12 @@ class Owner(Protocol):
         ...
 
     def ended(self) -> None:
-        """Hear that a direction is over, everything having been delivered."""
+        """Called when a direction has ended, after everything was delivered."""
         ...
 
 
 class Flow:
-    """From a source's transport to a target's, which may come later."""
+    """From a source's transport to a target's, which may be connected later."""
 
     __slots__ = (
         "_alarm",
@@ -74,7 +74,7 @@ class Flow:
         self.source: asyncio.Transport | None = None
         self.target: asyncio.Transport | None = None
         self.frames: FrameStream | None = None
-        """Where bytes go first if frames are followed; what passes there comes back through `send`."""
+        """Receives the bytes first if frames are parsed; what passes it returns through `send`."""
         self._queue: deque[tuple[float, bytes]] = deque()
         self.queued_bytes = 0
         self.end_kind = ""
@@ -86,11 +86,11 @@ class Flow:
         self._alarm_at = 0.0
         self._is_full = False
         self._is_blocked = False
-        """Whether the receiver's side takes no more for the moment."""
+        """Whether writing to the receiver is paused."""
         link.flows[self] = None
 
     def feed(self, data: bytes) -> None:
-        """Take what the source sent."""
+        """Accept bytes of the source."""
         if self.frames is None:
             self.send(data)
         elif not self.end_kind:
@@ -98,7 +98,7 @@ class Flow:
             self._mind_fullness()
 
     def send(self, data: bytes) -> None:
-        """Pass on what may pass, now or when it is due."""
+        """Forward bytes, now or when they are due."""
         if self.link.is_clear and not self._queue and self.target is not None:
             self.target.write(data)
         elif self._nowhere is not None:
@@ -109,7 +109,7 @@ class Flow:
             self._mind_fullness()
 
     def end(self, kind: str) -> None:
-        """The source has ended: the target hears of it once everything before was delivered."""
+        """The source has ended: the target is notified once everything before was delivered."""
         if self._nowhere is not None:
             self.drop()
             self._owner.ended()
@@ -125,7 +125,7 @@ class Flow:
         self.pump()
 
     def thaw(self) -> None:
-        """Something was decided about the frame that everything waits for."""
+        """There is a decision about the held frame at the front."""
         assert self.frames is not None, "only frames are held"
         self.frames.thaw()
         if self.end_kind and not self.frames.is_frozen:
@@ -133,7 +133,7 @@ class Flow:
         self.pump()
 
     def pump(self) -> None:
-        """Deliver what is due and not held."""
+        """Deliver bytes that are due and not held."""
         if self.link.holds or self.is_over:
             return
         if self.target is None:
@@ -154,7 +154,7 @@ class Flow:
             self._finish()
 
     def lead_nowhere(self, on_bytes: Callable[[int], None]) -> None:
-        """From now on nobody gets what the source sends, and nobody tells it; `on_bytes` hears how much it was."""
+        """Discard from now on what the source sends, without an error to it; `on_bytes` receives the number of bytes."""
         self._nowhere = on_bytes
         self.target = None
         self._queue.clear()
@@ -162,18 +162,18 @@ class Flow:
         self._mind_fullness()
 
     def block(self) -> None:
-        """The receiver's side is full."""
+        """The write buffer of the receiver is full."""
         self._is_blocked = True
         self._mind_fullness()
 
     def unblock(self) -> None:
-        """The receiver's side takes bytes again."""
+        """The write buffer of the receiver has drained."""
         self._is_blocked = False
         self.pump()
         self._mind_fullness()
 
     def drop(self) -> None:
-        """Forget everything; nobody is there any more."""
+        """Discard everything; both ends are gone."""
         self.is_over = True
         self.target = None
         self._queue.clear()
@@ -185,10 +185,10 @@ class Flow:
 
     def _finish(self) -> None:
         kind, target = self.end_kind, self.target
-        assert target is not None, "what was delivered was delivered to somebody"
+        assert target is not None, "bytes are delivered to a target"
         if kind == "reset":
             if target.get_write_buffer_size():
-                self._wake_at(self._loop.time() + RETRY_SECONDS)  # a reset would throw away what is not sent yet
+                self._wake_at(self._loop.time() + RETRY_SECONDS)  # a reset would discard unsent bytes
                 return
             self._owner.reset()
             return
@@ -231,7 +231,7 @@ class Flow:
         self.pump()
 
     def _mind_fullness(self) -> None:
-        """Let the source be read, or not."""
+        """Pause or resume reading from the source."""
         waiting = self.queued_bytes + (self.frames.kept_bytes if self.frames is not None else 0)
         is_full = self._is_blocked or waiting > QUEUE_MAX_BYTES
         if is_full == self._is_full or self.source is None:
@@ -243,7 +243,7 @@ class Flow:
 
 
 def _pieces(data: bytes, tear: Condition, torn_reads: int) -> list[bytes]:
-    """Cut what was written together; the place of `tears_everywhere` moves on by a byte with every read of the link."""
+    """Split what was written at once; with `tears_everywhere` the split point advances by a byte with every read of the link."""
     if tear.tears_everywhere:
         place = torn_reads % len(data)
         return [data[:place], data[place:]] if place else [data]

@@ -1,6 +1,6 @@
-"""One direction of a connection as frames: finds where each begins, whatever the portions, and does to single frames what was decided.
+"""One direction of a connection as frames: finds the start of each, however the bytes are split, and applies decisions to single frames.
 
-Only heads are read: the size, and in a request the API key and the correlation id, by which the answer is recognised.
+Only headers are parsed: the size, and in a request the API key and the correlation id, which identifies the answer.
 Source: Kafka protocol guide, "Common Request and Response Structure".
 """
 
@@ -20,15 +20,15 @@ OnDue = Callable[[Frame, Waiting], None]
 
 
 class FrameStream:
-    """What passes goes to `send`; `cut` is called when a frame ends the connection, and `on_due` when a frame makes a watch come true.
+    """Forwards bytes to `send`; `cut` is called when a frame ends the connection, and `on_due` when a frame matches a watch.
 
-    That freezes the stream until `thaw` was called as often. `asked` maps correlation ids to API keys; both directions of a connection share it.
+    A match freezes the stream until `thaw` was called as often. `asked` maps correlation ids to API keys; both directions of a connection share it.
     """
 
     __slots__ = (
         "_asked",
-        "_copies",
         "_copy",
+        "_copy_callbacks",
         "_cut",
         "_cut_after",
         "_decided",
@@ -67,32 +67,32 @@ class FrameStream:
         self._send, self._cut, self._on_due = send, cut, on_due
         self._head = REQUEST_HEAD if not is_response else RESPONSE_HEAD
         self._kept = b""
-        """What arrived and was not looked at yet: the beginning of a head, or all since a freeze."""
+        """Bytes that arrived and were not parsed yet: the beginning of a header, or everything since a freeze."""
         self._missing = 0
-        """Bytes of the frame under way that did not arrive yet."""
+        """Bytes of the current frame that did not arrive yet."""
         self._freezes = 0
         self._is_astray = False
         self._decided = False
-        """Whether the frame at the beginning of what is kept was looked at already."""
+        """Whether the frame at the front of the kept bytes was parsed already."""
         self._frame: Frame | None = None
         self._due_after: list[Waiting] = []
         self.is_under_way = False
-        """Whether what waits was sent, and is only late: it arrives even if its sender is gone."""
+        """Whether the held bytes count as sent, and are only late: they arrive even if the sender is gone."""
         self._forget_decisions()
 
     @property
     def kept_bytes(self) -> int:
-        """How much waits here."""
+        """The number of bytes that wait here."""
         return len(self._kept)
 
     @property
     def is_frozen(self) -> bool:
-        """Whether everything waits for a decision."""
+        """Whether the stream waits for a decision."""
         return self._freezes > 0
 
     def feed(self, data: bytes) -> None:
         """Take what arrived."""
-        if self._missing > len(data) and not self._freezes and self._cut_after < 0 and not self._swallows and not self._copies:
+        if self._missing > len(data) and not self._freezes and self._cut_after < 0 and not self._swallows and not self._copy_callbacks:
             self._missing -= len(data)  # in the middle of a large frame
             self._send(data)
             return
@@ -100,17 +100,17 @@ class FrameStream:
         self._go_on()
 
     def thaw(self) -> None:
-        """One decision less to wait for."""
+        """Release one hold."""
         self._freezes -= 1
         self.is_under_way = False
         self._go_on()
 
     def abandon(self) -> None:
-        """The sender is gone while something was held that it was about to send: it never did."""
+        """The sender is gone while bytes were held before being sent: discard them."""
         self._kept = b""
 
     def finish(self) -> None:
-        """Nothing more comes: let the beginning of a head go, which no frame will follow."""
+        """The stream has ended: forward the incomplete header."""
         self._is_astray = True
         self._go_on()
 
@@ -123,13 +123,13 @@ class FrameStream:
         self._swallows = True
 
     def copy(self, on_whole: Callable[[bytes], None]) -> None:
-        """Hand over a copy of the held frame once it has passed."""
-        self._copies.append(on_whole)
+        """Call back with a copy of the held frame once it has passed."""
+        self._copy_callbacks.append(on_whole)
 
     def _forget_decisions(self) -> None:
         self._cut_after = -1
         self._swallows = False
-        self._copies: list[Callable[[bytes], None]] = []
+        self._copy_callbacks: list[Callable[[bytes], None]] = []
         self._copy = bytearray()
         self._passed = 0
 
@@ -161,7 +161,7 @@ class FrameStream:
         self._kept = data[position:] + self._kept
 
     def _begins(self, data: bytes, position: int) -> bool:
-        """Look at a head; return False if its frame has to wait."""
+        """Parse a header; return False if its frame has to wait."""
         if not self._decided:
             frame = self._seen(data, position)
             if frame is None:
@@ -181,13 +181,13 @@ class FrameStream:
                 self._on_due(frame, each)
             if before:
                 return False
-        assert self._frame is not None, "what was decided was decided about a frame"
+        assert self._frame is not None, "decisions are about a frame"
         self._decided = False
         self._missing = self._frame.size_bytes
         return True
 
     def _seen(self, data: bytes, position: int) -> Frame | None:
-        """Return what a head says; None if it is none. Sizes are at least what a head needs."""
+        """Return the fields of a header; None if it is none. Sizes are at least those of a header."""
         client, server, connection = self._names
         if self._is_response:
             size, correlation_id = RESPONSE_HEAD.unpack_from(data, position)
@@ -214,8 +214,8 @@ class FrameStream:
             self._send(data)
 
     def _pass_part(self, data: bytes) -> bool:
-        """Do what was decided about the frame under way with a part of it; return False if that ended the connection."""
-        if self._copies:
+        """Apply the decision about the current frame to a part of it; return False if that ended the connection."""
+        if self._copy_callbacks:
             self._copy += data
         if 0 <= self._cut_after <= self._passed + len(data):
             self._pass(data[: self._cut_after - self._passed])
@@ -230,11 +230,11 @@ class FrameStream:
         frame, self._frame = self._frame, None
         if frame is None:
             return
-        is_cut = self._cut_after >= 0
-        for on_whole in self._copies:
+        is_truncated = self._cut_after >= 0
+        for on_whole in self._copy_callbacks:
             on_whole(bytes(self._copy))
         self._forget_decisions()
-        if is_cut:
+        if is_truncated:
             self._cut()
             return
         after, self._due_after = self._due_after, []

@@ -1,4 +1,4 @@
-"""What the proxy waits for in frames: the nth of an API, as request or response, between two names."""
+"""Watches for frames: the nth of an API, as request or response, between two names."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from kraftsim.faults.field import CLIENTS, Watch
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Frame:
-    """A frame whose head was seen. `size_bytes` includes its size field; the API key of a response is that of its request, -1 if unknown."""
+    """A frame whose header was read. `size_bytes` includes its size field; the API key of a response is that of its request, -1 if unknown."""
 
     api_key: int
     correlation_id: int
@@ -21,7 +21,7 @@ class Frame:
 
 @dataclass(eq=False, slots=True)
 class Waiting:
-    """A watch that has not come true, and whom to tell."""
+    """A watch that has not matched yet, and its callback."""
 
     number: int
     watch: Watch
@@ -30,31 +30,31 @@ class Waiting:
 
 
 class FrameWatches:
-    """Everything that is waited for. Each watch comes true once."""
+    """All watches. Each matches once."""
 
     def __init__(self, node_names: frozenset[str]) -> None:
         self._node_names = node_names
         self._waiting: dict[int, Waiting] = {}
         self._next_number = 1
 
-    def add(self, watch: Watch, tell: Tell) -> int:
-        """Wait for a frame; return the watch's number."""
+    def add(self, watch: Watch, notify: Tell) -> int:
+        """Add a watch; return its number."""
         number = self._next_number
         self._next_number += 1
-        self._waiting[number] = Waiting(number, watch, watch.nth, tell)
+        self._waiting[number] = Waiting(number, watch, watch.nth, notify)
         return number
 
     def remove(self, number: int) -> None:
         """Wait no more."""
         self._waiting.pop(number, None)
 
-    def remove_those_of(self, tell: Tell) -> None:
-        """Forget the watches of one who went away."""
-        for number in [number for number, each in self._waiting.items() if each.tell == tell]:
+    def remove_those_of(self, notify: Tell) -> None:
+        """Remove the watches of a client that has disconnected."""
+        for number in [number for number, each in self._waiting.items() if each.tell == notify]:
             del self._waiting[number]
 
     def due(self, frame: Frame) -> list[Waiting]:
-        """Count a frame; return the watches that it makes come true, and forget them."""
+        """Count a frame; remove and return the watches that it matches."""
         due = []
         for waiting in self._waiting.values():
             if self._fits(waiting.watch, frame):

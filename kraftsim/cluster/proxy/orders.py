@@ -1,6 +1,6 @@
-"""What is said through the proxy's door: orders, their answers, and the news that a frame is held. One JSON object a line.
+"""Messages of the proxy's control socket: requests, their answers, and notifications that a frame is held. One JSON object a line.
 
-The proxy is told what it stands in front of in a file; everything else comes through the door, from the harness or from `kraftsim up`.
+The proxy reads the nodes that it stands in front of from a file; all other requests come through the socket, from the harness or `kraftsim up`.
 """
 
 from collections.abc import Callable
@@ -11,9 +11,10 @@ from kraftsim.faults.field import Condition, Effect, Link, Watch
 
 
 class Post(msgspec.Struct, frozen=True, kw_only=True):
-    """A node: where the proxy listens for it, where it really is, and the address its own connections come from (none: known by its client id).
+    """A node: the address on which the proxy listens for it, its real address, and the source address of its own connections (None: its client id
+    identifies them).
 
-    What is said to a ZooKeeper server are bytes without frames or names: whoever has no address of its own is a client there.
+    Bytes to a ZooKeeper server have no frames or client ids: a connection without a known source address counts as a client there.
     """
 
     name: str
@@ -27,7 +28,7 @@ class Post(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """All that the proxy is told before it starts. Frames are followed only with `follows_frames`: it costs a look at each of them."""
+    """The configuration of the proxy. Frames are parsed only with `follows_frames`: it costs a look at each of them."""
 
     posts: tuple[Post, ...]
     seed: int = 0
@@ -35,7 +36,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProxyState(msgspec.Struct, frozen=True, kw_only=True):
-    """What a proxy says of itself once it listens: its process id, the port of its door, and the secret that a client must send first."""
+    """What a proxy writes once it listens: its process id, its control port, and the secret that a client must send first."""
 
     pid: int
     door: int
@@ -43,7 +44,7 @@ class ProxyState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Impose(msgspec.Struct, frozen=True, kw_only=True, tag="impose"):
-    """Put a condition on links. Answered with its number."""
+    """Impose a condition on links. Answered with its number."""
 
     links: tuple[Link, ...]
     condition: Condition
@@ -56,20 +57,20 @@ class Lift(msgspec.Struct, frozen=True, kw_only=True, tag="lift"):
 
 
 class LiftAll(msgspec.Struct, frozen=True, kw_only=True, tag="lift_all"):
-    """End every condition, or those on links of the nodes that are named. Answered with how many they were, as a number."""
+    """End every condition, or those on links of the nodes that are named. Answered with how many ended, as a number."""
 
     nodes: tuple[str, ...] = ()
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True, tag="cut"):
-    """Reset the connections over links, or one that is drawn. Answered with the effect."""
+    """Reset the connections over links, or one of them chosen at random. Answered with the effect."""
 
     links: tuple[Link, ...]
     only_one: bool = False
 
 
 class Halve(msgspec.Struct, frozen=True, kw_only=True, tag="halve"):
-    """Let one end of each connection over links be lost without the other knowing: see `Field.halve`. Answered with a number, for `Lift`."""
+    """Make each connection over links half-open: see `Field.halve`. Answered with a number, for `Lift`."""
 
     links: tuple[Link, ...]
     believer: str
@@ -77,7 +78,7 @@ class Halve(msgspec.Struct, frozen=True, kw_only=True, tag="halve"):
 
 
 class Follow(msgspec.Struct, frozen=True, kw_only=True, tag="follow"):
-    """Hold the frame that a watch waits for, or what follows it, and send a `FrameHeld`. Answered with the watch's number."""
+    """Hold the frame that matches a watch, or what follows it, and send a `FrameHeld`. Answered with the watch's number."""
 
     watch: Watch
 
@@ -89,9 +90,9 @@ class Unwatch(msgspec.Struct, frozen=True, kw_only=True, tag="unwatch"):
 
 
 class Decide(msgspec.Struct, frozen=True, kw_only=True, tag="decide"):
-    """Say what becomes of a held frame: 'cut' (after `value` bytes), 'swallow', 'send' (it is only late), 'repeat' (`value` ms after it has passed).
+    """Decide about a held frame: 'cut' (after `value` bytes), 'swallow', 'send' (it is only late), 'repeat' (`value` ms after it has passed).
 
-    None of them lets it go: 'pass' does, or 'delay' (by `value` ms).
+    None of them releases it: 'pass' does, or 'delay' (by `value` ms).
     """
 
     hold: int
@@ -103,14 +104,14 @@ Order = Impose | Lift | LiftAll | Cut | Halve | Follow | Unwatch | Decide
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):
-    """An order with a number of the sender's choice, by which its answer is recognised."""
+    """A request with a number that the sender chooses, which identifies its answer."""
 
     id: int
     order: Order
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, tag="answer", omit_defaults=True):
-    """The answer to an order; `trouble` says why nothing was done."""
+    """The answer to a request; `trouble` is the reason why nothing was done."""
 
     id: int
     number: int = 0
@@ -119,7 +120,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, tag="answer", omit_defau
 
 
 class FrameHeld(msgspec.Struct, frozen=True, kw_only=True, tag="held"):
-    """The frame that a watch waited for. It waits until a `Decide` lets it pass."""
+    """The frame that matched a watch. It is held until a `Decide` releases it."""
 
     watch: int
     hold: int
@@ -133,7 +134,7 @@ class FrameHeld(msgspec.Struct, frozen=True, kw_only=True, tag="held"):
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True, tag="told"):
-    """What became of a frame that is or was held: its client has 'given up', or a copy was 'answered' with so many bytes."""
+    """The fate of a held frame: its client has 'given up', or a copy was 'answered' with so many bytes."""
 
     hold: int
     what: str
@@ -143,4 +144,4 @@ class Told(msgspec.Struct, frozen=True, kw_only=True, tag="told"):
 GIVEN_UP, ANSWERED = "given up", "answered"
 News = Answer | FrameHeld | Told
 Tell = Callable[[FrameHeld | Told], None]
-"""Sends news to whoever gave an order."""
+"""Sends notifications to the client that sent a request."""

@@ -1,4 +1,4 @@
-"""Starts and stops the proxy's process, and knows where its door is."""
+"""Starts and stops the proxy's process, and holds its control port."""
 
 import asyncio
 import subprocess
@@ -21,11 +21,11 @@ POLL_SECONDS = 0.005
 
 
 class ProxyFailed(RuntimeError):
-    """The proxy did not come up; one line that says why."""
+    """The proxy did not start; one line with the reason."""
 
 
 def proxy_plan(spec: ClusterSpec, *, follows_frames: bool) -> Plan:
-    """Return what the proxy of a cluster is told."""
+    """Return the configuration of the proxy of a cluster."""
     posts = tuple(
         Post(
             name=node.name,
@@ -50,11 +50,11 @@ class ProxyProcess:
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
         self.door, self.secret = 0, ""
-        """Port of its door, on loopback."""
+        """Its control port, on loopback."""
 
     @property
     def is_running(self) -> bool:
-        """Tell whether the process is there."""
+        """Return whether the process runs."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -64,15 +64,15 @@ class ProxyProcess:
         return self._process.pid
 
     async def start(self) -> None:
-        """Start it and return when it listens for every node: nodes may dial at once. Raises ProxyFailed."""
+        """Start it and return when it listens for every node: nodes may connect at once. Raises ProxyFailed."""
         self._launch()
         clock = RealClock(0)
         give_up_at_ms = clock.monotonic_ms() + READY_MS
         while not self._state_file.exists():
             if not self.is_running or clock.monotonic_ms() > give_up_at_ms:
                 self.stop()
-                words = self._directory.human_log(PROXY).read_text(errors="replace").strip().splitlines()
-                raise ProxyFailed(words[-1] if words else "the proxy did not come up")
+                output = self._directory.human_log(PROXY).read_text(errors="replace").strip().splitlines()
+                raise ProxyFailed(output[-1] if output else "the proxy did not start")
             await asyncio.sleep(POLL_SECONDS)
         state = msgspec.json.decode(self._state_file.read_bytes(), type=ProxyState)
         self.door, self.secret = state.door, state.secret

@@ -1,4 +1,4 @@
-"""The proxy itself: listens for every node, knows all connections, and carries out orders."""
+"""The proxy itself: listens for every node, tracks all connections, and carries out requests."""
 
 import asyncio
 import re
@@ -33,20 +33,20 @@ from kraftsim.faults.field import BELIEVER_ANY, BELIEVER_CONNECTED, Effect, Link
 from kraftsim.world.chance import stream
 
 ALONE_SECONDS = 5.0
-"""How long the answer to a request that was repeated is waited for."""
+"""Time-out for the answer to a repeated request."""
 READ_BYTES = 1 << 16
 HALF = 0.5
 FETCHER = re.compile(r"broker-(\d+)-fetcher-\d+")
-"""How a broker calls itself towards the leader of a partition that it copies."""
+"""The client id of a broker in connections to the leader of a partition that it replicates."""
 
 
 class NotDone(ValueError):
-    """An order that cannot be carried out; one line that says why."""
+    """A request that cannot be carried out; one line with the reason."""
 
 
 @dataclass(eq=False, slots=True)
 class Hold:
-    """A frame that waits, and with it everything behind it."""
+    """A held frame, and with it everything behind it."""
 
     post: Post
     flow: Flow
@@ -57,25 +57,25 @@ class Hold:
 
 @dataclass(eq=False, slots=True)
 class Halved:
-    """Connections of which one end believes that there is another."""
+    """Half-open connections: one end is gone without the other knowing."""
 
     believing: list[int] = field(default_factory=list)
     swallowed_bytes: int = 0
     deceived: dict[int, None] = field(default_factory=dict)
 
     def swallow(self, connection: int, size_bytes: int) -> None:
-        """Count what goes nowhere."""
+        """Count discarded bytes."""
         self.swallowed_bytes += size_bytes
         self.deceived[connection] = None
 
     @property
     def effect(self) -> Effect:
-        """What was said to nobody."""
+        """Bytes that were sent on half-open connections."""
         return Effect(touched_bytes=self.swallowed_bytes, connections=len(self.deceived), closed=len(self.believing))
 
 
 class Proxy:
-    """All that one process of the proxy knows."""
+    """The state of one proxy process."""
 
     def __init__(self, plan: Plan, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -110,7 +110,7 @@ class Proxy:
     def _acceptor(self, post: Post) -> Callable[[], asyncio.Protocol]:
         return lambda: Relay(self, post).near
 
-    # What connections ask -------------------------------------------------------------------------------------------------------------------------
+    # Callbacks of connections -----------------------------------------------------------------------------------------------------------------------
 
     def next_connection(self) -> int:
         """Return a number for a new connection."""
@@ -118,11 +118,11 @@ class Proxy:
         return self._connections
 
     def name_at(self, host: str) -> str | None:
-        """Return which node dials from an address; None if none does."""
+        """Return the node that connects from an address; None if there is none."""
         return self._names_at.get(host)
 
     def name_of_client(self, client_id: str) -> str:
-        """Return the node that calls itself so, where nodes have no address of their own; else the name itself."""
+        """Return the node with this client id, where nodes have no address of their own; else the client id itself."""
         fetcher = FETCHER.fullmatch(client_id)
         return self._names_by_client_id.get(fetcher[1] if fetcher is not None else client_id, client_id)
 
@@ -133,13 +133,13 @@ class Proxy:
         task.add_done_callback(self._tasks.discard)
 
     def given_up(self, connection: int) -> None:
-        """A client closes its connection: tell whoever holds a frame of it."""
+        """A client closes its connection: notify the holders of its frames."""
         for number, hold in self._holds.items():
             if hold.connection == connection:
                 hold.tell(Told(hold=number, what=GIVEN_UP))
 
     def hold(self, post: Post, flow: Flow, frame: Frame, waiting: Waiting) -> None:
-        """A frame waits: tell whoever waited for it."""
+        """A frame is held: notify the client whose watch it matched."""
         number = self._next_hold
         self._next_hold += 1
         self._holds[number] = Hold(post, flow, frame.connection, waiting.watch.moment != "after", waiting.tell)
@@ -158,7 +158,7 @@ class Proxy:
         )
 
     async def _send_alone(self, hold: Hold, number: int, frame: bytes, after_seconds: float) -> None:
-        """Send a frame on a connection of its own, and say if an answer comes."""
+        """Send a frame on a new connection, and report whether an answer arrives."""
         await asyncio.sleep(after_seconds)
         try:
             async with asyncio.timeout(ALONE_SECONDS):
@@ -173,8 +173,8 @@ class Proxy:
 
     # Orders -----------------------------------------------------------------------------------------------------------------------------------------
 
-    def carry_out(self, number: int, order: Order, tell: Tell) -> Answer:
-        """Do what was ordered; `tell` hears of frames that a watch of this order waits for. Raises NotDone."""
+    def carry_out(self, number: int, order: Order, notify: Tell) -> Answer:
+        """Carry out a request; `notify` is called with frames that match a watch of this request. Raises NotDone."""
         match order:
             case Impose(links=links, condition=condition):
                 return Answer(id=number, number=self.conditions.impose(links, condition))
@@ -191,8 +191,8 @@ class Proxy:
                 return Answer(id=number, number=self._halve(order))
             case Follow(watch=wanted):
                 if not self.follows_frames:
-                    raise NotDone("this proxy does not follow frames")
-                return Answer(id=number, number=self.watches.add(wanted, tell))
+                    raise NotDone("this proxy does not parse frames")
+                return Answer(id=number, number=self.watches.add(wanted, notify))
             case Unwatch(number=watch_number):
                 self.watches.remove(watch_number)
                 return Answer(id=number)
@@ -200,14 +200,14 @@ class Proxy:
                 self._decide(order)
                 return Answer(id=number)
 
-    def forget(self, tell: Tell) -> None:
-        """Whoever gave orders is gone: nobody decides about frames any more, so they pass."""
-        self.watches.remove_those_of(tell)
-        for number in [number for number, hold in self._holds.items() if hold.tell == tell]:
+    def forget(self, notify: Tell) -> None:
+        """The control client has disconnected and cannot decide about its held frames any more, so they pass."""
+        self.watches.remove_those_of(notify)
+        for number in [number for number, hold in self._holds.items() if hold.tell == notify]:
             self._holds.pop(number).flow.thaw()
 
     def _over(self, links: tuple[Link, ...]) -> list[Relay]:
-        """Return the connections whose bytes go over one of the links."""
+        """Return the connections that use one of the links."""
         flows = {flow for state in self.conditions.over(links) for flow in state.flows}
         return [relay for relay in self.relays.values() if relay.requests in flows or relay.responses in flows]
 
@@ -234,19 +234,19 @@ class Proxy:
         return number
 
     def _cut(self, links: tuple[Link, ...], only_one: bool) -> Effect:
-        cut = self._over(links)
-        if only_one and cut:
-            cut = [self.random.choice(cut)]
-        busy = [relay for relay in cut if relay.is_busy]
-        lost = sum(flow.queued_bytes for relay in cut for flow in (relay.requests, relay.responses) if flow is not None)
-        for relay in cut:
+        reset = self._over(links)
+        if only_one and reset:
+            reset = [self.random.choice(reset)]
+        busy = [relay for relay in reset if relay.is_busy]
+        lost = sum(flow.queued_bytes for relay in reset for flow in (relay.requests, relay.responses) if flow is not None)
+        for relay in reset:
             relay.reset()
-        return Effect(touched_bytes=lost, connections=len(busy), closed=len(cut))
+        return Effect(touched_bytes=lost, connections=len(busy), closed=len(reset))
 
     def _decide(self, order: Decide) -> None:
         hold = self._holds.get(order.hold)
         if hold is None:
-            raise NotDone(f"nothing is held under {order.hold}")
+            raise NotDone(f"no frame is held with number {order.hold}")
         frames = hold.flow.frames
         assert frames is not None, "frames are followed"
         match order.action:
@@ -272,7 +272,7 @@ class Proxy:
 
 
 def _client_ids(plan: Plan) -> dict[str, str]:
-    """How nodes without an address of their own call themselves: as replicas of the quorum, and towards controllers."""
+    """The client ids of nodes without an address of their own: as replicas of the quorum, and towards controllers."""
     named = {}
     for post in plan.posts:
         if post.outgoing_host is None:

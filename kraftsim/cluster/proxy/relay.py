@@ -1,7 +1,7 @@
-"""One connection through the proxy: a near end, from which somebody dialled a node, and a far end at the node itself.
+"""One connection through the proxy: a near end, from which a client or a node connected, and a far end at the node itself.
 
-Who dialled is known by the address that the connection comes from, where every node has one of its own, and else by the client id of the first
-request: nodes call themselves by their id, and other clients whatever they like.
+The source is known by its address, where every node has one of its own, and else by the client id of the first request: nodes use their id as
+the client id, and other clients anything else.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 NO_LINGER: Final = struct.pack("ii", 1, 0)
 CLIENT_ID_AT: Final = 12
-"""Where a request's client id begins: behind size, API key, version and correlation id (request header 1 and 2)."""
+"""The position of the client id in a request: behind size, API key, version and correlation id (request header 1 and 2)."""
 NAME_BYTES_MAX: Final = 256
 
 
 class Relay:
-    """Both directions of a connection. Nothing is sent to the node before the link to it lets something through."""
+    """Both directions of a connection. It connects to the node only once the link permits that."""
 
     def __init__(self, proxy: "Proxy", post: Post) -> None:
         self._proxy = proxy
@@ -35,24 +35,24 @@ class Relay:
         self.post = post
         self.number = proxy.next_connection()
         self.source = ""
-        """Who dialled; empty as long as that is not known."""
+        """The name of the connecting side; empty until it is known."""
         self.near = NearEnd(self)
         self.far = FarEnd(self)
         self.requests: Flow | None = None
         self.responses: Flow | None = None
         self.is_unanswered = False
-        """Whether the last bytes that were seen were a request's: something is under way."""
+        """Whether the last bytes were those of a request: it awaits its answer."""
         self._has_begun = False
         self._is_reset = False
         self._unread = b""
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request waits for its answer, as far as can be told from outside, or bytes wait here."""
+        """Whether a request waits for its answer, as far as the proxy can see, or bytes wait here."""
         flows = [flow for flow in (self.requests, self.responses) if flow is not None]
         return self.is_unanswered or any(flow.queued_bytes for flow in flows)
 
-    # The near end: who is it ----------------------------------------------------------------------------------------------------------------------
+    # The near end: identify the source -----------------------------------------------------------------------------------------------------------
 
     def dialled(self, host: str) -> None:
         """The near end is connected, from an address."""
@@ -62,7 +62,7 @@ class Relay:
             self._recognised(name)
 
     def introduced(self, data: bytes) -> None:
-        """The near end has sent something before it is known who it is."""
+        """The near end has sent bytes before it is identified."""
         self._unread += data
         name = client_id_of(self._unread) if self.post.speaks_kafka else CLIENTS
         if name is not None:
@@ -73,7 +73,7 @@ class Relay:
         self._proxy.given_up(self.number)
 
     def vanished_unknown(self) -> None:
-        """The near end went before it said who it is."""
+        """The near end disconnected before it was identified."""
         self._forget()
 
     def _recognised(self, source: str) -> None:
@@ -102,22 +102,22 @@ class Relay:
             self.requests.feed(unread)
 
     def _follow_frames(self, requests: Flow, responses: Flow) -> None:
-        asked: dict[int, int] = {}
+        api_keys: dict[int, int] = {}
         for flow, is_response in ((requests, False), (responses, True)):
             flow.frames = FrameStream(
                 is_response=is_response,
                 names=(self.source, self.post.name, self.number),
-                asked=asked,
+                asked=api_keys,
                 watches=self._proxy.watches,
                 send=flow.send,
                 cut=partial(flow.end, "reset"),
                 on_due=partial(self._proxy.hold, self.post, flow),
             )
 
-    # The far end: connect, when the link lets it ----------------------------------------------------------------------------------------------
+    # The far end: connect when the link permits ----------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Connect to the node, once, unless new connections hear nothing at the moment."""
+        """Connect to the node, once, unless a condition leaves new connections unanswered at the moment."""
         if not self._has_begun and not any(flow is not None and flow.link.ignores for flow in (self.requests, self.responses)):
             self._has_begun = True
             self._proxy.spawn(self._connect())
@@ -135,7 +135,7 @@ class Relay:
         self.requests.pump()
 
     def halve(self, *, near_believes: bool, on_bytes: Callable[[int], None]) -> bool:
-        """Let one end be lost without the other knowing. Return whether there were two."""
+        """Make the connection half-open. Return whether it had two ends."""
         near, far = self.near.transport, self.far.transport
         if near is None or far is None or self.requests is None or self.responses is None:
             return False
@@ -150,7 +150,7 @@ class Relay:
     # Ends -----------------------------------------------------------------------------------------------------------------------------------------
 
     def reset(self) -> None:
-        """Reset both ends: who waits for something hears that the connection is gone, and what is under way is lost."""
+        """Reset both ends: pending requests fail, and bytes in flight are lost."""
         self._is_reset = True
         for transport in (self.near.transport, self.far.transport):
             if transport is not None:
@@ -158,7 +158,7 @@ class Relay:
         self._forget()
 
     def ended(self) -> None:
-        """A direction is over; with both of them the connection is."""
+        """A direction has ended; after both of them the connection is closed."""
         if all(flow is None or flow.is_over for flow in (self.requests, self.responses)):
             for transport in (self.near.transport, self.far.transport):
                 if transport is not None and not transport.is_closing():
@@ -173,20 +173,20 @@ class Relay:
 
 
 class _End(asyncio.Protocol, ABC):
-    """What both ends have in common: bytes go into one flow, and the pace of writing concerns the other."""
+    """What both ends have in common: bytes go into one flow, and write back-pressure applies to the other."""
 
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
         self.transport: asyncio.Transport | None = None
         self.is_forgotten = False
-        """Whether the other end is not to hear what becomes of this one."""
+        """Whether the end of this side is hidden from the other one."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take over the transport."""
+        """Store the transport."""
         self.transport = cast(asyncio.Transport, transport)
 
     def eof_received(self) -> bool:
-        """Nothing more comes; what goes out may go on."""
+        """This side sends no more; the other direction may stay open."""
         flow = self._into()
         if flow is None:
             self._relay.vanished_unknown()
@@ -195,7 +195,7 @@ class _End(asyncio.Protocol, ABC):
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The end is gone: what was meant for it goes nowhere, and what it sent is still delivered."""
+        """The end is gone: bytes for it are discarded, and bytes that it sent are still delivered."""
         if self.is_forgotten:
             return
         into, out_of = self._into(), self._out_of()
@@ -209,28 +209,28 @@ class _End(asyncio.Protocol, ABC):
             into.end("eof" if exc is None else "reset")
 
     def pause_writing(self) -> None:
-        """This end takes no more for the moment."""
+        """Writing to this end is paused."""
         flow = self._out_of()
         if flow is not None:
             flow.block()
 
     def resume_writing(self) -> None:
-        """This end takes bytes again."""
+        """Writing to this end is resumed."""
         flow = self._out_of()
         if flow is not None:
             flow.unblock()
 
     @abstractmethod
     def _into(self) -> Flow | None:
-        """Return the flow that takes what this end says."""
+        """Return the flow whose source is this end."""
 
     @abstractmethod
     def _out_of(self) -> Flow | None:
-        """Return the flow that brings what this end is told."""
+        """Return the flow whose target is this end."""
 
 
 class NearEnd(_End):
-    """The end from which somebody dialled."""
+    """The end from which the connection was opened."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Identify the client by its address. A client that reset the connection before `accept` has none."""
@@ -242,7 +242,7 @@ class NearEnd(_End):
             self._relay.dialled(str(address[0]))
 
     def eof_received(self) -> bool:
-        """Whoever waits for the client to give up hears of it."""
+        """Notify faults that wait for the client to give up."""
         self._relay.given_up()
         return super().eof_received()
 
@@ -292,7 +292,7 @@ def _break(transport: asyncio.Transport) -> None:
 
 
 def client_id_of(begin: bytes) -> str | None:
-    """Return the client id of a request of which the beginning is there; None as long as more of it is needed. What is no request has no name."""
+    """Return the client id in the first bytes of a request; None while more bytes are needed, CLIENTS for bytes that are not a request."""
     if len(begin) < CLIENT_ID_AT + 2:
         return None
     size = int.from_bytes(begin[CLIENT_ID_AT : CLIENT_ID_AT + 2], "big", signed=True)

@@ -1,6 +1,6 @@
 """The data directory of a node on a real disk.
 
-Whatever waits for the platter runs in a worker thread; everything else is a system call on the page cache and is made at once.
+Operations that wait for the disk run in a worker thread; everything else is a system call on the page cache and runs at once.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ from kraftsim.world.real.file import TEMPORARY_SUFFIX, RealFile, ReportFlush, sy
 
 SYNC_THREADS_MAX = 4
 RENAME_THREADS = 4
-"""Each directory has one of them, so that replacements in it keep the order of the calls."""
+"""Worker threads; each directory uses one of them, so that replacements in it keep the order of the calls."""
 
 
 class RealDisk:
-    """Files under `root`. Paths that would leave it are refused with ValueError."""
+    """Files under `root`. Paths outside of it raise ValueError."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -29,7 +29,7 @@ class RealDisk:
         self._renames = [ThreadPoolExecutor(1, thread_name_prefix="rename") for _ in range(RENAME_THREADS)]
         self._unflushed_directories: set[str] = set()
         self.report_flush: ReportFlush | None = None
-        """Gets the path, the operation and the seconds of each wait for the disk."""
+        """Called with the path, the operation and the seconds of each wait for the disk."""
 
     def open(self, path: str) -> File:
         """Open a file for appending and reading, creating it and its parents if they are absent."""
@@ -37,7 +37,7 @@ class RealDisk:
         return RealFile(path, self._place(path), self._flushes, self._on_flushed)
 
     def exists(self, path: str) -> bool:
-        """Tell whether there is a file at path."""
+        """Return whether there is a file at path."""
         return os.path.isfile(self._place(path))
 
     def list(self, directory: str) -> list[str]:
@@ -48,12 +48,12 @@ class RealDisk:
             return []
 
     def read(self, path: str) -> bytes:
-        """Return a whole file."""
+        """Return the content of a file."""
         with open(self._place(path), "rb", buffering=0) as file:
             return file.readall()
 
     async def replace(self, path: str, data: bytes) -> None:
-        """Write a whole file so that after any crash either the old or the new one is there. One thread for a directory keeps the order of calls."""
+        """Replace a file atomically: after any crash either the old or the new content is there. One thread per directory keeps their order."""
         self._make_directory(directory_of(checked(path)))
         places = self._take_unflushed(directory_of(path))
         thread = self._thread_of(directory_of(path))
@@ -66,7 +66,7 @@ class RealDisk:
         os.unlink(self._place(path))
 
     async def rename(self, path: str, new_path: str) -> None:
-        """Give a file another name in its directory, durably. The thread of the replacements there keeps both kinds in the order of the calls."""
+        """Rename a file in its directory, durably. It uses the thread of replacements there, so that both keep the order of the calls."""
         assert directory_of(checked(path)) == directory_of(checked(new_path)), "a file stays in its directory"
         places = self._take_unflushed(directory_of(path))
         thread = self._thread_of(directory_of(path))
@@ -75,23 +75,23 @@ class RealDisk:
         self._on_flushed(path, "rename", time.monotonic() - started_s)
 
     def move_directory(self, directory: str, new_directory: str) -> None:
-        """Give a directory another name; one of that name goes if it is empty."""
+        """Rename a directory; an existing empty one of the new name is replaced."""
         os.rename(self._place(directory), self._place(new_directory))
         self._unflushed_directories.add(new_directory)
 
     async def flush_directory(self, directory: str) -> None:
-        """Make creations, renames and removals in a directory durable, and the directory's own creation with them."""
+        """Make creations, renames and removals in a directory durable, and the creation of the directory itself."""
         started_s = time.monotonic()
         await asyncio.get_running_loop().run_in_executor(self._thread_of(directory), _sync_directories, self._take_unflushed(directory))
         self._on_flushed(directory, "flush of the directory", time.monotonic() - started_s)
 
     def space(self) -> tuple[int, int]:
-        """Return the size of the file system, and what is left of it for whoever is not its administrator."""
+        """Return the size of the file system, and its free space for unprivileged users."""
         found = os.statvfs(self.root)
         return found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail
 
     def close(self) -> None:
-        """Let the worker threads go. A file that is being replaced is waited for: the next incarnation must not find it replaced later."""
+        """Stop the worker threads. This waits for running replacements: the next incarnation must not see them later."""
         self._flushes.shutdown(wait=False)
         for thread in self._renames:
             thread.shutdown(wait=True, cancel_futures=True)
@@ -114,7 +114,7 @@ class RealDisk:
         self._unflushed_directories.add(directory)
 
     def _take_unflushed(self, directory: str) -> tuple[str, ...]:
-        """Return the places to flush so that the directory's entries are durable: itself, and up the tree as long as its own entry is new."""
+        """Return the directories to flush so that the directory's entries are durable: itself, and parents while their entries are new."""
         places = [self._place(directory)]
         while directory in self._unflushed_directories:
             self._unflushed_directories.remove(directory)

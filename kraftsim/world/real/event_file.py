@@ -1,6 +1,6 @@
 """The event log of a node on a real machine: one append-only file of JSON lines per node and incarnation.
 
-Lines are buffered, because a write per event would cost more than the event. They reach the kernel when somebody asks (before answers leave),
+Lines are buffered, because a write per event would cost more than the event. They are written to the kernel on request (before answers are sent),
 when the buffer is large, and a tenth of a second after the first of them; after that not even kill -9 can lose them.
 """
 
@@ -43,7 +43,7 @@ class EventFile:
             self.flush()
 
     def flush(self) -> None:
-        """Give the buffered lines to the kernel, in one write unless the kernel takes less."""
+        """Write the buffered lines to the kernel, in one write unless the kernel accepts less."""
         if not self._buffer:
             return
         lines, self._buffer = self._buffer, bytearray()
@@ -52,7 +52,7 @@ class EventFile:
             written += os.write(self._descriptor, memoryview(lines)[written:])
 
     def close(self) -> None:
-        """Flush and give the file back; a second call does nothing."""
+        """Flush and close the file; a second call does nothing."""
         if self._descriptor < 0:
             return
         self.flush()

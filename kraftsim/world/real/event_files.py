@@ -1,6 +1,6 @@
-"""Names of event files on a real disk: which incarnation of a node comes next.
+"""Names of event files on a real disk, and the number of a node's next incarnation.
 
-The files themselves are the counter, so that a number is never given twice to a node, however its earlier incarnations died.
+The files themselves are the counter, so that a node never gets a number twice, however its earlier incarnations ended.
 """
 
 from pathlib import Path

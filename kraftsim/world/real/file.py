@@ -1,4 +1,4 @@
-"""An append-only file on a real disk, with group commit: flushes that wait for each other's fdatasync share the next one."""
+"""An append-only file on a real disk, with group commit: callers that wait for a running fdatasync share the next one."""
 
 import asyncio
 import errno
@@ -10,17 +10,17 @@ from concurrent.futures import Executor
 from kraftsim.world.interface import Chunk
 
 ReportFlush = Callable[[str, str, float], None]
-"""Gets a path, an operation and how many seconds it waited for the disk."""
+"""Called with a path, an operation and the seconds that it waited for the disk."""
 TEMPORARY_SUFFIX = ".tmp"
-"""A file of this name is a replacement that was never finished; nobody reads it."""
-COPIED_BYTES_MAX = 1024 * 1024
-"""A file is copied in such pieces."""
+"""A file of this name is an unfinished replacement; it is never read."""
+COPY_CHUNK_BYTES = 1024 * 1024
+"""The chunk size of file copies."""
 CHUNKS_MAX = os.sysconf("SC_IOV_MAX")
-"""A writev takes no more chunks than this."""
+"""The maximum number of chunks of a writev."""
 
 
 class Descriptor:
-    """An open descriptor, closed when nobody needs it any more: a file, its slices on their way to clients, a flush under way."""
+    """An open descriptor, closed after its last use: by a file, its slices that are being sent to clients, a running flush."""
 
     __slots__ = ("number",)
 
@@ -31,7 +31,7 @@ class Descriptor:
         os.close(self.number)
 
     def sync(self) -> None:
-        """Make what was written durable."""
+        """Make the written bytes durable."""
         os.fdatasync(self.number)
 
     def read(self, position: int, size_bytes: int) -> bytes:
@@ -48,7 +48,7 @@ class Descriptor:
 
 
 class RealSlice:
-    """Implements `kraftsim.world.interface.FileSlice` with sendfile: the kernel hands the pages of its cache to the socket."""
+    """Implements `kraftsim.world.interface.FileSlice` with sendfile: the kernel sends the pages of its cache to the socket."""
 
     __slots__ = ("_descriptor", "_position", "_size_bytes")
 
@@ -64,22 +64,22 @@ class RealSlice:
         """Return the bytes."""
         data = self._descriptor.read(self._position, self._size_bytes)
         if len(data) != self._size_bytes:
-            raise _cut_short()
+            raise _truncated_error()
         return data
 
     def send(self, socket_descriptor: int, first: int) -> int:
-        """Send what a socket takes, from byte `first` on."""
+        """Send as much as a socket accepts, from byte `first` on."""
         sent_bytes = os.sendfile(socket_descriptor, self._descriptor.number, self._position + first, self._size_bytes - first)
         if not sent_bytes:
-            raise _cut_short()
+            raise _truncated_error()
         return sent_bytes
 
 
 class RealFile:
-    """One open file. Reads and writes go straight to the kernel, which keeps them in its page cache until they are flushed.
+    """One open file. Reads and writes are system calls, and the kernel keeps the data in its page cache until it is flushed.
 
-    Its name is `place` on this machine. Once slices were given away, pages of the file may lie in queues of sockets, even after they count as sent:
-    such a file is cut by putting another one in its place.
+    Its path on this machine is `place`. Once slices were returned, pages of the file may be in socket queues, even after they count as sent:
+    such a file is truncated by replacing it with another one.
     """
 
     def __init__(self, path: str, place: str, executor: Executor, report_flush: ReportFlush) -> None:
@@ -99,7 +99,7 @@ class RealFile:
         return os.fstat(self._descriptor.number).st_size
 
     def append(self, chunks: Sequence[Chunk]) -> int:
-        """Write the chunks at the end and return the position of the first byte."""
+        """Append the chunks and return the position of the first byte."""
         assert self._opened is not None, f"{self.path} is closed"
         total = 0
         for first in range(0, len(chunks), CHUNKS_MAX):
@@ -112,12 +112,12 @@ class RealFile:
         return self._descriptor.read(position, size_bytes)
 
     def slice(self, position: int, size_bytes: int) -> RealSlice:
-        """Return bytes of the file, unread."""
+        """Return a slice of the file without reading it."""
         self._has_given_slices = True
         return RealSlice(self._descriptor, position, size_bytes)
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut the file to size_bytes."""
+        """Truncate the file to size_bytes."""
         assert size_bytes <= self.size_bytes, f"{self.path} has fewer than {size_bytes} bytes"
         if self._has_given_slices:
             self._put_copy_in_place(size_bytes)
@@ -125,7 +125,7 @@ class RealFile:
             os.ftruncate(self._descriptor.number, size_bytes)
 
     async def flush(self) -> None:
-        """Make everything appended before this call durable. A flush that runs already may have begun too early, so callers wait for the next one."""
+        """Make everything appended before this call durable. A running flush may have begun too early, so callers wait for the next one."""
         loop = asyncio.get_running_loop()
         if self._running is None:
             self._running = self._start_sync(loop, self._descriptor)
@@ -137,7 +137,7 @@ class RealFile:
         await asyncio.shield(shared)
 
     def close(self) -> None:
-        """Give the file back; slices and a flush under way keep it open as long as they need it."""
+        """Close the file; slices and a running flush keep the descriptor open until they are done."""
         self._opened = None
 
     @property
@@ -147,13 +147,13 @@ class RealFile:
         return self._opened
 
     def _put_copy_in_place(self, size_bytes: int) -> None:
-        """Cut the file without touching the pages of what it was. The copy is durable before it takes the name."""
+        """Truncate the file without changing its present pages. The copy is durable before it is renamed."""
         before, after = self._descriptor, _open(self._place + TEMPORARY_SUFFIX, os.O_TRUNC)
         copied_bytes = 0
         while copied_bytes < size_bytes:
-            window = before.read(copied_bytes, min(COPIED_BYTES_MAX, size_bytes - copied_bytes))
+            window = before.read(copied_bytes, min(COPY_CHUNK_BYTES, size_bytes - copied_bytes))
             if not window:
-                raise _cut_short()
+                raise _truncated_error()
             copied_bytes += os.write(after.number, window)
         after.sync()
         os.rename(self._place + TEMPORARY_SUFFIX, self._place)
@@ -189,21 +189,21 @@ class RealFile:
             self._running, self._next = self._next, None
             try:
                 self._start_sync(loop, self._opened or descriptor, self._running)
-            except RuntimeError:  # the disk's threads are gone: the node went down while a flush waited behind another one
+            except RuntimeError:  # the disk's threads have stopped: the node went down while a flush waited behind another one
                 self._running.set_exception(OSError(errno.EBADF, "the disk is closed", self.path))
                 self._running = None
         if result.done():
             return
         if done.cancelled():
             result.cancel()
-        elif (trouble := done.exception()) is not None:
-            result.set_exception(trouble)
+        elif (error := done.exception()) is not None:
+            result.set_exception(error)
         else:
             result.set_result(None)
 
 
 def _retrieve(result: "asyncio.Future[None]") -> None:
-    """Look at the outcome, so that a flush whose callers were all cancelled is not reported as forgotten."""
+    """Retrieve the exception, so that asyncio does not complain about a flush whose callers were all cancelled."""
     if not result.cancelled():
         result.exception()
 
@@ -221,5 +221,5 @@ def _open(place: str, *flags: int) -> Descriptor:
     return Descriptor(os.open(place, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | sum(flags), 0o644))
 
 
-def _cut_short() -> OSError:
-    return OSError(errno.EIO, "the file was cut by somebody else")
+def _truncated_error() -> OSError:
+    return OSError(errno.EIO, "another process truncated the file")

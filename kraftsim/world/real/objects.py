@@ -1,6 +1,6 @@
-"""Stores of objects of the real world: a directory that all nodes of this machine share, or a bucket of an S3-compatible service.
+"""Real object stores: a directory that all nodes of this machine share, or a bucket of an S3-compatible service.
 
-Whatever waits for a disk or a network runs in worker threads. The client of S3 is boto3, which comes with the extra `tiered`.
+Disk and network calls run in worker threads. The S3 client is boto3, which the extra `tiered` installs.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ DIRECTORY, S3 = "file", "s3"
 
 
 class BlockingObjects(Protocol):
-    """What a kind of store does, in a thread of its own."""
+    """The interface of a kind of store, called in worker threads."""
 
     def put(self, key: str, pieces: Sequence[Chunk | FileSlice]) -> None:
         """Write an object."""
@@ -36,7 +36,7 @@ class BlockingObjects(Protocol):
         ...
 
     def list(self, prefix: str) -> list[str]:
-        """Return the keys that begin so."""
+        """Return the keys with a prefix."""
         ...
 
 
@@ -60,11 +60,11 @@ class RealObjects:
         await self._in_thread(lambda: self._blocking.delete(key))
 
     async def list(self, prefix: str) -> list[str]:
-        """Return the keys that begin so."""
+        """Return the keys with a prefix."""
         return await self._in_thread(lambda: self._blocking.list(prefix))
 
     def close(self) -> None:
-        """Let the threads go; what is under way is finished."""
+        """Stop the threads, after finishing running calls."""
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
@@ -72,7 +72,7 @@ class RealObjects:
 
 
 class DirectoryObjects:
-    """Objects as files below a directory. A file takes its name when it is whole."""
+    """Objects as files below a directory. A file is renamed to its final name when it is complete."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -98,22 +98,22 @@ class DirectoryObjects:
             return file.readall() if size_bytes is None else _read_up_to(file, size_bytes)
 
     def delete(self, key: str) -> None:
-        """Delete an object, and the directory that was only there for it."""
+        """Delete an object, and its directory if that is empty then."""
         place = self._root / checked(key)
         place.unlink(missing_ok=True)
         try:
             place.parent.rmdir()
         except OSError:
-            return  # others are left in it
+            return  # it contains other objects
 
     def list(self, prefix: str) -> list[str]:
-        """Return the keys that begin so."""
+        """Return the keys with a prefix."""
         found = (str(place.relative_to(self._root)) for place in self._root.rglob("*") if place.is_file() and not place.name.startswith("."))
         return sorted(key for key in found if key.startswith(prefix))
 
 
 class PieceReader(io.RawIOBase):
-    """Pieces one after the other as a file: what clients of other stores want to read from. It can go back, for they may have to begin anew."""
+    """Concatenated pieces as a file object, as clients of other stores need it. It can seek back, for they may have to restart."""
 
     def __init__(self, pieces: Sequence[Chunk | FileSlice]) -> None:
         self._pieces = pieces
@@ -135,12 +135,12 @@ class PieceReader(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to a position."""
+        """Seek to a position."""
         self._position = max(offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size_bytes}[whence], 0)
         return self._position
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        """Fill a buffer as far as the piece goes in which the position is."""
+        """Fill a buffer up to the end of the current piece."""
         begin = 0
         for index, piece in enumerate(self._pieces):
             if self._position < begin + len(piece):

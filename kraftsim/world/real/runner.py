@@ -1,4 +1,4 @@
-"""Runs one node as this process: a uvloop event loop that stops in good order on SIGTERM and SIGINT."""
+"""Runs one node as this process: a uvloop event loop that stops cleanly on SIGTERM and SIGINT."""
 
 import asyncio
 import ctypes
@@ -9,10 +9,10 @@ import uvloop
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
 """Parameters of glibc's mallopt."""
-SECOND_SIGNAL = "a second signal ended it before it had stopped in good order"
+SECOND_SIGNAL = "a second signal ended it before it had stopped cleanly"
 KEPT_BYTES_MAX = 64 * 1024 * 1024
 KEPT_BLOCK_BYTES_MAX = 32 * 1024 * 1024
-"""The most that M_MMAP_THRESHOLD takes."""
+"""The maximum of M_MMAP_THRESHOLD."""
 
 
 def run_node(main: Callable[[asyncio.Event], Coroutine[object, object, int | None]]) -> int:
@@ -51,11 +51,11 @@ async def _supervised(main: Callable[[asyncio.Event], Coroutine[object, object, 
 
 
 def manage_freed_memory() -> None:
-    """Keep what was freed for what is needed next, in one heap for all threads, where the C library is glibc.
+    """With glibc: keep freed memory for the next allocation, in one heap for all threads.
 
-    Otherwise, depending on how the heap happens to lie, each batch of a megabyte is given back to the kernel and faulted in again for the next one,
-    which costs a broker up to half as much again as all else that it does with it. A heap per thread, glibc's default, would keep freed memory
-    once for the event loop and once for the thread that looks through records; the two seldom allocate at a time, as only one holds the GIL.
+    Otherwise, depending on the layout of the heap, each batch of a megabyte is returned to the kernel and faulted in again for the next one,
+    which adds up to half of a broker's other costs of that batch. A heap per thread, glibc's default, would keep freed memory once for the
+    event loop and once for the thread that validates records; the two seldom allocate at the same time, as only one holds the GIL.
     """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):

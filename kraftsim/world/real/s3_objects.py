@@ -1,7 +1,7 @@
-"""Objects in a bucket of a service that speaks S3, through boto3: called in worker threads only.
+"""Objects in a bucket of an S3-compatible service, through boto3: called in worker threads only.
 
-Settings, as they stand behind `rsm.config.`: `s3.endpoint.url`, `s3.region`, `s3.access.key.id`, `s3.secret.access.key`, `s3.path.style.access`
-(true or false), `s3.prefix`. What is not given is found as boto3 finds it: in the environment, or in its own files.
+Settings, with the prefix `rsm.config.`: `s3.endpoint.url`, `s3.region`, `s3.access.key.id`, `s3.secret.access.key`, `s3.path.style.access`
+(true or false), `s3.prefix`. Missing settings are boto3's defaults: from the environment, or from its own files.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ class S3Objects:
         self._transfer = TransferConfig(multipart_threshold=PART_BYTES, multipart_chunksize=PART_BYTES, use_threads=False)
 
     def put(self, key: str, pieces: Sequence[Chunk | FileSlice]) -> None:
-        """Write an object; a long one in parts, and seen by nobody before it is whole."""
+        """Write an object; a long one is uploaded in parts, and not visible before it is complete."""
         try:
             self._client.upload_fileobj(PieceReader(pieces), self._bucket, self._prefix + key, Config=self._transfer)
         except (ClientError, BotoCoreError, *_transfer_errors()) as failure:
@@ -55,16 +55,16 @@ class S3Objects:
         if size_bytes == 0:
             return b""
         last = "" if size_bytes is None else str(first + size_bytes - 1)
-        asked = {"Range": f"bytes={first}-{last}"} if first or last else {}
+        request = {"Range": f"bytes={first}-{last}"} if first or last else {}
         try:
-            answer = self._client.get_object(Bucket=self._bucket, Key=self._prefix + key, **asked)
+            answer = self._client.get_object(Bucket=self._bucket, Key=self._prefix + key, **request)
             return cast(bytes, answer["Body"].read())
         except ClientError as failure:
             code = str(failure.response.get("Error", {}).get("Code", ""))
             if code in BEHIND_THE_END:
                 return b""
             if code in GONE:
-                raise FileNotFoundError(f"{key} is not there") from failure
+                raise FileNotFoundError(f"{key} does not exist") from failure
             raise OSError(f"{key} could not be read: {failure}") from failure
         except BotoCoreError as failure:
             raise OSError(f"{key} could not be read: {failure}") from failure
@@ -77,7 +77,7 @@ class S3Objects:
             raise OSError(f"{key} could not be deleted: {failure}") from failure
 
     def list(self, prefix: str) -> list[str]:
-        """Return the keys that begin so."""
+        """Return the keys with a prefix."""
         try:
             pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=self._prefix + prefix)
             return sorted(str(each["Key"]).removeprefix(self._prefix) for page in pages for each in page.get("Contents", ()))

@@ -23,7 +23,7 @@ Report = Callable[[Event], None]
 
 
 class RealWorld:
-    """Clock, disk, chance and event log of one node incarnation on this machine."""
+    """Clock, disk, random streams and event log of one node incarnation on this machine."""
 
     def __init__(self, *, run: str, node: str, incarnation: int, seed: int | None, clock: RealClock, disk: RealDisk, events: EventFile) -> None:
         self.run = run
@@ -42,10 +42,10 @@ class RealWorld:
         self._reports: Mapping[type[Event], Report | None] | None = None
 
     def random(self, purpose: str) -> Random:
-        """Return the stream of a purpose; asked again, the same stream goes on.
+        """Return the stream of a purpose; further calls return the same stream.
 
-        Without a seed it is the entropy of the operating system: a client that sees ids (of fetch sessions, members, topics) or SCRAM nonces cannot
-        derive the next ones. With a seed it can.
+        Without a seed it uses the entropy of the operating system: a client that sees ids (of fetch sessions, members, topics) or SCRAM nonces cannot
+        predict the next ones. With a seed it can.
         """
         found = self._streams.get(purpose)
         if found is None:
@@ -54,24 +54,24 @@ class RealWorld:
         return found
 
     def note(self, event: Event) -> None:
-        """Add a fact to the event log."""
+        """Emit an event to the event log."""
         self._events.note(event)
         if self._reports is not None and (report := self._reports[type(event)]) is not None:
             report(event)
 
     def flush_events(self) -> None:
-        """Hand the buffered facts to the operating system."""
+        """Write the buffered events to the operating system."""
         self._events.flush()
 
     def watch(self, reports: Mapping[type[Event], Report | None], report_slow_disk: ReportFlush) -> None:
-        """Hand each event to the function that `reports` has for its class, and the length of each flush to `report_slow_disk`."""
+        """Call the function that `reports` has for the class of each event, and `report_slow_disk` with the duration of each flush."""
         self._reports = reports
         self._report_flush = report_slow_disk
         for disk in (self._real_disk, *self._others.values()):
             disk.report_flush = report_slow_disk
 
     def elsewhere(self, directory: str) -> World:
-        """Return this world with another directory as its disk; it is the same disk whenever it is asked for, and `close` gives it back."""
+        """Return this world with another directory as its disk; each call returns the same disk, and `close` closes it."""
         found = self._others.get(directory)
         if found is None:
             found = self._others[directory] = RealDisk(Path(directory))
@@ -79,23 +79,23 @@ class RealWorld:
         return WorldElsewhere(self, found)
 
     def objects(self, location: str, settings: Mapping[str, str]) -> ObjectStore:
-        """Return a store of objects; it is the same one whenever it is asked for, and `close` gives it back."""
+        """Return an object store; each call returns the same one, and `close` closes it."""
         found = self._stores.get(location)
         if found is None:
             found = self._stores[location] = open_objects(location, settings)
         return found
 
     async def aside(self, work: Callable[[], T]) -> T:
-        """Return what a function returns that runs in a thread. There is one such thread, so that memory is used by one such work at a time."""
+        """Return the result of a function that runs in a thread. There is one such thread, so that one call at a time uses memory."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, f"{self.node}-aside")
         return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: _without_collections(work))
 
     async def breathe(self, place: str) -> None:
-        """Do nothing: on a real machine other tasks get in between where they must."""
+        """Do nothing: on a real machine other tasks run in between anyway."""
 
     def close(self) -> None:
-        """Flush the event log and let files and threads go. The node must have stopped."""
+        """Flush the event log, close files and stop threads. The node must have stopped."""
         self._events.close()
         for disk in (self._real_disk, *self._others.values()):
             disk.close()
@@ -106,10 +106,10 @@ class RealWorld:
 
 
 def _without_collections(work: Callable[[], T]) -> T:
-    """Do some work, and let no reference cycles be collected meanwhile.
+    """Run a function with garbage collection disabled.
 
-    A collection holds every thread while it walks over all objects, and work that makes many sets off many: while a thread converted 150,000 records,
-    clients of the loop waited up to 180 ms, without collections up to 50 ms. Between two works the collector does what it missed.
+    A collection blocks every thread while it visits all objects, and allocations trigger collections: while a thread converted 150,000 records,
+    clients of the loop waited up to 180 ms, without collections up to 50 ms. The collector catches up between two calls.
     """
     if not gc.isenabled():
         return work()
@@ -123,8 +123,8 @@ def _without_collections(work: Callable[[], T]) -> T:
 def real_world(*, run: str, node: str, incarnation: int, data_dir: Path, events_dir: Path, seed: int | None, started_ns: int = 0) -> RealWorld:
     """Open the world of one node incarnation. Raises FileExistsError if the incarnation has an event file already: see `next_incarnation`.
 
-    Without a `seed` the node draws from the operating system's entropy, which no other start repeats.
-    `started_ns` is the moment of the machine's monotonic clock at which the run began; with 0 `t_ns` is that clock itself, which all processes of
+    Without a `seed` the node draws from the operating system's entropy, which is not repeatable.
+    `started_ns` is the time of the machine's monotonic clock at which the run began; with 0 `t_ns` is that clock itself, which all processes of
     the machine share.
     """
     return RealWorld(

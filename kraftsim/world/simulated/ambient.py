@@ -1,8 +1,8 @@
 """Routes Python's ambient clocks, entropy and names (`time.time`, `os.urandom`, `uuid.uuid4`, `os.getpid`) to the simulated host whose code runs.
 
-Own code asks its world; this is for libraries that nobody wrote for a simulation. `install` replaces module attributes once and for good by
-functions that look whether a simulation runs, because libraries bind `from time import time` when they are imported: install before that.
-What cannot be routed raises SimulationEscape. `datetime.now()` reads the clock in C and can be neither routed nor refused.
+kraftsim's own code uses its world; this is for third-party libraries. `install` replaces module attributes permanently by
+functions that check whether a simulation runs, because libraries bind `from time import time` when they are imported: install before that.
+Everything else raises SimulationEscape. `datetime.now()` reads the clock in C and can be neither routed nor refused.
 """
 
 import os
@@ -30,7 +30,7 @@ DRAWS = (
 )  # fmt: skip
 FIRST_PROCESS = 1000
 FIRST_NODE = 0x020000000000
-"""Of locally administered hardware addresses."""
+"""The bit of locally administered hardware addresses."""
 REFUSED = ("sleep", "clock_gettime", "clock_gettime_ns")
 
 _loop: "VirtualLoop | None" = None
@@ -68,7 +68,7 @@ def install() -> None:
 
 @contextmanager
 def routed_to(loop: "VirtualLoop") -> Iterator[None]:
-    """Route to a simulation while it runs, for the thread that runs it."""
+    """Route calls to a simulation while it runs, for the thread that runs it."""
     global _loop, _thread
     install()
     assert _loop is None, "one simulation runs inside another"
@@ -80,7 +80,7 @@ def routed_to(loop: "VirtualLoop") -> Iterator[None]:
 
 
 def is_running() -> bool:
-    """Tell whether a simulation runs, in whatever thread."""
+    """Return whether a simulation runs, in any thread."""
     return _loop is not None
 
 
@@ -104,7 +104,7 @@ def _replace(module: object, name: str, routed: Callable[..., object]) -> None:
 
 
 def _replace_calendar() -> None:
-    """Let functions of the calendar that are not told a time take the host's."""
+    """Make calendar functions without a time argument use the host's time."""
 
     def seconds(process: Process) -> float:
         return process.host.clock.wall_ns() / NANOSECONDS
@@ -135,7 +135,7 @@ def _refusal(name: str) -> Callable[..., object]:
 
 
 def _route_unseeded_generators() -> None:
-    """Give `random.Random()` a seed of the running host instead of one of the operating system's."""
+    """Seed `random.Random()` from the running host instead of the operating system."""
     real = Random.seed
 
     def seed(self: Random, a: int | float | str | bytes | bytearray | None = None, version: int = 2) -> None:

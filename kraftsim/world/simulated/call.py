@@ -1,4 +1,4 @@
-"""What waits in the simulated loop: callbacks, and tasks and futures whose hash is a number and not an address."""
+"""The entries of the simulated loop: callbacks, and tasks and futures with a hash that is a number and not an address."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,7 +16,7 @@ NANOSECONDS = 1_000_000_000
 
 
 class Call(Struct, eq=False):
-    """A callback of one process, to be run now or at a virtual time. Stands in for asyncio's two kinds of handles; a struct, for many are made."""
+    """A callback of one process, to run now or at a virtual time. Replaces asyncio's two kinds of handles; a struct, because there are many."""
 
     _callback: Callable[..., object]
     _args: tuple[object, ...]
@@ -26,12 +26,12 @@ class Call(Struct, eq=False):
     _cancelled: bool = False
 
     def cancel(self) -> None:
-        """Never run the callback."""
+        """Cancel the callback."""
         self._cancelled = True
-        self._callback = self._args = None  # type: ignore[assignment]  # as asyncio does, to let go of what they hold
+        self._callback = self._args = None  # type: ignore[assignment]  # as asyncio does, to release references
 
     def cancelled(self) -> bool:
-        """Tell whether it never runs."""
+        """Return whether it was cancelled."""
         return self._cancelled
 
     def when(self) -> float:
@@ -73,5 +73,5 @@ class SequencedTask(asyncio.Task[T]):
 
 
 def _loop_of(future: "asyncio.Future[T]") -> "VirtualLoop":
-    loop: VirtualLoop = future.get_loop()  # type: ignore[assignment]  # the only loop that makes these
+    loop: VirtualLoop = future.get_loop()  # type: ignore[assignment]  # the only loop that creates these
     return loop

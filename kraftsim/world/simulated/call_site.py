@@ -1,4 +1,4 @@
-"""Who reached for the real machine: the nearest frame that belongs neither to Python's library nor to the simulation itself."""
+"""Finds the code that used the real machine: the nearest frame that is neither in Python's library nor in the simulation itself."""
 
 import sys
 import sysconfig
@@ -14,12 +14,12 @@ SIMULATION = str(Path(__file__).parent)
 
 
 def escape(what: str) -> SimulationEscape:
-    """Return the error for an attempt to use something real."""
+    """Return the error for an attempt to use the real machine."""
     return SimulationEscape(f"{what} is not simulated: asked for at {call_site()}")
 
 
 def call_site() -> str:
-    """Return 'file:line' of the code that asked."""
+    """Return 'file:line' of the calling code."""
     frame = next((frame for frame in _frames() if not _is_plumbing(frame.f_code.co_filename)), None)
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "an unknown place"
 

@@ -1,7 +1,7 @@
-"""The clocks of a simulated machine: driven by virtual time, and as wrong as faults make them.
+"""The clocks of a simulated machine: driven by virtual time, with the deviations that faults cause.
 
-The wall clock may be off, jump, or stand still. The monotonic clock never jumps; a drift makes both run too fast or too slow. What a fault did to
-the wall clock is undone when it ends, without a jump where the fault had none either.
+The wall clock may deviate, jump, or freeze. The monotonic clock never jumps; a drift makes both run too fast or too slow. The effect of a fault on
+the wall clock is undone when it ends, without a jump if the fault had none either.
 """
 
 from collections.abc import Callable
@@ -13,55 +13,55 @@ PARTS = 1_000_000
 FIRST_MOMENT_NS = 1_700_000_000 * NANOSECONDS
 """The wall clock at the beginning of every simulation (2023-11-14): a constant, so that a seed always gives the same timestamps."""
 SLOWEST_PPM = -900_000
-"""Faults together do not let a clock run slower than at a tenth of its speed."""
+"""The minimum speed of a clock under all faults together: a tenth."""
 SLEW_DIVISOR = 2
-"""A clock that is set right without a jump runs half as fast again, or half as fast, until it is."""
+"""A clock that is corrected without a jump runs at 1.5 times, or half, its speed until it is correct."""
 
 Bite = Callable[[str], None]
 
 
 class TrueTime(Protocol):
-    """Whoever knows true virtual time: the loop. An attribute, because it is asked for every fact, deadline and delay."""
+    """The source of true virtual time: the loop. An attribute, because it is used for every event, deadline and delay."""
 
     now_ns: int
 
 
 class Oddity(Protocol):
-    """Something that makes a wall clock wrong."""
+    """A deviation of a wall clock."""
 
     bite: Bite | None
 
     def shift_ns(self, right_ns: int) -> int:
-        """Return how far the wall clock is ahead (negative: behind) when it should say `right_ns`."""
+        """Return how far the wall clock is ahead (negative: behind) at the correct time `right_ns`."""
         ...
 
 
 class Step:
-    """The wall clock is off, from one moment to the next."""
+    """The wall clock has a constant offset, after a jump."""
 
     def __init__(self, by_ns: int, bite: Bite | None) -> None:
         self.by_ns = by_ns
         self.bite = bite
 
     def shift_ns(self, right_ns: int) -> int:
-        """Return the same at every time."""
+        """Return the offset, the same at every time."""
         return self.by_ns
 
 
 class Freeze:
-    """The wall clock stands still."""
+    """The wall clock is frozen."""
 
     def __init__(self, at_ns: int, bite: Bite | None) -> None:
         self.at_ns = at_ns
         self.bite = bite
 
     def shift_ns(self, right_ns: int) -> int:
-        """Return how far it has fallen behind."""
+        """Return how far it is behind."""
         return self.at_ns - right_ns
 
 
 class Slew:
-    """The wall clock goes from one offset to another little by little; it never jumps and never goes back."""
+    """The wall clock moves gradually from one offset to another; it never jumps and never goes back."""
 
     def __init__(self, *, from_ns: int, to_ns: int, since_ns: int, bite: Bite | None) -> None:
         self.from_ns = from_ns
@@ -70,7 +70,7 @@ class Slew:
         self.bite = bite
 
     def shift_ns(self, right_ns: int) -> int:
-        """Return how far it has come."""
+        """Return the present offset."""
         most_ns = (right_ns - self.since_ns) // SLEW_DIVISOR
         distance_ns = self.to_ns - self.from_ns
         return self.from_ns + (min(distance_ns, most_ns) if distance_ns > 0 else max(distance_ns, -most_ns))
@@ -90,26 +90,26 @@ class HostClock:
         self._true_base_ns = 0
         self._local_base_ns = 0
         self._shift_ns = 0
-        """What the monotonic clock is ahead of true time, as long as it does not drift."""
+        """The lead of the monotonic clock over true time, while it does not drift."""
         self._oddities: list[Oddity] = []
         self._drifts: list[tuple[int, Bite]] = []
         self._undrifted_lead_ns = 0
-        """What the monotonic clock was ahead of true time before faults let it drift."""
+        """The lead of the monotonic clock over true time before faults made it drift."""
 
     def wall_ns(self) -> int:
-        """Return nanoseconds since 1970 by this host."""
-        return self._told_ns() if self._oddities else self.monotonic_ns() + self._offset_ns
+        """Return nanoseconds since 1970 by this host's clock."""
+        return self._deviating_ns() if self._oddities else self.monotonic_ns() + self._offset_ns
 
     def wall_ms(self) -> int:
-        """Return milliseconds since 1970 by this host."""
+        """Return milliseconds since 1970 by this host's clock."""
         if self._oddities:
-            return self._told_ns() // NANOSECONDS_PER_MILLISECOND
+            return self._deviating_ns() // NANOSECONDS_PER_MILLISECOND
         if self.drift_ppm == 0:
             return (self._true.now_ns + self._shift_ns + self._offset_ns) // NANOSECONDS_PER_MILLISECOND
         return (self.monotonic_ns() + self._offset_ns) // NANOSECONDS_PER_MILLISECOND
 
     def stamp_ms(self) -> int:
-        """Return the same for somebody who only writes it down: no outcome depends on it."""
+        """Return the same for a log: no outcome depends on it, so that faults are not effective by it."""
         if self.drift_ppm == 0 and not self._oddities:
             return (self._true.now_ns + self._shift_ns + self._offset_ns) // NANOSECONDS_PER_MILLISECOND
         right_ns = self._right_ns()
@@ -118,7 +118,7 @@ class HostClock:
         return right_ns // NANOSECONDS_PER_MILLISECOND
 
     def monotonic_ns(self) -> int:
-        """Return nanoseconds since the run began by this host."""
+        """Return nanoseconds since the run began by this host's clock."""
         if self.drift_ppm == 0:
             return self._true.now_ns + self._shift_ns
         local_ns = self._drifting_ns()
@@ -135,7 +135,7 @@ class HostClock:
         return self.monotonic_ns() // NANOSECONDS_PER_MILLISECOND
 
     def true_delay_ns(self, local_delay_ns: int) -> int:
-        """Return how long a delay of this host's clock takes in true time."""
+        """Convert a delay of this host's clock to true time."""
         return local_delay_ns * PARTS // (PARTS + self.drift_ppm) if self.drift_ppm else local_delay_ns
 
     def jump(self, by_ns: int) -> None:
@@ -143,25 +143,25 @@ class HostClock:
         self._offset_ns += by_ns
 
     def drift(self, drift_ppm: int) -> None:
-        """Let the clocks run too fast (positive) or too slow by parts per million, from now on."""
+        """Make the clocks run too fast (positive) or too slow by parts per million, from now on."""
         assert drift_ppm > -PARTS, "a clock does not run backwards"
         self._local_base_ns, self._true_base_ns = self._drifting_ns() if self.drift_ppm else self.monotonic_ns(), self._true.now_ns
         self._shift_ns = self._local_base_ns - self._true_base_ns
         self.drift_ppm = drift_ppm
 
-    # ---- what faults do
+    # ---- faults
 
     def step_for(self, by_ns: int, bite: Bite) -> Callable[[], None]:
-        """Let the wall clock jump, until the function that is returned is called."""
+        """Make the wall clock jump, until the returned function is called."""
         return self._odd_for(Step(by_ns, bite))
 
     def freeze_for(self, bite: Bite) -> Callable[[], None]:
-        """Let the wall clock stand still, until the function that is returned is called."""
+        """Freeze the wall clock, until the returned function is called."""
         right_ns = self._right_ns()
         return self._odd_for(Freeze(right_ns, bite))
 
     def slew_for(self, by_ns: int, bite: Bite) -> Callable[[], None]:
-        """Let the wall clock run into an offset without a jump; the function that is returned lets it run back."""
+        """Move the wall clock to an offset without a jump; the returned function moves it back."""
         slew = Slew(from_ns=0, to_ns=by_ns, since_ns=self._right_ns(), bite=bite)
         self._oddities.append(slew)
 
@@ -172,9 +172,9 @@ class HostClock:
         return turn_back
 
     def drift_for(self, drift_ppm: int, bite: Bite) -> Callable[[], None]:
-        """Let both clocks drift, together with what makes them drift already; the function that is returned ends it.
+        """Make both clocks drift, in addition to other drifts; the returned function ends it.
 
-        Afterwards the monotonic clock keeps its lead, as it must; the wall clock loses it without a jump.
+        Afterwards the monotonic clock keeps its lead, because it must not go back; the wall clock loses it without a jump.
         """
         drift = (drift_ppm, bite)
         if not self._drifts:
@@ -197,7 +197,7 @@ class HostClock:
 
     @property
     def error_ns(self) -> int:
-        """How far the wall clock is ahead of true time."""
+        """The lead of the wall clock over true time."""
         right_ns = self._right_ns()
         return right_ns + sum(oddity.shift_ns(right_ns) for oddity in self._oddities) - FIRST_MOMENT_NS - self._true.now_ns
 
@@ -208,22 +208,22 @@ class HostClock:
     def _slew_back(self, from_ns: int) -> None:
         self._oddities.append(Slew(from_ns=from_ns, to_ns=0, since_ns=self._right_ns(), bite=None))
 
-    def _told_ns(self) -> int:
-        """Return the wall clock with everything that is wrong with it, and say so to whoever did it."""
+    def _deviating_ns(self) -> int:
+        """Return the wall clock with all deviations, and report to their faults that they are effective."""
         right_ns = self._right_ns()
-        told_ns = right_ns
+        wall_ns = right_ns
         for oddity in list(self._oddities):
             shift_ns = oddity.shift_ns(right_ns)
-            told_ns += shift_ns
+            wall_ns += shift_ns
             if oddity.bite is None:
                 if shift_ns == 0:
-                    self._oddities.remove(oddity)  # it has run back
+                    self._oddities.remove(oddity)  # it is back
             elif abs(shift_ns) >= NANOSECONDS_PER_MILLISECOND:
                 oddity.bite(f"the wall clock was read {abs(shift_ns) // NANOSECONDS_PER_MILLISECOND} ms {'ahead' if shift_ns > 0 else 'behind'}")
-        return told_ns
+        return wall_ns
 
     def _right_ns(self) -> int:
-        """Return what the wall clock says without oddities."""
+        """Return the wall clock without deviations."""
         local_ns = self._drifting_ns() if self.drift_ppm else self._true.now_ns + self._shift_ns
         return local_ns + self._offset_ns
 
@@ -231,5 +231,5 @@ class HostClock:
         return self._local_base_ns + (self._true.now_ns - self._true_base_ns) * (PARTS + self.drift_ppm) // PARTS
 
     def _lead_ns(self) -> int:
-        """Return what the monotonic clock is ahead of true time."""
+        """Return the lead of the monotonic clock over true time."""
         return (self._drifting_ns() if self.drift_ppm else self._true.now_ns + self._shift_ns) - self._true.now_ns

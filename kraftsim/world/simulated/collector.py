@@ -1,4 +1,4 @@
-"""Keeps Python's garbage collector out of simulated runs: it would look at everything that a run has noted again and again, and find nothing."""
+"""Disables Python's garbage collector in simulated runs: it would visit all events of a run over and over, and free nothing."""
 
 import gc
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ _has_frozen = False
 
 @contextmanager
 def collector_at_rest() -> Iterator[None]:
-    """Collect nothing by itself inside; a simulation collects at fixed numbers of steps, so that finalizers run at the same moment in every run."""
+    """Disable automatic collection inside; a simulation collects at fixed step counts, so that finalizers run at the same moment in every run."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -21,9 +21,9 @@ def collector_at_rest() -> Iterator[None]:
 
 @contextmanager
 def collected_after() -> Iterator[None]:
-    """The same for a whole run, and then collect what it leaves behind.
+    """The same for a whole run, followed by a collection.
 
-    What there was before the first run are modules and classes, which stay: the collector need not look at them again.
+    Objects from before the first run are modules and classes, which stay: they are frozen, so that the collector skips them.
     """
     global _has_frozen
     if not _has_frozen:

@@ -1,7 +1,7 @@
-"""Bytes that a medium gives back otherwise than they were written: rotten bits, a lost end, a sector that went somewhere else.
+"""Bytes that a medium returns differently from what was written: bit rot, a lost end, a misdirected sector.
 
-A running process does not notice, for it reads from the page cache; the next incarnation does. Once the fault is healed the right bytes are back,
-unless somebody has written others in their place meanwhile.
+A running process does not notice, for it reads from the page cache; the next incarnation does. Healing restores the original bytes,
+unless they have been overwritten meanwhile.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Damage:
-    """At `position` stands `wrong` in place of `right`. An empty `wrong` is an end that is gone."""
+    """The bytes `wrong` are at `position` in place of `right`. An empty `wrong` is a truncated end."""
 
     position: int
     right: bytes
@@ -18,24 +18,24 @@ class Damage:
     effect: str
     bite: Callable[[str], None]
     unseen: "Damage | None" = None
-    """What it was before it came to light."""
+    """The damage before it became visible."""
 
     @property
     def is_seen(self) -> bool:
-        """Tell whether it is what processes get to read."""
+        """Return whether processes can read it."""
         return self.unseen is not None
 
     @property
     def origin(self) -> "Damage":
-        """Return what a fault has put on the disk: the same through all incarnations."""
+        """Return the original damage of the fault: the same through all incarnations."""
         return self.unseen or self
 
     def is_within(self, first: int, end: int) -> bool:
-        """Tell whether somebody who reads from `first` to before `end` gets something else than was written."""
+        """Return whether a read from `first` to before `end` returns something else than was written."""
         return first < self.position + max(len(self.wrong), 1) and self.position < end
 
     def seen_in(self, content: bytearray) -> "Damage | None":
-        """Put the wrong bytes where the right ones are; None if those are not there any more."""
+        """Replace the right bytes by the wrong ones; None if the right ones are not there any more."""
         if self.is_seen:
             return self
         end = self.position + len(self.right)
@@ -45,7 +45,7 @@ class Damage:
         return replace(self, unseen=self)
 
     def undo(self, content: bytearray) -> int:
-        """Put the right bytes back if the wrong ones are still there; return by how much the content has become longer."""
+        """Restore the right bytes if the wrong ones are still there; return by how much the content grows."""
         end = self.position + len(self.wrong)
         if content[self.position : end] != self.wrong or (not self.wrong and self.position != len(content)):
             return 0

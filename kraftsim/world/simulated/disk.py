@@ -1,7 +1,7 @@
-"""The disk of a simulated host as a process sees it, with a page cache, latencies and the ways in which disks fail.
+"""The disk of a simulated host as a process sees it, with a page cache, latencies and disk faults.
 
-A process works on the files of its own incarnation: when it dies, the next one gets a copy of what is left, so that code of a dead process that
-has not noticed yet cannot change anything.
+A process uses the files of its own incarnation: when it dies, the next one gets a copy of the remaining data, so that code of a dead process that
+still runs cannot change anything.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ class SimulatedDisk:
         return SimulatedFile(path, self._inode(checked(path)), self)
 
     def exists(self, path: str) -> bool:
-        """Tell whether there is a file at path."""
+        """Return whether there is a file at path."""
         return checked(path) in self._platter.names
 
     def list(self, directory: str) -> list[str]:
@@ -48,7 +48,7 @@ class SimulatedDisk:
         return sorted({path[len(prefix) :].partition("/")[0] for path in self._platter.names if path.startswith(prefix)})
 
     def read(self, path: str) -> bytes:
-        """Return a whole file."""
+        """Return the content of a file."""
         inode = self._platter.names.get(checked(path))
         if inode is None:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
@@ -57,7 +57,7 @@ class SimulatedDisk:
         return bytes(inode.cache)
 
     async def replace(self, path: str, data: bytes) -> None:
-        """Write a temporary file, flush it, rename it, flush the directory: a crash may come between any two of these."""
+        """Write a temporary file, flush it, rename it, flush the directory: a crash may occur between any two of these."""
         kind = file_class(checked(path))
         temporary = path + TEMPORARY_SUFFIX
         inode = self._create(temporary)
@@ -80,7 +80,7 @@ class SimulatedDisk:
         self._watched("remove", file_class(path), "after")
 
     async def rename(self, path: str, new_path: str) -> None:
-        """Give a file another name in its directory, and flush the directory."""
+        """Rename a file in its directory, and flush the directory."""
         assert directory_of(checked(path)) == directory_of(checked(new_path)), "a file stays in its directory"
         kind, names = file_class(new_path), self._platter.names
         self._watched("rename", kind, "before")
@@ -93,13 +93,13 @@ class SimulatedDisk:
         await self.flush_directory(directory_of(path))
 
     def move_directory(self, directory: str, new_directory: str) -> None:
-        """Give a directory another name."""
+        """Rename a directory."""
         change = NameChange(gone=checked(directory), given=checked(new_directory), is_directory=True)
         self._platter.names = moved(self._platter.names, change)
         self._platter.journal.append(change)
 
     async def flush_directory(self, directory: str) -> None:
-        """Make creations, renames and removals in a directory durable, and the directory's own creation with them."""
+        """Make creations, renames and removals in a directory durable, and the creation of the directory itself."""
         platter = self._platter
         entries = _entries(platter.names, directory)
         covered = {id(change): change for change in platter.journal if directory_of(change.given or change.gone or "") == directory}
@@ -115,11 +115,11 @@ class SimulatedDisk:
         await self._after(platter.flush_ns[0], end)
 
     def space(self) -> tuple[int, int]:
-        """Return the size of the disk, and what no file takes of it. What fills it up is a fault, which no number announces."""
+        """Return the size of the disk, and its free space. A full disk is a fault, which these numbers do not show."""
         return CAPACITY_BYTES, max(CAPACITY_BYTES - sum(len(inode.cache) for inode in self._platter.names.values()), 0)
 
     def write(self, inode: Inode, kind: FileClass, chunks: Sequence[Chunk]) -> int:
-        """Append to a file; a full disk takes a part and refuses the rest."""
+        """Append to a file; a full disk accepts a part and fails."""
         self._watched("write", kind, "before")
         position = len(inode.cache)
         faults = self._platter.faults
@@ -160,7 +160,7 @@ class SimulatedDisk:
         self._watched("flush", kind, "after")
 
     def look(self, inode: Inode, kind: FileClass, first: int, end: int) -> None:
-        """Somebody reads bytes of a file. Raises OSError if the disk cannot read them."""
+        """Called before bytes of a file are read. Raises OSError if the disk cannot read them."""
         bad = self._platter.faults.bad_range_in(kind, first, min(end, len(inode.cache)))
         if bad is not None:
             bad.bite(f"a read of {kind.value} from position {first} was refused")
@@ -168,7 +168,7 @@ class SimulatedDisk:
         inode.touches(first, end)
 
     def is_flawed(self, inode: Inode) -> bool:
-        """Tell whether reading a file may give anything else than what was written."""
+        """Return whether reads of a file may return anything else than what was written."""
         return bool(inode.damages or self._platter.faults.bad_ranges)
 
     def _inode(self, path: str) -> Inode:
@@ -190,9 +190,9 @@ class SimulatedDisk:
     async def _after(
         self, duration_ns: int, end: Callable[[Unpack[Ts]], None], *args: *Ts, longer_ns: int = 0, stuck: StuckFlush | None = None
     ) -> None:
-        """Let the disk work for a while, then end the work: it ends even if its caller is cancelled meanwhile. Raises what the end raises.
+        """Occupy the disk for a while, then complete the operation, even if its caller is cancelled meanwhile. Raises what the completion raises.
 
-        `longer_ns` is how long it takes if that is longer.
+        `longer_ns` is a minimum duration.
         """
         done: asyncio.Future[None] = self._loop.create_future()
 
@@ -224,7 +224,7 @@ class SimulatedDisk:
 
 
 class SimulatedFile:
-    """An open file; implements `kraftsim.world.interface.File`. Nobody has to do with it when it is closed: on a real disk that would be an error."""
+    """An open file; implements `kraftsim.world.interface.File`. It must not be used after it is closed: on a real disk that is an error."""
 
     __slots__ = ("_disk", "_kind", "_opened", "path")
 
@@ -240,7 +240,7 @@ class SimulatedFile:
         return len(self._inode.cache)
 
     def append(self, chunks: Sequence[Chunk]) -> int:
-        """Write the chunks at the end and return the position of the first byte."""
+        """Append the chunks and return the position of the first byte."""
         return self._disk.write(self._inode, self._kind, chunks)
 
     def read(self, position: int, size_bytes: int) -> bytes:
@@ -251,11 +251,11 @@ class SimulatedFile:
         return bytes(memoryview(inode.cache)[position : position + size_bytes])
 
     def slice(self, position: int, size_bytes: int) -> bytes:
-        """Return bytes to be sent; there is no kernel here that could send them without us."""
+        """Return the bytes themselves; there is no kernel here that could send a slice."""
         return self.read(position, size_bytes)
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut the file to size_bytes."""
+        """Truncate the file to size_bytes."""
         self._inode.truncate(size_bytes)
 
     async def flush(self) -> None:
@@ -263,7 +263,7 @@ class SimulatedFile:
         await self._disk.sync(self._inode, self._kind)
 
     def close(self) -> None:
-        """Give the file back; a flush under way goes on."""
+        """Close the file; a running flush continues."""
         self._opened = None
 
     @property
@@ -275,16 +275,16 @@ class SimulatedFile:
 def _finish(done: "asyncio.Future[None]", end: Callable[[Unpack[Ts]], None], args: tuple[*Ts]) -> None:
     try:
         end(*args)
-    except OSError as trouble:
+    except OSError as error:
         if not done.done():
-            done.set_exception(trouble)
+            done.set_exception(error)
     else:
         if not done.done():
             done.set_result(None)
 
 
 def _entries(names: Mapping[str, Inode], directory: str) -> dict[str, Inode]:
-    """Return the files that stand in a directory itself; '' is the root. There may be very many, and a flush looks at them all."""
+    """Return the files directly in a directory; '' is the root. A directory may have many, and a flush checks all of them."""
     if not directory:
         return {path: inode for path, inode in names.items() if "/" not in path}
     prefix, first = f"{directory}/", len(directory) + 1

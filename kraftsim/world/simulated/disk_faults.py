@@ -1,7 +1,7 @@
-"""What can be wrong with a simulated disk: every ailment is an object of its own, which a fault puts on the disk and takes off again.
+"""Faults of a simulated disk: every condition is an object of its own, which a fault adds to the disk and removes again.
 
-Two faults of one kind may strike the same disk, so each ends only what it began, and of two that slow it the worse one counts. What is under way
-when the last of them ends is done as soon as it would have been without them. An ailment's `bite` is told whenever it changes an outcome.
+Two faults of one kind may affect the same disk, so each ends only its own condition, and of two slowdowns the worse one counts. Running operations
+complete as if without slowdown when the last of them ends. A condition's `bite` is called whenever it changes an outcome.
 """
 
 from collections.abc import Callable
@@ -12,13 +12,13 @@ from kraftsim.world.simulated.file_class import FileClass
 
 Bite = Callable[[str], None]
 TAIL_SHAPE = 1.1
-"""A Pareto distribution of this shape has a mean of eleven times its least value: most slow flushes are a little slow, a few are very slow."""
+"""A Pareto distribution of this shape has a mean of eleven times its minimum: most slow flushes are a little slow, a few are very slow."""
 PERMILLE = 1000
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Slowness:
-    """Everything that is made durable takes `factor` times as long."""
+    """All flushes take `factor` times as long."""
 
     factor: float
     bite: Bite
@@ -35,7 +35,7 @@ class SlowTail:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Full:
-    """Writes to files of a kind (None: to all) are refused once `room_bytes` were written; None: from the next write on, of which a part is taken."""
+    """Writes to files of a kind (None: to all) fail once `room_bytes` were written; None: from the next write on, of which a part is written."""
 
     kind: FileClass | None = None
     room_bytes: int | None = None
@@ -44,7 +44,7 @@ class Full:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class FlushRefusal:
-    """The next `times` flushes of files of a kind are refused, and the pages count as clean."""
+    """The next `times` flushes of files of a kind fail, and the pages count as clean."""
 
     kind: FileClass | None = None
     times: int = 1
@@ -53,19 +53,19 @@ class FlushRefusal:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class StuckFlush:
-    """Flushes of files of a kind begin and do not end, until `release`."""
+    """Flushes of files of a kind do not complete until `release`."""
 
     kind: FileClass | None = None
     bite: Bite
     _held: list[Callable[[], None]] = field(default_factory=list)
 
     def hold(self, go_on: Callable[[], None]) -> None:
-        """Let a flush wait."""
+        """Make a flush wait."""
         self._held.append(go_on)
         self.bite("a flush does not return")
 
     def release(self) -> None:
-        """Let every flush that waits go on."""
+        """Complete every waiting flush."""
         held, self._held = self._held, []
         for go_on in held:
             go_on()
@@ -73,7 +73,7 @@ class StuckFlush:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class LyingFlush:
-    """Flushes of files of a kind return and make nothing durable: the cache of a drive that does not write through."""
+    """Flushes of files of a kind return and make nothing durable: a drive with a volatile write cache."""
 
     kind: FileClass | None = None
     bite: Bite
@@ -91,7 +91,7 @@ class BadRange:
 
 @dataclass(kw_only=True, slots=True)
 class DiskFaults:
-    """What is wrong with a disk now."""
+    """The present faults of a disk."""
 
     slow: list[Slowness] = field(default_factory=list)
     tails: list[SlowTail] = field(default_factory=list)
@@ -101,15 +101,15 @@ class DiskFaults:
     lies: list[LyingFlush] = field(default_factory=list)
     bad_ranges: list[BadRange] = field(default_factory=list)
     late: list[Callable[[], None]] = field(default_factory=list)
-    """What takes longer than usual now: each is called to end it in time after all."""
+    """Callbacks of slowed-down operations: each completes its operation without slowdown."""
 
     @property
     def slowness(self) -> float:
-        """How many times as long everything takes."""
+        """The present slowdown factor."""
         return max((slow.factor for slow in self.slow), default=1.0)
 
     def slow_down(self, ailment: Slowness | SlowTail) -> Callable[[], None]:
-        """Let the disk be slow, until the function that is returned is called."""
+        """Slow down the disk, until the returned function is called."""
         ailments: list[Slowness] | list[SlowTail] = self.slow if isinstance(ailment, Slowness) else self.tails
         ailments.append(ailment)  # type: ignore[arg-type]  # each to its own
 
@@ -123,7 +123,7 @@ class DiskFaults:
         return recover
 
     def stretched_ns(self, duration_ns: int, draw: Random) -> int:
-        """Return how long a flush takes that would take duration_ns."""
+        """Return the duration of a flush that would take duration_ns without faults."""
         for tail in self.tails:
             if draw.randrange(PERMILLE) < tail.permille:
                 longer_ns = max(duration_ns, min(int(duration_ns * 10 * draw.paretovariate(TAIL_SHAPE)), tail.limit_ns))
@@ -132,7 +132,7 @@ class DiskFaults:
         return duration_ns
 
     def room_for(self, kind: FileClass, size_bytes: int, draw: Random) -> int:
-        """Return how many bytes of a write the disk takes; if they are not all, the write is refused."""
+        """Return how many bytes of a write the disk accepts; if not all, the write fails."""
         taken = size_bytes
         for full in self.full:
             if full.kind not in (None, kind):
@@ -143,12 +143,12 @@ class DiskFaults:
                 room_bytes = min(full.room_bytes, size_bytes)
                 full.room_bytes -= room_bytes
             if room_bytes < size_bytes:
-                full.bite(f"a write of {size_bytes} bytes was refused, {room_bytes} of them were taken")
+                full.bite(f"a write of {size_bytes} bytes failed after {room_bytes} of them were written")
             taken = min(taken, room_bytes)
         return taken
 
     def refusal_for(self, kind: FileClass) -> FlushRefusal | None:
-        """Return what refuses a flush, and count it."""
+        """Return the fault that fails a flush, and count it."""
         for refusal in self.refusals:
             if refusal.kind in (None, kind) and refusal.times > 0:
                 refusal.times -= 1
@@ -156,13 +156,13 @@ class DiskFaults:
         return None
 
     def stuck_for(self, kind: FileClass) -> StuckFlush | None:
-        """Return what keeps a flush from ending."""
+        """Return the fault that holds a flush."""
         return next((stuck for stuck in self.stuck if stuck.kind in (None, kind)), None)
 
     def lie_for(self, kind: FileClass) -> LyingFlush | None:
-        """Return what lets a flush return without having done anything."""
+        """Return the fault that makes a flush do nothing."""
         return next((lie for lie in self.lies if lie.kind in (None, kind)), None)
 
     def bad_range_in(self, kind: FileClass, first: int, end: int) -> BadRange | None:
-        """Return what keeps some of these bytes from being read."""
+        """Return the fault that makes some of these bytes unreadable."""
         return next((bad for bad in self.bad_ranges if bad.kind in (None, kind) and bad.first < end and first < bad.end), None)

@@ -1,7 +1,7 @@
-"""The event logs of a simulation: all nodes and incarnations in one book, kept as objects and turned into lines when somebody wants them.
+"""The event logs of a simulation: all nodes and incarnations in one object, with events encoded only on demand.
 
-What a node noted before it was killed stays in the book, flushed or not: an oracle that knows everything is worth more than the realism of a
-lost buffer. What code of a dead process notes afterwards never happened.
+Events that a node emitted before it was killed are kept, flushed or not: complete information for invariants is worth more than the realism of a
+lost buffer. Events of a dead process are dropped.
 """
 
 import hashlib
@@ -13,11 +13,11 @@ from kraftsim.world.event_log import LineEncoder, file_name
 from kraftsim.world.simulated.clock import HostClock, TrueTime
 
 Observer = Callable[[str, int, int, int, Event], object]
-"""Is told (node, incarnation, n, t_ns, event) of every fact."""
+"""Called with (node, incarnation, n, t_ns, event) for every event."""
 
 
 class EventLog:
-    """The facts of one node and incarnation."""
+    """The events of one node and incarnation."""
 
     __slots__ = ("_book", "_clock", "entries", "incarnation", "is_open", "node")
 
@@ -26,12 +26,12 @@ class EventLog:
         self.incarnation = incarnation
         self.is_open = True
         self.entries: list[tuple[int, int, Event]] = []
-        """(t_ns, wall_ms, event); the place in the list is `n`."""
+        """(t_ns, wall_ms, event); the index is `n`."""
         self._book = book
         self._clock = clock
 
     def note(self, event: Event) -> None:
-        """Add a fact, and tell everybody who watches."""
+        """Add an event, and call its observers."""
         if not self.is_open:
             return
         book = self._book
@@ -49,17 +49,17 @@ class EventLog:
 
 
 class EventBook:
-    """All event logs of a run. Observers must not raise: they record what they find, and stop the simulation if they must."""
+    """All event logs of a run. Observers must not raise: they record findings, and stop the simulation if necessary."""
 
     def __init__(self, run: str, true_time: TrueTime, harness_clock: HostClock) -> None:
         self.run = run
         self.true_time = true_time
-        self.told = _Told()
+        self.told = _Observers()
         self._logs: dict[tuple[str, int], EventLog] = {}
         self._harness_clock = harness_clock
 
     def observe(self, observer: Observer, kinds: Collection[type[Event]] | None = None) -> None:
-        """Tell somebody of every fact from now on, or of those of some kinds; who came first is told first."""
+        """Call an observer for every event from now on, or for those of some kinds; observers are called in order of registration."""
         self.told.add(observer, None if kinds is None else frozenset(kinds))
 
     def log(self, node: str, incarnation: int, clock: HostClock | None = None) -> EventLog:
@@ -78,7 +78,7 @@ class EventBook:
         return b"".join(line for log in self.logs() for line in log.lines())
 
     def forget(self) -> None:
-        """Let go of every fact at once: the collector would have to look at each of them."""
+        """Drop all events at once: the collector would have to visit each of them."""
         for log in self._logs.values():
             log.entries.clear()
 
@@ -93,8 +93,8 @@ class EventBook:
             (events_dir / file_name(log.node, log.incarnation)).write_bytes(b"".join(log.lines()))
 
 
-class _Told(dict[type[Event], tuple[Observer, ...]]):
-    """From the kind of a fact to those who are told of it, in the order in which they came; found when the first such fact is noted."""
+class _Observers(dict[type[Event], tuple[Observer, ...]]):
+    """From the kind of an event to its observers, in order of registration; computed at the first such event."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""Keeps simulated code inside: threads, sockets, processes, files, signals and other event loops raise SimulationEscape, naming the call site.
+"""Isolates simulated code: threads, sockets, processes, files, signals and other event loops raise SimulationEscape with the call site.
 
-The harness may open files, because it writes reports and reads scenarios; nodes and clients may not. Which ways there are stands in `routes`; what a
-library can be given instead of a refusal (clocks, chance, the number of the process) in `ambient`.
+The harness may open files, because it writes reports and reads scenarios; nodes and clients may not. `routes` lists the guarded functions, `ambient`
+those that have a simulated replacement (clocks, entropy, process id).
 """
 
 import sys
@@ -15,17 +15,17 @@ from kraftsim.world.simulated.host import Process
 from kraftsim.world.simulated.routes import AUDITED, AUDITED_FROM_NODES, GUARDED, GUARDED_FROM_NODES, MAPPED
 
 SOURCE_READERS = ("importlib._bootstrap", "inspect", "linecache", "pkgutil", "protocol.numbered_files", "tokenize", "traceback")
-"""Files of modules are looked for and read when they are imported (whoever's loader does it) and when source lines are shown in errors."""
+"""Module files are read by imports (with any loader) and for source lines in tracebacks."""
 NO_FILE = -1
-"""Memory that maps no file is like any other: it could only be shared with processes, and there are none."""
+"""Anonymous mappings are allowed: they could only be shared with other processes, and there are none."""
 
 _guards: list[tuple[object, str, object, object]] = []
-"""Place, name, the real function, the guarded one; made once."""
+"""Module, name, the real function, the guarded one; created once."""
 
 
 @contextmanager
 def around() -> Iterator[None]:
-    """Put the fence up while a simulation runs."""
+    """Install the guards while a simulation runs."""
     if not _guards:
         _build()
     for place, name, _, guarded in _guards:
@@ -58,7 +58,7 @@ def _guarded(place: object, name: str, what: str, applies: Callable[[Process], b
 
 
 def _audit(event: str, arguments: tuple[object, ...]) -> None:
-    """Refuse what got past the guards. Called by Python for the rest of its life, so it must be quick where no simulation runs."""
+    """Refuse calls that bypassed the guards. Python calls this until the process ends, so it must be fast without a simulation."""
     if not is_running() or (event not in AUDITED and event not in AUDITED_FROM_NODES):
         return
     process = running_process()

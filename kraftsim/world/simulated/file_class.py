@@ -1,4 +1,4 @@
-"""What kind of file a path is, so that a fault can say 'the third write to a metadata log' without knowing names of topics.
+"""Classifies files by path, so that a fault can target 'the third write to a metadata log' without names of topics.
 
 Source: the layout of Kafka's log directories, and of ZooKeeper's dataDir.
 """
@@ -6,7 +6,7 @@ Source: the layout of Kafka's log directories, and of ZooKeeper's dataDir.
 from enum import StrEnum
 
 CLEANED, SWAP = ".cleaned", ".swap"
-"""Endings of the names of files that are to take another one's place."""
+"""Suffixes of replacement files before their rename."""
 METADATA_TOPIC_PREFIX = "__cluster_metadata-"
 ZOOKEEPER_DIRECTORY = "version-2"
 
@@ -23,7 +23,7 @@ class FileClass(StrEnum):
 
 
 def file_class(path: str) -> FileClass:
-    """Return the kind of a file by its path."""
+    """Return the class of a file by its path."""
     directory, _, name = path.removesuffix(CLEANED).removesuffix(SWAP).rpartition("/")
     if name == "quorum-state":
         return FileClass.QUORUM_STATE

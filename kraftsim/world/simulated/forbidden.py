@@ -1,4 +1,4 @@
-"""The parts of an event loop that reach for the real machine: each refuses, and names who asked."""
+"""The methods of an event loop that would use the real machine: each raises an error with the call site."""
 
 import asyncio
 from typing import NoReturn

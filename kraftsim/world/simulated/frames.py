@@ -1,7 +1,7 @@
-"""Watches the bytes of connections for Kafka frames, so that a fault can say 'the third InitProducerId answer' and decide what becomes of it.
+"""Parses the bytes of connections for Kafka frames, so that a fault can target 'the third InitProducerId answer' and drop, delay or change it.
 
-Only the head of a frame is read: its size, and in a request the API key, version and correlation id, by which the answer is recognised. The bytes
-of a head that is written in pieces go on together, so that a frame can be cut at any of its bytes.
+Only the header of a frame is read: its size, and in a request the API key, version and correlation id, which identifies the answer. The bytes
+of a header that is written in pieces are sent together, so that a frame can be truncated at any of its bytes.
 Source: Kafka protocol guide, "Common Request and Response Structure".
 """
 
@@ -22,13 +22,13 @@ UNKNOWN = -1
 
 Report = Callable[["FrameSeen", str], None]
 Rewrite = Callable[[bytes], bytes]
-"""A whole frame, its size field included -> what is sent in its place (nothing, if that is empty)."""
+"""A complete frame, its size field included -> its replacement (empty: it is dropped)."""
 
 
 class FrameSeen:
-    """A frame that is about to be sent, or was just sent. What becomes of it can be decided only before it is sent.
+    """A frame that is about to be sent, or was just sent. It can be changed only before it is sent.
 
-    `request` is what a response answers; None for a request, and for an answer to what was sent before anybody watched.
+    `request` is that of a response; None for a request, and for an answer to a request from before the watch.
     """
 
     __slots__ = (
@@ -52,11 +52,11 @@ class FrameSeen:
         self.api_version = api_version
         self.correlation_id = correlation_id
         self.size_bytes = size_bytes
-        """Its size field included."""
+        """The size with its size field."""
         self.is_response = is_response
         self.request = request
         self.data = b""
-        """All of its bytes, once it was written, if somebody asked for that by `rewrite`."""
+        """All of its bytes, once it was written, if `rewrite` was called."""
         self._cut_after: int | None = None
         self._holds = 0
         self._rewrites: list[Rewrite] = []
@@ -72,12 +72,12 @@ class FrameSeen:
         return (self.transport if self.is_response else self.transport.peer).process.host.name
 
     def cut(self, after_bytes: int) -> None:
-        """Let only so many bytes of the frame through (its size field included), then reset the connection."""
+        """Forward only so many bytes of the frame (its size field included), then reset the connection."""
         after_bytes = max(0, min(after_bytes, self.size_bytes))
         self._cut_after = after_bytes if self._cut_after is None else min(self._cut_after, after_bytes)
 
     def hold(self) -> Callable[[], None]:
-        """Keep the frame, and everything behind it in its direction, back. Returns what ends that; a second call of it does nothing."""
+        """Hold the frame, and everything behind it in its direction. Returns a function that releases it; a second call does nothing."""
         self._holds += 1
         is_held = True
 
@@ -90,26 +90,26 @@ class FrameSeen:
         return release
 
     def rewrite(self, function: Rewrite) -> None:
-        """Give the frame to a function once it is written as a whole, and send what that returns."""
+        """Call a function with the frame once it is written completely, and send the result."""
         self._rewrites.append(function)
 
     @property
     def cut_after(self) -> int | None:
-        """After how many of its bytes the connection is to be reset."""
+        """The number of its bytes after which the connection is reset."""
         return self._cut_after
 
     @property
     def holds(self) -> int:
-        """How many want it to wait."""
+        """The number of holds."""
         return self._holds
 
     @property
     def is_rewritten(self) -> bool:
-        """Tell whether somebody wants the whole of it."""
+        """Return whether the whole frame is needed."""
         return bool(self._rewrites)
 
     def rewritten(self, data: bytes) -> bytes:
-        """Return what is sent in the place of the whole frame."""
+        """Return the replacement of the whole frame."""
         self.data = data
         for rewrite in self._rewrites:
             data = rewrite(data)
@@ -117,22 +117,22 @@ class FrameSeen:
 
 
 class _Lane:
-    """One direction of a connection: what is known of the frame that is being written."""
+    """One direction of a connection: the state of the frame that is being written."""
 
     __slots__ = ("collected", "frame", "head", "is_astray", "kept", "missing_bytes")
 
     def __init__(self, head: struct.Struct) -> None:
         self.head = head
         self.kept = b""
-        """The beginning of a head that is not whole yet."""
+        """The beginning of an incomplete header."""
         self.missing_bytes = 0
         self.frame: FrameSeen | None = None
         self.collected = bytearray()
         self.is_astray = False
-        """Whether these are no frames; then nothing is looked at any more."""
+        """Whether the bytes are not frames; then they are not parsed any more."""
 
     def is_no_frame(self, data: bytes, position: int) -> bool:
-        """Tell, as soon as the size is there, whether this cannot be a frame."""
+        """Return, as soon as the size is known, whether this cannot be a frame."""
         if len(data) - position < SIZE_FIELD_BYTES:
             return False
         size = int.from_bytes(data[position : position + SIZE_FIELD_BYTES], "big", signed=True)
@@ -140,7 +140,7 @@ class _Lane:
 
 
 class FrameWatch:
-    """Follows both directions of one connection. A watch that is attached to an open connection believes that the next write begins a frame."""
+    """Follows both directions of one connection. A watch that is attached to an open connection assumes that the next write begins a frame."""
 
     def __init__(self, client: "SimulatedTransport", report: Report) -> None:
         self._client = client
@@ -150,7 +150,7 @@ class FrameWatch:
         self._unanswered: dict[int, FrameSeen] = {}
 
     def write(self, transport: "SimulatedTransport", data: bytes) -> None:
-        """Report the frames that begin in this write, and send what is left of it once everybody has decided."""
+        """Report the frames that begin in this write, and send the rest of it after all decisions."""
         lane = self._requests if transport is self._client else self._responses
         if lane.is_astray:
             transport.push(data)
@@ -161,7 +161,7 @@ class FrameWatch:
             self._write_frame(lane, transport, data)
             return
         ready = bytearray()
-        """What goes out with this write and is not pushed yet."""
+        """Bytes of this write that are not sent yet."""
         sent: list[FrameSeen] = []
         position = 0
         while position < len(data):
@@ -186,7 +186,7 @@ class FrameWatch:
             self._report(frame, "after")
 
     def _write_frame(self, lane: _Lane, transport: "SimulatedTransport", data: bytes) -> None:
-        """The same for a write that is one whole frame, as nearly all are."""
+        """The same for a write that is one complete frame, as nearly all are."""
         frame = self._begin(lane, transport, data, 0)
         if transport.is_closing():
             return
@@ -201,7 +201,7 @@ class FrameWatch:
         self._report(frame, "after")
 
     def end(self, transport: "SimulatedTransport") -> None:
-        """Send what was kept: nothing more will be written in this direction."""
+        """Send the kept bytes: nothing more will be written in this direction."""
         lane = self._requests if transport is self._client else self._responses
         kept = bytes(lane.collected) + lane.kept
         lane.kept, lane.frame = b"", None
@@ -217,7 +217,7 @@ class FrameWatch:
         return frame
 
     def _prepare(self, frame: FrameSeen, transport: "SimulatedTransport", ready: bytearray) -> None:
-        """Do what was decided about a frame that goes out now; what stands before it in the write goes first."""
+        """Apply the decisions about a frame that is sent now, after the bytes before it in the write."""
         if frame.holds:
             transport.push(bytes(ready))
             ready.clear()
@@ -227,7 +227,7 @@ class FrameWatch:
             transport.cut_after(len(ready) + frame.cut_after)
 
     def _take(self, lane: _Lane, piece: bytes, ready: bytearray) -> None:
-        """Move a piece of the frame that is being written to where it belongs."""
+        """Move a piece of the current frame to its buffer."""
         lane.missing_bytes -= len(piece)
         if lane.frame is None:
             ready += piece

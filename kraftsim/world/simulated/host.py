@@ -1,7 +1,7 @@
-"""Simulated machines, and the processes that run on them one after the other.
+"""Simulated machines, and the successive processes that run on them.
 
 A context variable names the process whose code runs. asyncio copies the context into every callback and task, so unmodified libraries are
-attributed to their process without knowing it, and everything of a killed process is recognised for ever.
+attributed to their process automatically, and everything of a killed process stays identifiable.
 """
 
 from collections import deque
@@ -36,13 +36,13 @@ class Host:
         self.platter = platter
         self.is_powered = True
         self.is_tolerant = False
-        """Whether exceptions that nobody handles may occur here: third-party code has some, and they end no run."""
+        """Whether unhandled exceptions are tolerated: third-party code has some, and they do not abort a run."""
         self.step_ns = 0
-        """How long a callback takes on its processor, which otherwise takes no time at all."""
+        """The duration of a callback on its processor; otherwise callbacks take no virtual time."""
         self.on_wait: list[Callable[[int], object]] = []
-        """Are told how many callbacks had to wait, whenever some had to because the processor is slow."""
+        """Called with the number of callbacks that had to wait, whenever some had to because the processor is slow."""
         self.told: dict[str, str] = {}
-        """What the processes from the next one on are told on top of what stands in their configuration."""
+        """Overrides of the configuration, from the next process on."""
         self.process = Process(self, incarnation=1)
         self._next_port = FIRST_EPHEMERAL_PORT
 
@@ -51,18 +51,18 @@ class Host:
 
     @property
     def is_alive(self) -> bool:
-        """Tell whether a process runs here."""
+        """Return whether a process runs here."""
         return self.process.is_alive
 
     def take_port(self) -> int:
-        """Return an ephemeral port; all others are given out before it comes again."""
+        """Return an ephemeral port; it is reused only after all others were allocated."""
         port = self._next_port
         self._next_port = FIRST_EPHEMERAL_PORT + (port + 1 - FIRST_EPHEMERAL_PORT) % EPHEMERAL_PORT_COUNT
         return port
 
 
 class Process:
-    """One incarnation of what runs on a host. Once dead it stays dead: its callbacks, timers, connections and files lead nowhere."""
+    """One incarnation of a process on a host. Once dead it stays dead: its callbacks, timers, connections and files have no effect."""
 
     __slots__ = ("_streams", "context", "host", "incarnation", "is_alive", "is_listed", "pause_count", "ready", "servers", "transports", "world")
 
@@ -71,9 +71,9 @@ class Process:
         self.incarnation = incarnation
         self.is_alive = True
         self.pause_count = 0
-        """How many have paused it, or let it rest, and not let it go on."""
+        """The number of pauses that were not resumed yet."""
         self.is_listed = False
-        """Whether the loop need not be told of new callbacks: it knows already, or must not run them (paused, dead)."""
+        """Whether the loop need not be notified of new callbacks: it has been already, or must not run them (paused, dead)."""
         self.ready: deque[Call] = deque()
         self.servers: dict[int, SimulatedServer] = {}
         self.transports: dict[tuple[int, tuple[str, int]], SimulatedTransport] = {}
@@ -87,24 +87,24 @@ class Process:
 
     @property
     def is_paused(self) -> bool:
-        """Tell whether its code must not run now."""
+        """Return whether its code must not run now."""
         return self.pause_count > 0
 
     def random(self, purpose: str) -> Random:
-        """Return the stream of a purpose; asked again, the same stream goes on."""
+        """Return the stream of a purpose; further calls return the same stream."""
         found = self._streams.get(purpose)
         if found is None:
             found = self._streams[purpose] = stream(self.host.seed, self.host.name, self.incarnation, purpose)
         return found
 
     def set_aside(self) -> None:
-        """Keep what is ready to run for later; a turn that is under way ends here."""
+        """Defer the ready callbacks; a turn in progress ends here."""
         waiting = deque(self.ready)
         self.ready.clear()
         self.ready = waiting
 
     def bury(self) -> None:
-        """Drop what is ready to run, and from now on whatever is said to this process."""
+        """Drop the ready callbacks, and from now on all new ones of this process."""
         self.is_alive = False
         self.is_listed = True
         self.ready.clear()

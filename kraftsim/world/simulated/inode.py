@@ -1,7 +1,7 @@
-"""One file of a simulated disk: what a process sees of it, what would survive a power loss, and what is in between.
+"""One file of a simulated disk: its content for processes, its durable content, and the writes in between.
 
-Between two flushes a write is neither safe nor lost. A power loss decides: usually all of it is gone, sometimes a part stays, cut in mid sector.
-A flush that is refused forgets which pages were dirty: they stay readable and are never written any more (fsyncgate).
+Between two flushes a write may or may not survive a power loss: usually all of it is lost, sometimes a part survives, torn within a sector.
+A failed flush drops the dirty flags of its pages: they stay readable and are never written any more (fsyncgate).
 """
 
 from enum import Enum, auto
@@ -11,26 +11,26 @@ from kraftsim.world.simulated.damage import Damage
 
 SECTOR_BYTES = 512
 EVERYTHING_LOST, PREFIX_KEPT, SECTORS_KEPT = 0.55, 0.80, 0.92
-"""Limits of one draw: below the first all unflushed bytes are lost, then a torn prefix stays, then scattered sectors; above the last, everything."""
+"""Thresholds of one draw: below the first all unflushed bytes are lost, then a torn prefix survives, then scattered sectors, then everything."""
 
 
 class Fate(Enum):
-    """What a power loss may do to bytes that were written and not flushed, where a fault does not leave it to chance."""
+    """The effect of a power loss on unflushed bytes, if a fault chooses it instead of a random draw."""
 
     LOST = auto()
     """All are gone."""
     PREFIX = auto()
-    """The first of them are there: whole sectors, or within a single sector as many bytes as were on their way."""
+    """A prefix survives: whole sectors, or a part of a single sector."""
     HOLES = auto()
-    """Some sectors are there and some are not, whatever their order; those that are not read as zeros."""
+    """Some sectors survive, in any order; lost ones read as zeros."""
     ZEROS = auto()
-    """The file is as long as it was, and reads as zeros: its length was written, and nothing else."""
+    """The file keeps its length, and reads as zeros: only its length was written."""
     KEPT = auto()
     """All are there."""
 
 
 class Sync:
-    """A flush under way: everything below `target` was written before it began."""
+    """A running flush: everything below `target` was written before it began."""
 
     __slots__ = ("target",)
 
@@ -39,32 +39,32 @@ class Sync:
 
 
 class Inode:
-    """The bytes of a file. `cache` is the page cache; below `flushed_bytes` it is on the platter, too."""
+    """The bytes of a file. `cache` is the page cache; below `flushed_bytes` it is durable."""
 
-    __slots__ = ("_cut_tail", "_never_written", "_syncs", "cache", "damages", "flushed_bytes", "promised_bytes")
+    __slots__ = ("_never_written", "_syncs", "_truncated_tail", "cache", "damages", "flushed_bytes", "promised_bytes")
 
     def __init__(self, durable: bytes = b"") -> None:
         self.cache = bytearray(durable)
         self.flushed_bytes = len(durable)
-        self._cut_tail = b""
-        """Bytes that a truncation took out of the cache and that the platter still has, from flushed_bytes on."""
+        self._truncated_tail = b""
+        """Durable bytes that a truncation removed from the cache, from flushed_bytes on."""
         self._never_written: list[tuple[int, int]] = []
         self._syncs: list[Sync] = []
         self.promised_bytes = 0
-        """Below it flushes have returned, some of which did nothing."""
+        """Flushes have returned for the bytes below it; some of them did nothing."""
         self.damages: list[Damage] = []
-        """What the medium gives back wrong; those that are not `is_seen` come to light with the next incarnation."""
+        """Damages of the medium; those that are not `is_seen` become visible with the next incarnation."""
 
     @property
     def unflushed_bytes(self) -> int:
-        """How many bytes a power loss may take."""
+        """How many bytes a power loss may lose."""
         return len(self.cache) - self.flushed_bytes
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut the cache; the platter follows at the next flush."""
+        """Truncate the cache; the durable state follows at the next flush."""
         assert size_bytes <= len(self.cache), "a truncation does not make a file longer"
         if size_bytes < self.flushed_bytes:
-            self._cut_tail = bytes(self.cache[size_bytes : self.flushed_bytes]) + self._cut_tail
+            self._truncated_tail = bytes(self.cache[size_bytes : self.flushed_bytes]) + self._truncated_tail
             self.flushed_bytes = size_bytes
         del self.cache[size_bytes:]
         for sync in self._syncs:
@@ -80,25 +80,25 @@ class Inode:
         return sync
 
     def end_sync(self, sync: Sync) -> None:
-        """The flush reached the platter."""
+        """The flush has made its bytes durable."""
         self._syncs.remove(sync)
         if sync.target >= self.flushed_bytes:
             self.flushed_bytes = sync.target
-            self._cut_tail = b""
+            self._truncated_tail = b""
 
     def pretend_sync(self, sync: Sync) -> None:
-        """The flush returned, and nothing reached the platter."""
+        """The flush returned without making anything durable."""
         self._syncs.remove(sync)
         self.promised_bytes = max(self.promised_bytes, sync.target)
 
     def keep_promise(self) -> None:
-        """What flushes said to have written reaches the platter."""
+        """The bytes of flushes that did nothing become durable."""
         if self.promised_bytes > self.flushed_bytes:
             self.flushed_bytes = self.promised_bytes
-            self._cut_tail = b""
+            self._truncated_tail = b""
 
     def fail_sync(self, sync: Sync) -> int:
-        """The flush was refused: its pages count as clean from now on and are never written. Returns how many bytes are affected."""
+        """The flush failed: its pages count as clean from now on and are never written. Returns how many bytes are affected."""
         self._syncs.remove(sync)
         doomed = max(0, sync.target - self.flushed_bytes)
         if doomed:
@@ -106,29 +106,29 @@ class Inode:
         return doomed
 
     def copy(self) -> "Inode":
-        """Return the file as it is after a process was killed: the page cache lives on in the kernel, flushes under way are forgotten."""
-        copied = Inode()
-        copied.cache = bytearray(self.cache)
-        copied.flushed_bytes = self.flushed_bytes
-        copied._cut_tail = self._cut_tail
-        copied._never_written = list(self._never_written)
-        copied.promised_bytes = self.promised_bytes
-        self._hand_on_damages(copied)
-        return copied
+        """Return the file as it is after a process was killed: the kernel keeps the page cache, running flushes are dropped."""
+        clone = Inode()
+        clone.cache = bytearray(self.cache)
+        clone.flushed_bytes = self.flushed_bytes
+        clone._truncated_tail = self._truncated_tail
+        clone._never_written = list(self._never_written)
+        clone.promised_bytes = self.promised_bytes
+        self._hand_on_damages(clone)
+        return clone
 
     def hurt(self, damage: Damage) -> None:
-        """Let the medium give something back wrong, from the next incarnation on."""
+        """Damage the medium, visible from the next incarnation on."""
         self.damages.append(damage)
 
     def mend(self, damage: Damage) -> None:
-        """Let the medium give back again what was written, if the process has not put anything else in its place."""
+        """Restore the original bytes, if the process has not overwritten them."""
         for own in [own for own in self.damages if own.origin is damage]:
             self.damages.remove(own)
             if own.is_seen:
                 self.flushed_bytes += own.undo(self.cache)
 
     def touches(self, first: int, end: int) -> None:
-        """Somebody reads these bytes."""
+        """Called when these bytes are read."""
         for damage in self.damages:
             if damage.is_seen and damage.is_within(first, end):
                 damage.bite(damage.effect)
@@ -141,7 +141,7 @@ class Inode:
                 successor.flushed_bytes = min(successor.flushed_bytes, len(successor.cache))
 
     def after_power_loss(self, draw: Random, fate: Fate | None = None) -> tuple["Inode", int]:
-        """Return the file as it is after a power loss, and how many bytes of the cache it has lost. Without a fate chance decides."""
+        """Return the file as it is after a power loss, and how many bytes of the cache it has lost. Without a `fate` it is random."""
         image, lost = self._image_after_power_loss(draw, fate)
         left = Inode(bytes(image))
         self._hand_on_damages(left)
@@ -150,11 +150,11 @@ class Inode:
     def _image_after_power_loss(self, draw: Random, fate: Fate | None) -> tuple[bytearray, int]:
         image = bytearray(self.cache[: self.flushed_bytes])
         written = bytes(self.cache[self.flushed_bytes :])
-        if not written and not self._cut_tail and not self._never_written:
+        if not written and not self._truncated_tail and not self._never_written:
             return image, 0
         kept = _kept(written, draw) if fate is None else _torn(written, self.flushed_bytes, draw, fate)
-        if self._cut_tail and len(kept) < len(self._cut_tail) and draw.random() < 0.5:
-            kept += self._cut_tail[len(kept) :]
+        if self._truncated_tail and len(kept) < len(self._truncated_tail) and draw.random() < 0.5:
+            kept += self._truncated_tail[len(kept) :]
         image += kept
         for first, end in self._never_written:
             image[first:end] = bytes(min(end, len(image)) - first) if first < len(image) else b""
@@ -164,7 +164,7 @@ class Inode:
 
 
 def _kept(written: bytes, draw: Random) -> bytes:
-    """Return what is on the platter of the bytes that were written and not flushed."""
+    """Return the durable part of the unflushed bytes."""
     fate = draw.random()
     if fate < EVERYTHING_LOST:
         return b""
@@ -176,7 +176,7 @@ def _kept(written: bytes, draw: Random) -> bytes:
 
 
 def _scattered(written: bytes, draw: Random) -> bytes:
-    """Return the sectors that happened to be written; a missing one reads as zeros if a later one is there."""
+    """Return the sectors that survive; a lost one reads as zeros if a later one survives."""
     image = bytearray()
     for first in range(0, len(written), SECTOR_BYTES):
         if draw.random() < 0.5:
@@ -186,7 +186,7 @@ def _scattered(written: bytes, draw: Random) -> bytes:
 
 
 def _torn(written: bytes, position: int, draw: Random, fate: Fate) -> bytes:
-    """Return what is on the platter of bytes that were written at a position, if a power loss does just this to them."""
+    """Return the durable part of bytes at a position, for a given effect of a power loss."""
     if fate is Fate.KEPT:
         return written
     if fate is Fate.LOST or not written:

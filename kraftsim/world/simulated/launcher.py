@@ -1,7 +1,7 @@
-"""Starts Python again so that even third-party code gives the same bytes for the same seed.
+"""Restarts Python so that even third-party code gives the same bytes for the same seed.
 
-Three things differ from process to process: the hash of strings, the addresses of objects (the hash of None is one before Python 3.12), and C
-extensions that read the real clock. Own code depends on none of them; aiokafka does on all three.
+Three things differ between processes: the hash of strings, the addresses of objects (the hash of None is one before Python 3.12), and C
+extensions that read the real clock. kraftsim's code depends on none of them; aiokafka on all three.
 """
 
 import ctypes
@@ -21,27 +21,27 @@ ENVIRONMENT = {MARK: "1", "PYTHONHASHSEED": "0", "AIOKAFKA_NO_EXTENSIONS": "1"}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pinning:
-    """What about this process is the same in every other one."""
+    """Which properties of this process are the same in every other one."""
 
     hash_seed: bool
     addresses: bool
 
     @property
     def is_complete(self) -> bool:
-        """Tell whether third-party clients can be trusted to repeat themselves."""
+        """Return whether third-party clients are deterministic."""
         return self.hash_seed and self.addresses
 
 
 def pinning() -> Pinning:
-    """Return how this process was started; reports say it in their head."""
+    """Return how this process was started, for the header of reports."""
     return Pinning(hash_seed=os.environ.get("PYTHONHASHSEED") == "0", addresses=_has_fixed_addresses())
 
 
 def relaunch_pinned(argv: Sequence[str]) -> Pinning:
-    """Replace this process by a pinned one with the given arguments (those after the interpreter's name: `sys.orig_argv[1:]`).
+    """Replace this process by a pinned one with the given arguments (those after the interpreter: `sys.orig_argv[1:]`).
 
-    Returns only in the pinned process, after the ambient clocks were routed; so it must be called before third-party clients are imported. Where
-    the kernel refuses to fix addresses (some containers do), it says so on standard error and goes on without.
+    Returns only in the pinned process, after the ambient clocks were routed; so it must be called before third-party clients are imported. If
+    the kernel refuses to fix addresses (some containers do), it prints a warning on standard error and continues.
     """
     if os.environ.get(MARK) != "1":
         _fix_addresses()
@@ -67,7 +67,7 @@ def _fix_addresses() -> None:
 
 
 def _personality(value: int) -> int:
-    """Call personality(2). Returns -1 where there is none or it is refused."""
+    """Call personality(2). Returns -1 if it is missing or refused."""
     try:
         call = ctypes.CDLL(None, use_errno=True).personality
     except (OSError, AttributeError):

@@ -1,6 +1,6 @@
-"""One direction between two hosts: how long bytes take, in which pieces they arrive, whether they get through at all, and what becomes of connects.
+"""One direction between two hosts: latency, splitting of writes, partitions, and the handling of connection attempts.
 
-Faults put conditions on a link and take them off again; several of a kind may be on it at once. Without any, a link costs what it always did.
+Faults impose conditions on a link and remove them again; several of a kind may be in force at once. Without any there is no extra cost.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,42 +16,42 @@ NANOSECONDS_PER_MILLISECOND = 1_000_000
 LOOPBACK_NS = 20_000
 
 Bite = Callable[[str], None]
-"""Is told, in words, that something had an effect."""
+"""Called with a description when a fault had an effect."""
 Delay = Callable[[int], int]
-"""Bytes of a segment -> how many nanoseconds longer it takes."""
+"""Bytes of a segment -> its additional delay in nanoseconds."""
 Tear = Callable[[bytes], Iterable[tuple[bytes, int]]]
-"""The bytes of one write -> the pieces in which they arrive, each with the nanoseconds between it and the one before."""
+"""The bytes of one write -> the pieces in which they arrive, each with the nanoseconds since the previous one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NetworkSettings:
-    """How all links begin, and the patience of TCP."""
+    """The initial state of all links, and TCP's time-outs."""
 
     latency_ns: int = 300_000
     jitter_ns: int = 400_000
     torn_writes: float = 0.02
-    """How often the bytes of one write arrive in two reads."""
+    """The share of writes that arrive in two reads."""
     read_bytes: int = 0
-    """How many bytes one read gives at most, those of several writes where they wait. 0: every arrival is a read of its own, whole."""
+    """The maximum size of one read, which may span several writes. 0: every arrival is one whole read."""
     connect_limit_ns: int = 30_000 * NANOSECONDS_PER_MILLISECOND
-    """How long a connect is tried on a host that does not answer (Linux takes 127 s, Kafka's clients give up before)."""
+    """The connect time-out for a host that does not answer (Linux: 127 s, Kafka's clients give up before)."""
     retransmission_limit_ns: int = 60_000 * NANOSECONDS_PER_MILLISECOND
-    """How long unacknowledged bytes are sent again before the connection fails (Linux takes 15 minutes)."""
+    """How long unacknowledged bytes are retransmitted before the connection fails (Linux: 15 minutes)."""
     retransmission_ns: int = 200 * NANOSECONDS_PER_MILLISECOND
-    """Bytes that were held back by a partition come up to this late once it is healed."""
+    """The maximum delay of bytes that a partition held back, after it is healed."""
 
 
 class Gate(Enum):
-    """What becomes of a connect, while connections that are open go on."""
+    """The effect of a fault on connection attempts, while open connections keep working."""
 
     REFUSE = 1
-    """It is answered with a reset, as a full backlog or a firewall that rejects would do."""
+    """A reset, as from a full backlog or a firewall that rejects."""
     DROP = 2
-    """Nobody answers, as behind a firewall that drops."""
+    """No answer, as behind a firewall that drops."""
 
 
 class Link:
-    """The way from one host to another. Its random numbers are its own, so that a fault on one link shifts nothing on others."""
+    """The direction from one host to another. It has its own random numbers, so that a fault on one link does not affect others."""
 
     __slots__ = (
         "_blocks", "_clogs", "_delays", "_gates", "_tears", "_waiting", "draw", "is_blocked", "is_clogged", "is_loopback", "is_shut", "jitter_ns",
@@ -66,11 +66,11 @@ class Link:
         self.jitter_ns = LOOPBACK_NS if self.is_loopback else settings.jitter_ns
         self.torn_writes = settings.torn_writes
         self.is_shut = False
-        """Whether nothing gets through now, for one of the two reasons below."""
+        """Whether the link is blocked now, for one of the two reasons below."""
         self.is_blocked = False
         self.is_clogged = False
         self.tear: Tear | None = None
-        """How the bytes of every write are torn, if a fault says so."""
+        """Splits the bytes of every write, if a fault requires it."""
         self._blocks: list[Bite] = []
         self._clogs: list[Bite] = []
         self._delays: list[Delay] = []
@@ -79,7 +79,7 @@ class Link:
         self._waiting: list[asyncio.Future[None]] = []
 
     def delay_ns(self, size_bytes: int = 0) -> int:
-        """Draw how long the next segment takes."""
+        """Draw the latency of the next segment."""
         delay_ns = self.latency_ns + int(self.draw() * self.jitter_ns)
         for delay in self._delays:
             delay_ns += delay(size_bytes)
@@ -88,34 +88,34 @@ class Link:
     # ---- conditions
 
     def block(self, bite: Bite) -> None:
-        """Lose what arrives until `unblock` with the same function; it is told when something is held back."""
+        """Drop arriving segments until `unblock` with the same function, which is called when something is held back."""
         self._blocks.append(bite)
         self._look()
 
     def unblock(self, bite: Bite) -> None:
-        """End one block; others may go on."""
+        """End one block; others may remain."""
         self._blocks.remove(bite)
         self._look()
 
     def clog(self, bite: Bite) -> None:
-        """Hold what arrives, connects as well, until `unclog` with the same function."""
+        """Hold arriving segments and connects until `unclog` with the same function."""
         self._clogs.append(bite)
         self._look()
 
     def unclog(self, bite: Bite) -> None:
-        """End one clog; others may go on."""
+        """End one clog; others may remain."""
         self._clogs.remove(bite)
         self._look()
         if not self.is_clogged:
             self._wake_all()
 
     def bite(self, effect: str) -> None:
-        """Tell everybody who blocks or clogs this link that it had an effect."""
+        """Report an effect to all faults that block or clog this link."""
         for bite in (*self._blocks, *self._clogs):
             bite(effect)
 
     def slow(self, delay: Delay) -> None:
-        """Ask this function, too, how much longer a segment takes, until `hasten` with the same one."""
+        """Add the delay of this function to segments, until `hasten` with the same one."""
         self._delays.append(delay)
 
     def hasten(self, delay: Delay) -> None:
@@ -133,14 +133,14 @@ class Link:
         self._gates.remove((gate, bite))
 
     def gate(self) -> Gate | None:
-        """Say what becomes of a connect that arrives now, and tell who wants it so; None: it goes on."""
+        """Return the effect on a connection attempt that arrives now, and report it to the fault; None: no effect."""
         for gate, bite in self._gates:
             bite("a connect was refused" if gate is Gate.REFUSE else "a connect was not answered")
             return gate
         return None
 
     def begin_tearing(self, tear: Tear) -> None:
-        """Tear every write with this function until `end_tearing`; the last one that began decides."""
+        """Split every write with this function until `end_tearing`; the latest one is used."""
         self._tears.append(tear)
         self.tear = tear
 
@@ -151,11 +151,11 @@ class Link:
 
     @property
     def is_slow(self) -> bool:
-        """Tell whether a fault makes segments take longer."""
+        """Return whether a fault delays segments."""
         return bool(self._delays)
 
     def wake(self, future: "asyncio.Future[None]") -> None:
-        """Set the result of a future once a clog or the last slowness of this link ends."""
+        """Set the result of a future once a clog or the last delay of this link ends."""
         self._waiting.append(future)
 
     def _wake_all(self) -> None:

@@ -24,15 +24,15 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 SHORTEST_DELAY_NS = 1_000
-"""A positive delay is at least this long: delays that floats round down to nothing would make time stand still (aiokafka's idle reaper does that)."""
+"""The minimum of a positive delay: with delays that floats round down to zero, time would not advance (aiokafka's idle reaper has such delays)."""
 STILL_TURNS_MAX = 200_000
 STEPS_PER_COLLECTION = 100_000
 CANCELLED_MIN = 200
-"""Cancelled timers are swept out of the heap when there are this many and they are half of it."""
+"""Cancelled timers are removed from the heap when there are this many and they are half of it."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """An asyncio event loop without a selector. It knows no network: see `networked_loop`."""
+    """An asyncio event loop without a selector. It has no network: see `networked_loop`."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return current_process.get(self.harness).host.clock.monotonic_ns() / NANOSECONDS
 
     def call_soon(self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> Call:  # type: ignore[override]
-        """Run a callback in the next turn of the process that the context names."""
+        """Run a callback in the next turn of the current process."""
         if context is None:
             context = copy_context()
         process = context.get(current_process, self.harness)
@@ -75,7 +75,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     call_soon_threadsafe = call_soon  # type: ignore[assignment]
 
     def call_later(self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> Call:  # type: ignore[override]
-        """Run a callback after a delay by the clock of the process that the context names."""
+        """Run a callback after a delay by the clock of the current process."""
         if context is None:
             context = copy_context()
         process = context.get(current_process, self.harness)
@@ -91,14 +91,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self.call_later(when - self.time(), callback, *args, context=context)
 
     def schedule(self, process: Process, when_ns: int, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> Call:
-        """Run a callback on behalf of a process at a virtual time: the door of network, disks and triggers."""
+        """Run a callback on behalf of a process at a virtual time: for network, disks and triggers."""
         call = Call(callback, args, process.context, process, when_ns)
         if process.is_alive:
             heappush(self._heap, (when_ns, self._next_sequence(), call))
         return call
 
     def unschedule(self, callback: Callable[..., object]) -> int:
-        """Cancel a callback wherever it waits for its time. Returns how often it did. It looks at every timer there is."""
+        """Cancel a callback in all timers. Returns how many there were. Scans every timer."""
         waiting = [call for _, _, call in self._heap if call._callback == callback]
         for call in waiting:
             call.cancel()
@@ -107,7 +107,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # ---- running
 
     def run(self, is_done: Callable[[], bool], limit_ns: int | None) -> None:
-        """Run until `is_done()`, asked whenever time is about to move, or until `stop()`.
+        """Run until `is_done()`, checked whenever time is about to advance, or until `stop()`.
 
         Raises SimulationDeadlock, SimulationLivelock or SimulationTimeLimit. No time passes beyond limit_ns.
         """
@@ -132,17 +132,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.run(lambda: False, None)
 
     def stop(self) -> None:
-        """Run no further turn."""
+        """Stop after the present turn."""
         self._stopping = True
 
     def close(self) -> None:
-        """Forget everything that waits."""
+        """Drop all pending callbacks."""
         self._closed = True
         self._heap.clear()
         self.runnable.clear()
 
     def _run(self, is_done: Callable[[], bool]) -> None:
-        """Take turns. One function, for it is run through for every callback of a simulation."""
+        """Run turns. One function, because it is the hot path of every callback of a simulation."""
         runnable, draw = self.runnable, self._draw
         while not self._stopping:
             if not runnable:
@@ -163,8 +163,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
                     call._context.run(call._callback, *call._args)
                 except (SystemExit, KeyboardInterrupt):
                     raise
-                except BaseException as trouble:
-                    self.call_exception_handler({"message": f"exception in {call!r}", "exception": trouble, "process": process})
+                except BaseException as error:
+                    self.call_exception_handler({"message": f"exception in {call!r}", "exception": error, "process": process})
             if not ready and process.ready is ready:
                 process.is_listed = False
                 runnable.remove(process)
@@ -175,7 +175,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 raise SimulationLivelock(f"{STILL_TURNS_MAX} turns at {self.now_ns / NANOSECONDS:.9f} s; {process} has the last one")
 
     def _advance(self) -> None:
-        """Move time to the next timer, and hand everything due then to its process, in the order in which it was set."""
+        """Advance time to the next timer, and queue everything due then at its process, in the order in which it was set."""
         heap = self._heap
         while heap:
             when_ns, _, call = heap[0]
@@ -219,13 +219,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self.runnable.remove(process)
 
     def resume(self, process: Process) -> None:
-        """Run callbacks of a process that paused, those that waited first."""
+        """Run callbacks of a resumed process, deferred ones first."""
         process.is_listed = bool(process.ready)
         if process.ready:
             self.runnable.append(process)
 
     def _rest(self, process: Process, for_ns: int) -> None:
-        """Run nothing of a process for a while: its processor is still busy with what it ran last."""
+        """Run nothing of a process for a while: its processor is busy with the last callback."""
         process.pause_count += 1
         self.delist(process)
         self.schedule(self.harness, self.now_ns + for_ns, self._end_rest, process)
@@ -249,7 +249,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def create_task(
         self, coro: Coroutine[object, object, T] | Generator[object, None, T], *, name: object = None, context: Context | None = None
     ) -> "asyncio.Task[T]":
-        """Return a task with a repeatable hash and name, which belongs to the process that the context names."""
+        """Return a task with a repeatable hash and name, which belongs to the current process."""
         process = (context.get(current_process) if context is not None else current_process.get(None)) or self.harness
         if name is None:
             name = f"{process.host.name}/{self.take_number()}"
@@ -260,38 +260,38 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return task
 
     def run_in_executor(self, executor: object, func: Callable[[Unpack[Ts]], T], *args: *Ts) -> "asyncio.Future[T]":
-        """Run the function at once: unmodified clients may ask for a thread, but there is none in a simulation."""
+        """Run the function at once: unmodified clients may use an executor, but a simulation has no threads."""
         result: asyncio.Future[T] = self.create_future()
         try:
             result.set_result(func(*args))
-        except Exception as trouble:
-            result.set_exception(trouble)
+        except Exception as error:
+            result.set_exception(error)
         return result
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
         """Do nothing: there is no executor."""
 
-    # ---- what BaseEventLoop asks of a loop
+    # ---- required by BaseEventLoop
 
     def call_exception_handler(self, context: dict[str, object]) -> None:
-        """Hand a trouble that nobody handled to the simulation."""
+        """Pass an unhandled exception to the simulation."""
         self.on_trouble(context)
 
     get_debug = bool
-    """Returns False: debug mode reads the real clock. Every future asks, so that even the call of a function would be felt."""
+    """Returns False: debug mode reads the real clock. Every future reads it, so that even a function call would be measurable."""
 
     def set_debug(self, enabled: bool) -> None:
         """Do nothing: see `get_debug`."""
 
     def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: object) -> None:
-        """Do nothing: nobody sends signals to a simulated process."""
+        """Do nothing: a simulated process receives no signals."""
 
     def remove_signal_handler(self, sig: int) -> bool:
-        """Return that there was none."""
+        """Return False: there was none."""
         return False
 
     def _timer_handle_cancelled(self, handle: object) -> None:
-        """Do nothing: cancelled timers are passed over."""
+        """Do nothing: cancelled timers are skipped."""
 
     def _write_to_self(self) -> None:
         """Do nothing: no selector has to be woken."""

@@ -1,7 +1,7 @@
-"""The network between simulated hosts: names, connects, partitions, and connections that are cut.
+"""The network between simulated hosts: names, connects, partitions, and connection resets.
 
 Host names are the names of the simulation's hosts, so that an advertised listener `broker-1:9092` resolves; `localhost` and 127.0.0.1 are the
-host that asks.
+calling host.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class Network:
         self.settings = settings
         self.hosts: dict[str, Host] = {}
         self.connections: dict[int, tuple[SimulatedTransport, SimulatedTransport]] = {}
-        """Connections of which at least one end lives; the first end is the one that connected."""
+        """Connections with at least one open end; the first end is the one that connected."""
         self.cut_count = 0
         self._seed = seed
         self._links: dict[tuple[str, str], Link] = {}
@@ -47,7 +47,7 @@ class Network:
     # ---- names
 
     def host_of(self, name: str | None, process: Process) -> Host:
-        """Return the host that a name or address means to a process. Raises gaierror, as a resolver does."""
+        """Resolve a name or address for a process to a host. Raises gaierror, as a resolver does."""
         if name in (None, "", "localhost", LOOPBACK, EVERY_ADDRESS):
             return process.host
         host = self.hosts.get(str(name))
@@ -58,13 +58,13 @@ class Network:
         return host
 
     def link(self, source: str, target: str) -> Link:
-        """Return the way from one host to another, by their names."""
+        """Return the link from one host to another, by their names."""
         found = self._links.get((source, target))
         if found is None:
             found = self._links[(source, target)] = Link(seed=self._seed, source=source, target=target, settings=self.settings)
         return found
 
-    # ---- what the loop offers to a process
+    # ---- used by the loop for a process
 
     def listen(self, process: Process, make_protocol: ProtocolFactory, name: str | None, port: int) -> SimulatedServer:
         """Open a port. Raises OSError if it is taken or the address is not this host's."""
@@ -113,7 +113,7 @@ class Network:
         return transport, protocol
 
     async def _round_trip(self, there: Link, back: Link, give_up_ns: int) -> None:
-        """Let the time pass that it takes to be answered; less, if what makes it long ends meanwhile. Raises TimeoutError if it is too long."""
+        """Wait for the round trip of a connect; less, if a fault that delays it ends meanwhile. Raises TimeoutError if it is too long."""
         delay_ns = there.delay_ns() + back.delay_ns()
         if not there.is_slow and not back.is_slow:
             await asyncio.sleep(delay_ns / NANOSECONDS)
@@ -124,7 +124,7 @@ class Network:
             raise TimeoutError(errno.ETIMEDOUT, "Connect call failed: no answer in time")
 
     async def _wait_for(self, link: Link, until_ns: int) -> None:
-        """Wait with a connect until what is wrong with a link ends, or until a time."""
+        """Delay a connect until the fault of a link ends, or until a time."""
         future: asyncio.Future[None] = self.loop.create_future()
         link.wake(future)
         with suppress(TimeoutError):
@@ -150,22 +150,22 @@ class Network:
     # ---- faults
 
     def block(self, source: str, target: str, bite: Bite) -> None:
-        """Let nothing through from one host to another until `unblock` with the same function; it is told when something is held back."""
+        """Block all bytes from one host to another until `unblock` with the same function, which is called when something is held back."""
         self.link(source, target).block(bite)
 
     def unblock(self, source: str, target: str, bite: Bite) -> None:
-        """End a block; what was held back is sent again."""
+        """End a block; held back bytes are retransmitted."""
         self.link(source, target).unblock(bite)
         for pipe in self._pipes():
             if pipe.link is self.link(source, target):
                 pipe.retransmit()
 
     def clog(self, source: str, target: str, bite: Bite) -> None:
-        """Hold what goes from one host to another until `unclog` with the same function; it is told when something is held."""
+        """Hold all bytes from one host to another until `unclog` with the same function, which is called when something is held."""
         self.link(source, target).clog(bite)
 
     def unclog(self, source: str, target: str, bite: Bite) -> None:
-        """End a clog; all that was held arrives now, in order."""
+        """End a clog; all held bytes arrive now, in order."""
         link = self.link(source, target)
         link.unclog(bite)
         if not link.is_clogged:
@@ -174,11 +174,11 @@ class Network:
                     pipe.let_in()
 
     def slow(self, source: str, target: str, delay: Delay) -> None:
-        """Ask this function how much longer segments take from one host to another, until `hasten` with the same one."""
+        """Delay segments from one host to another by the result of this function, until `hasten` with the same one."""
         self.link(source, target).slow(delay)
 
     def hasten(self, source: str, target: str, delay: Delay) -> None:
-        """End a slowness; if no other is left, what is on its way arrives as soon as it would have without."""
+        """End a delay; if no other is left, bytes in flight arrive as if there had been none."""
         link = self.link(source, target)
         link.hasten(delay)
         if not link.is_slow:
@@ -192,7 +192,7 @@ class Network:
         return [ends for ends in self.connections.values() if wanted <= {end.process.host.name for end in ends}]
 
     def cut(self, one: str, other: str | None = None) -> int:
-        """Reset the connections between two hosts, losing what is on its way. Returns on how many of them something was."""
+        """Reset the connections between two hosts, losing bytes in flight. Returns how many of them had some."""
         busy = 0
         for ends in self.between(one, other):
             busy += ends[0].is_busy
@@ -200,38 +200,38 @@ class Network:
         return busy
 
     def cut_ends(self, ends: tuple[SimulatedTransport, SimulatedTransport]) -> None:
-        """Reset one connection, losing what is on its way."""
+        """Reset one connection, losing bytes in flight."""
         self.cut_count += 1
         for end in ends:
             end.cut()
 
     def say_again(self, client: Host, address: str, port: int, data: bytes, on_answer: Callable[[int], object]) -> None:
-        """Say bytes on a new connection of a host's process, if it lives, and throw the answer away; it is told how long that began to be."""
+        """Send bytes on a new connection of a host's process, if it runs, and discard the answer; the callback gets the size of its first part."""
         if client.is_alive:
             self.loop.create_task(say_again(self.loop, address, port, data, on_answer), context=client.process.context.copy())
 
     def watch_frames(self, report: Callable[[FrameSeen, str], None]) -> None:
-        """Report every frame, on the connections that are open and on those to come."""
+        """Report every frame, on open and on future connections."""
         self._frame_report = report
         for near, far in self.connections.values():
             if near.watch is None:
                 near.watch = far.watch = FrameWatch(near, report)
 
-    # ---- what hosts tell the network
+    # ---- notifications by hosts
 
     def on_process_death(self, process: Process, *, power_loss: bool) -> None:
-        """Take over the connections of a process that is dead."""
+        """Take over the connections of a dead process."""
         for transport in list(process.transports.values()):
             transport.on_process_death(power_loss=power_loss)
 
     def on_power(self, host: Host) -> None:
-        """A host has power again: it resets the connections of the time before, once their other ends speak."""
+        """A host has power again: it resets its former connections, once their other ends send something."""
         for pipe in self._pipes():
             if pipe.target.process.host is host and not pipe.target.process.is_alive:
                 pipe.on_target_powered()
 
     def forget_if_over(self, end: SimulatedTransport) -> None:
-        """Forget a connection once both ends are lost."""
+        """Remove a connection once both ends are lost."""
         if end.is_lost and end.peer.is_lost:
             self.connections.pop(end.number, None)
 

@@ -1,4 +1,4 @@
-"""The event loop that simulated code sees: virtual time, simulated connections, and a refusal for everything that would leave the simulation."""
+"""The event loop that simulated code sees: virtual time, simulated connections, and an error for everything outside of the simulation."""
 
 import asyncio
 import socket

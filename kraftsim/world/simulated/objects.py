@@ -1,6 +1,6 @@
-"""A store of objects in virtual time: one for all nodes of a simulation, as far away as a service in another building.
+"""An object store in virtual time: one for all nodes of a simulation, with the latency of a service in another building.
 
-What goes wrong is set from outside: calls that take long or fail, listings of a while ago, objects that are lost or changed.
+Faults are set from outside: slow or failing calls, stale listings, lost or changed objects.
 """
 
 import asyncio
@@ -15,10 +15,10 @@ BYTES_PER_SECOND = 200_000_000
 
 
 class Ailment:
-    """What is wrong with a store for a while. `bite` hears when it changed an outcome.
+    """A temporary fault of a store. `bite` is called when it changed an outcome.
 
-    `delay_seconds` are added to every call; of a thousand calls `failing_permille` fail, half of them after they were carried out; writes of objects
-    whose keys end with `fails_at` fail; listings are those of before the ailment.
+    `delay_seconds` are added to every call; of a thousand calls `failing_permille` fail, half of them after they took effect; writes of objects
+    whose keys end with `fails_at` fail; listings are those from before the fault.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Ailment:
 
 
 class SharedObjects:
-    """What is in a store, and what is wrong with it."""
+    """The content of a store, and its faults."""
 
     def __init__(self) -> None:
         self.contents: dict[str, bytes] = {}
@@ -47,20 +47,20 @@ class SharedObjects:
         self.got_bytes = 0
 
     def ail(self, ailment: Ailment) -> Callable[[], None]:
-        """Let something be wrong until what comes back is called."""
+        """Add a fault until the returned function is called."""
         self.ailments.append(ailment)
         return lambda: self.ailments.remove(ailment)
 
 
 class SimulatedObjects:
-    """Implements `kraftsim.world.interface.ObjectStore` as one process reaches it."""
+    """Implements `kraftsim.world.interface.ObjectStore` for one process."""
 
     def __init__(self, shared: SharedObjects, chance: Random) -> None:
         self._shared = shared
         self._chance = chance
 
     async def put(self, key: str, pieces: Sequence[Chunk | FileSlice]) -> None:
-        """Write an object: it is there as a whole, or not at all."""
+        """Write an object atomically."""
         data = b"".join(bytes_of(piece) for piece in pieces)
         await self._travel(len(data))
         for ailment in self._shared.ailments:
@@ -75,7 +75,7 @@ class SimulatedObjects:
         await self._travel(0)
         await self._carry_out(lambda: None)
         if key not in self._shared.contents:
-            raise FileNotFoundError(f"{key} is not there")
+            raise FileNotFoundError(f"{key} does not exist")
         found = self._shared.contents[key][first : None if size_bytes is None else first + size_bytes]
         self._shared.got_bytes += len(found)
         await asyncio.sleep(len(found) / BYTES_PER_SECOND)
@@ -87,7 +87,7 @@ class SimulatedObjects:
         await self._carry_out(lambda: self._shared.contents.pop(key, None))
 
     async def list(self, prefix: str) -> list[str]:
-        """Return the keys that begin so."""
+        """Return the keys with a prefix."""
         await self._travel(0)
         await self._carry_out(lambda: None)
         keys: Sequence[str] = list(self._shared.contents)

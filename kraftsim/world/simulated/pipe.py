@@ -1,8 +1,8 @@
-"""One direction of a simulated TCP connection: what was written and has not arrived yet.
+"""One direction of a simulated TCP connection: the bytes that were written and have not arrived yet.
 
-Segments wait in one queue, and every arrival takes the oldest of them: whatever happens to a single arrival, bytes never change their order. An
-arrival into a partition is lost; when the link is healed as many are made up for as were lost, as TCP does by sending again. An arrival at a
-clogged link waits and is let in, in order, once the link is clear. A pipe can also be held by itself, and it can lead nowhere at all.
+Segments are in one queue, and every arrival takes the oldest of them: whatever happens to a single arrival, bytes never change their order. An
+arrival in a partition is lost; when the link is healed lost arrivals are repeated, as TCP does by retransmission. An arrival at a
+clogged link waits and is delivered, in order, once the link is clear. A single pipe can also be held, or discard everything.
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Kind(Enum):
-    """What a segment carries."""
+    """The type of a segment."""
 
     DATA = 1
     OPENING = 2
@@ -37,7 +37,7 @@ class Segment:
 
 
 class Pipe:
-    """The way from one end of a connection to the other."""
+    """The direction from one end of a connection to the other."""
 
     __slots__ = (
         "_clogged_arrivals", "_detour", "_held", "_holds", "_last_arrival_ns", "_lost_arrivals", "_network", "_retransmitting_since", "link", "queue",
@@ -50,19 +50,19 @@ class Pipe:
         self.target = target
         self.queue: deque[Segment] = deque()
         self.unread_bytes = 0
-        """Bytes written that the other process has not been given."""
+        """Written bytes that the other process has not received."""
         self._network = network
         self._last_arrival_ns = 0
         self._lost_arrivals = 0
         self._clogged_arrivals = 0
         self._retransmitting_since: int | None = None
         self._detour: Callable[[Segment], None] | None = None
-        """Where segments go instead, if this pipe is held or leads nowhere."""
+        """The destination of segments if this pipe is held or discards everything."""
         self._holds = 0
         self._held: list[Segment] = []
 
     def send_data(self, data: bytes) -> None:
-        """Send bytes, as one piece or, now and then, as two."""
+        """Send bytes, as one piece or, sometimes, as two."""
         self.unread_bytes += len(data)
         link = self.link
         tear = 1 + int(link.draw() * (len(data) - 1)) if link.torn_writes and len(data) > 1 and link.draw() < link.torn_writes else 0
@@ -75,13 +75,13 @@ class Pipe:
             self.send(Segment(Kind.DATA, data))
 
     def send(self, segment: Segment, *, may_join: bool = True) -> None:
-        """Send a segment. Bytes that would arrive no later than the ones before them join those, as in a kernel's receive buffer."""
+        """Send a segment. Bytes that would arrive no later than the previous ones are merged with them, as in a kernel's receive buffer."""
         if self._detour is not None:
             self._detour(segment)
             return
         target = self.target.process
         if not target.is_alive:
-            self._send_to_nobody()
+            self._discard()
             return
         loop = self._network.loop
         arrival_ns = loop.now_ns + self.link.delay_ns(len(segment.data))
@@ -95,13 +95,13 @@ class Pipe:
         loop.schedule(target, arrival_ns, self._arrive)
 
     def clear(self) -> None:
-        """Lose everything that is on its way; the arrivals find nothing."""
+        """Discard everything in flight; the arrivals find nothing."""
         self.queue.clear()
         self._held.clear()
         self.unread_bytes = 0
 
     def retransmit(self) -> None:
-        """Make up for lost arrivals: the link was healed."""
+        """Repeat lost arrivals: the link was healed."""
         if self.link.is_blocked:
             return
         if not self.target.process.is_alive:
@@ -118,14 +118,14 @@ class Pipe:
         self._lost_arrivals = 0
 
     def let_in(self) -> None:
-        """Let arrive what waited at a clogged link, all of it now."""
+        """Deliver everything that waited at a clogged link now."""
         loop = self._network.loop
         for _ in range(self._clogged_arrivals):
             loop.schedule(self.target.process, loop.now_ns, self._arrive)
         self._clogged_arrivals = 0
 
     def hurry(self) -> None:
-        """Let what is on its way arrive as soon as an undelayed link allows."""
+        """Reschedule everything in flight to arrive as on an undelayed link."""
         loop = self._network.loop
         arrival_ns = loop.now_ns + self.link.latency_ns
         for _ in range(loop.unschedule(self._arrive)):
@@ -133,10 +133,10 @@ class Pipe:
             loop.schedule(self.target.process, arrival_ns, self._arrive)
         self._last_arrival_ns = min(self._last_arrival_ns, arrival_ns)
 
-    # ---- one pipe alone
+    # ---- faults of one pipe
 
     def hold(self) -> None:
-        """Keep back what is sent from now on, whatever it is, until `release` was called as often."""
+        """Hold everything that is sent from now on, until `release` was called as often."""
         self._holds += 1
         if self._detour is None:
             self._detour = self._held.append
@@ -151,34 +151,34 @@ class Pipe:
                 self.send(segment)
 
     def lead_nowhere(self, bite: Bite) -> None:
-        """Lose what is on its way and what is sent from now on, until `end_nowhere`; the writer is not told before it gives up by itself."""
+        """Discard everything in flight and everything sent from now on, until `end_nowhere`; the writer is not notified before it times out."""
         if self.unread_bytes:
-            bite(f"{self.unread_bytes} bytes were on their way")
+            bite(f"{self.unread_bytes} bytes were in flight")
             self._begin_retransmission()
         self.clear()
 
         def lose(segment: Segment) -> None:
             if segment.kind is Kind.DATA:
-                bite(f"{len(segment.data)} bytes were sent to nobody")
+                bite(f"{len(segment.data)} bytes were sent and discarded")
                 self._begin_retransmission()
 
         self._detour = lose
 
     def end_nowhere(self) -> None:
-        """From now on what is sent is answered: nobody knows this connection. The writer hears of it soon, be it from a probe of its kernel."""
-        self._detour = lambda segment: self._send_to_nobody()
+        """From now on bytes are answered with a reset. The writer gets it soon, at the latest by a keepalive probe of its kernel."""
+        self._detour = lambda segment: self._discard()
         self._retransmitting_since = self._network.loop.now_ns
         self.on_target_powered()
 
-    # ---- what hosts tell
+    # ---- notifications by hosts
 
     def on_target_silent(self) -> None:
-        """The host at the other end lost its power; what it has not acknowledged is sent again, in vain."""
+        """The host at the other end lost power; unacknowledged bytes are retransmitted in vain."""
         if self.queue:
             self._begin_retransmission()
 
     def on_target_powered(self) -> None:
-        """The host at the other end has power again and does not know this connection: it resets it, if it hears of it."""
+        """The host at the other end has power again and does not know this connection: it resets it when a segment arrives."""
         if self._retransmitting_since is not None:
             self._retransmitting_since = None
             loop = self._network.loop
@@ -186,7 +186,7 @@ class Pipe:
             loop.schedule(self.source.process, loop.now_ns + delay_ns, self.source.on_reset)
 
     def _send_torn(self, data: bytes) -> None:
-        assert self.link.tear is not None, "there is somebody who tears"
+        assert self.link.tear is not None, "there is a function that splits writes"
         for number, (piece, gap_ns) in enumerate(self.link.tear(data)):
             segment = Segment(Kind.DATA, piece)
             if number == 0 or self._detour is not None or not self.target.process.is_alive:
@@ -207,8 +207,8 @@ class Pipe:
         elif self.queue:
             self.target.on_segment(self.queue.popleft())
 
-    def _send_to_nobody(self) -> None:
-        """The process at the other end is dead and this end does not know it yet."""
+    def _discard(self) -> None:
+        """The process at the other end is dead and this end has not been notified yet."""
         loop = self._network.loop
         if self.target.process.host.is_powered and not self.link.is_blocked:
             loop.schedule(self.source.process, loop.now_ns + 2 * self.link.delay_ns(), self.source.on_reset)

@@ -1,7 +1,7 @@
-"""What outlives a process on a simulated disk: names, files, and which of both a loss of power takes.
+"""The state of a simulated disk that outlives processes: names and files, and what a power loss takes of them.
 
-Names are durable only after a flush of their directory, as POSIX has it. What is not flushed yet stands in a journal, in order: a power loss may
-take all of it, none, or its end.
+Names are durable only after a flush of their directory, as in POSIX. Unflushed changes are in a journal, in order: a power loss may
+lose all of it, none, or its end.
 """
 
 from collections.abc import Callable
@@ -18,36 +18,36 @@ if TYPE_CHECKING:
     from kraftsim.world.simulated.host import Process
 
 NAMES_KEPT = 0.3
-"""How often the journal of the file system had been written by itself before the power went."""
+"""How often the file system had already written its journal before a power loss."""
 DiskWatch = Callable[[str, FileClass, str], None]
-"""Is told of (operation, file class, moment): 'write', 'flush', 'rename' or 'remove' (only after), 'before' or 'after'."""
+"""Called with (operation, file class, moment): 'write', 'flush', 'rename' or 'remove' (only after), 'before' or 'after'."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NameChange:
-    """A file that got a name, lost one, or changed it, which the directory on the platter does not know yet."""
+    """A creation, removal or rename of a file that is not durable in its directory yet."""
 
     gone: str | None = None
     given: str | None = None
     inode: Inode | None = None
     is_directory: bool = False
-    """Everything below the one name is below the other from now on."""
+    """A rename of a directory, with everything below it."""
 
 
 class Names(Enum):
-    """What a power loss may do to names that were not flushed, where a fault does not leave it to chance."""
+    """The effect of a power loss on unflushed names, if a fault chooses it instead of a random draw."""
 
     KEPT = auto()
-    """All changes are there: the file system had written its journal by itself."""
+    """All changes survive: the file system had already written its journal."""
     LOST = auto()
     """None is there."""
     SOME = auto()
-    """The last of them, at least, is not there; a file system keeps the order of its journal."""
+    """At least the last one is lost; a file system keeps the order of its journal."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wreck:
-    """What a power loss does; None: what chance decides."""
+    """The effects of a power loss; None: random."""
 
     names: Names | None = None
     fate: Fate | None = None
@@ -55,7 +55,7 @@ class Wreck:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Losses:
-    """What a power loss has taken: bytes that processes had seen, files that are partly there, and changes of names that came undone."""
+    """The losses of a power loss: bytes that processes had read or written, torn files, and undone changes of names."""
 
     lost_bytes: int = 0
     torn_files: int = 0
@@ -66,26 +66,26 @@ LEFT_TO_CHANCE = Wreck()
 
 
 class Platter:
-    """What outlives a process: names and files. `names` is what processes see, `durable_names` what a power loss leaves for sure."""
+    """Names and files that outlive a process. `names` are those that processes see, `durable_names` those that survive any power loss."""
 
     def __init__(self, *, flush_ns: tuple[int, int]) -> None:
         self.names: dict[str, Inode] = {}
         self.durable_names: dict[str, Inode] = {}
         self.journal: list[NameChange] = []
-        """What makes the one into the other, in order."""
+        """The changes from the durable names to the present ones, in order."""
         self.flush_ns = flush_ns
         self.faults = DiskFaults()
         self.watch: DiskWatch | None = None
         self.is_replacement = False
-        """Whether it came in place of one that was lost: whoever formats it knows that this is no first start."""
+        """Whether it replaced a lost one: so that formatting it is not taken for a first start."""
 
     @property
     def unflushed_bytes(self) -> int:
-        """How many bytes a power loss may take."""
+        """How many bytes a power loss may lose."""
         return sum(inode.unflushed_bytes for inode in self.names.values())
 
     def durable_files(self, kind: FileClass | None) -> list[str]:
-        """Return the paths of the files of a kind (None: of any) of which something is on the platter."""
+        """Return the paths of the files of a kind (None: of any) with durable bytes."""
         return sorted(path for path, inode in self.names.items() if inode.flushed_bytes and kind in (None, file_class(path)))
 
     def content(self) -> dict[str, bytes]:
@@ -93,13 +93,13 @@ class Platter:
         return {path: bytes(inode.cache) for path, inode in sorted(self.names.items())}
 
     def after_kill(self) -> "Platter":
-        """Return the disk as the next process finds it when only the process died."""
-        copies: dict[int, Inode] = {}
+        """Return the disk for the next process after only the process died."""
+        clones: dict[int, Inode] = {}
 
         def copied(inode: Inode) -> Inode:
-            if id(inode) not in copies:
-                copies[id(inode)] = inode.copy()
-            return copies[id(inode)]
+            if id(inode) not in clones:
+                clones[id(inode)] = inode.copy()
+            return clones[id(inode)]
 
         left = self._successor()
         left.names = {path: copied(inode) for path, inode in self.names.items()}
@@ -108,7 +108,7 @@ class Platter:
         return left
 
     def after_power_loss(self, process: "Process", wreck: Wreck = LEFT_TO_CHANCE) -> tuple["Platter", Losses]:
-        """Return the disk as the next process finds it when the power went, and what is gone."""
+        """Return the disk for the next process after a power loss, and the losses."""
         draw = process.random("power loss")
         survivors = self._surviving_names(draw, wreck.names)
         lost_bytes = sum(len(inode.cache) for path, inode in self.names.items() if survivors.get(path) is not inode)
@@ -121,20 +121,20 @@ class Platter:
                 images[id(inode)], lost = inode.after_power_loss(draw, wreck.fate)
                 lost_bytes += lost
                 torn_files += 0 < lost < inode.unflushed_bytes or (lost > 0 and len(images[id(inode)].cache) > inode.flushed_bytes)
-                self._tell_liars(inode, images[id(inode)], path)
+                self._report_lying_flushes(inode, images[id(inode)], path)
             left.names[path] = images[id(inode)]
         left.durable_names = dict(left.names)
         lost_names = sum(self.names.get(path) is not survivors.get(path) for path in self.names.keys() | survivors.keys())
         return left, Losses(lost_bytes=lost_bytes, torn_files=torn_files, lost_names=lost_names)
 
     def put(self, image: "Platter") -> None:
-        """Find what another disk holds in place of what this one held; it is all durable."""
+        """Replace the content by that of another disk; all of it is durable."""
         self.names = {path: Inode(bytes(inode.cache)) for path, inode in image.names.items()}
         self.durable_names = dict(self.names)
         self.journal.clear()
 
     def lose_everything(self) -> int:
-        """Be replaced by an empty disk; return how many files are gone."""
+        """Replace the content by an empty disk; return how many files are lost."""
         lost = len(self.names)
         self.put(Platter(flush_ns=self.flush_ns))
         self.is_replacement = True
@@ -155,11 +155,11 @@ class Platter:
                 survivors[change.given] = change.inode
         return survivors
 
-    def _tell_liars(self, inode: Inode, left: Inode, path: str) -> None:
-        """Flushes had returned for bytes that are gone: that is what their lie has done."""
+    def _report_lying_flushes(self, inode: Inode, left: Inode, path: str) -> None:
+        """Report an effect to the fault if flushes had returned for lost bytes."""
         lie = self.faults.lie_for(file_class(path)) if inode.promised_bytes > inode.flushed_bytes else None
         if lie is not None and left.cache[: inode.promised_bytes] != inode.cache[: inode.promised_bytes]:
-            lie.bite(f"{path} has not what was flushed")
+            lie.bite(f"flushed bytes of {path} were lost")
 
     def _successor(self) -> "Platter":
         left = Platter(flush_ns=self.flush_ns)
@@ -170,7 +170,7 @@ class Platter:
 
 
 def moved(names: dict[str, Inode], change: NameChange) -> dict[str, Inode]:
-    """Return names after a directory got another one."""
+    """Return the names after a rename of a directory."""
     assert change.is_directory and change.gone is not None and change.given is not None, "of a directory"
     former, new = change.gone + "/", change.given + "/"
     return {new + path.removeprefix(former) if path.startswith(former) else path: inode for path, inode in names.items()}

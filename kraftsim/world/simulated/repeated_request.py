@@ -1,4 +1,4 @@
-"""Says bytes to a server once more, on a connection of their own whose answers nobody wants: how a fault lets a request come twice."""
+"""Sends bytes to a server once more, on a new connection whose answers are discarded: how a fault duplicates a request."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,14 +12,14 @@ PATIENCE_SECONDS = 30.0
 
 
 class Unheard(asyncio.Protocol):
-    """Tells how many bytes were answered first, and wants no more."""
+    """Reports the size of the first part of the answer, and discards the rest."""
 
     def __init__(self, on_answer: Callable[[int], object]) -> None:
         self.is_over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._on_answer = on_answer
 
     def data_received(self, data: bytes) -> None:
-        """Tell of the answer."""
+        """Report the answer."""
         if not self.is_over.done():
             self._on_answer(len(data))
             self.is_over.set_result(None)
@@ -31,10 +31,10 @@ class Unheard(asyncio.Protocol):
 
 
 async def say_again(loop: "VirtualLoop", address: str, port: int, data: bytes, on_answer: Callable[[int], object]) -> None:
-    """Connect, say the bytes, wait for a while for an answer, and close. Whether the server can be reached does not matter."""
+    """Connect, send the bytes, wait for a while for an answer, and close. An unreachable server is no error."""
     with suppress(OSError):
         transport, protocol = await loop.create_connection(lambda: Unheard(on_answer), address, port)
-        assert isinstance(transport, asyncio.Transport) and isinstance(protocol, Unheard), "a simulated connection of ours"
+        assert isinstance(transport, asyncio.Transport) and isinstance(protocol, Unheard), "a simulated connection"
         try:
             transport.write(data)
             with suppress(TimeoutError):

@@ -1,7 +1,7 @@
-"""The ways by which code can reach the real machine: what the fence guards, and what Python itself reports of everything that gets past it.
+"""The functions by which code can use the real machine: those that are guarded, and the audit events of Python for those that bypass the guards.
 
-A guarded attribute catches whoever looks it up when it is called. Names that were bound before (`from os import open`) and calls made in C go past
-that; many of them are reported as audit events (PEP 578), which the fence listens to as well.
+A guarded attribute catches calls that look it up at call time. Names that were bound before (`from os import open`) and calls in C bypass
+it; many of them are reported as audit events (PEP 578), which are checked as well.
 """
 
 import _posixsubprocess
@@ -80,7 +80,7 @@ GUARDED: tuple[tuple[object, str, str], ...] = (
     (asyncio, "new_event_loop", A_LOOP),
     (asyncio.events, "new_event_loop", A_LOOP),
 )
-"""Of no use to anybody in a simulation: place, name, what it is."""
+"""Forbidden to all code in a simulation: module, name, description."""
 GUARDED_FROM_NODES: tuple[tuple[object, str, str], ...] = (
     (builtins, "open", A_FILE),
     (io, "open", A_FILE),
@@ -90,7 +90,7 @@ GUARDED_FROM_NODES: tuple[tuple[object, str, str], ...] = (
     (os, "access", A_FILE),
     (os, "readlink", A_FILE),
 )
-"""The harness may use these: it writes reports and reads scenarios."""
+"""Allowed to the harness only: it writes reports and reads scenarios."""
 
 MAPPED = "mmap.__new__"
 AUDITED: dict[str, str] = {
@@ -113,7 +113,7 @@ AUDITED: dict[str, str] = {
     "os.killpg": A_SIGNAL,
     "signal.pthread_kill": A_SIGNAL,
 }
-"""Audit events that nobody in a simulation may cause."""
+"""Audit events that are forbidden to all code in a simulation."""
 AUDITED_FROM_NODES: dict[str, str] = {
     **dict.fromkeys(
         (
@@ -127,4 +127,4 @@ AUDITED_FROM_NODES: dict[str, str] = {
     "ctypes.dlsym": IN_C,
     "ctypes.call_function": IN_C,
 }  # fmt: skip
-"""Audit events that only the harness may cause."""
+"""Audit events that are allowed to the harness only."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class SimulatedServer(asyncio.AbstractServer):
-    """What `loop.create_server` returns. Closing it leaves its connections alone, as in asyncio."""
+    """The result of `loop.create_server`. Closing it does not close its connections, as in asyncio."""
 
     def __init__(self, loop: "VirtualLoop", process: "Process", make_protocol: Callable[[], asyncio.BaseProtocol], address: str, port: int) -> None:
         self.make_protocol = make_protocol
@@ -32,7 +32,7 @@ class SimulatedServer(asyncio.AbstractServer):
         return self._loop
 
     def is_serving(self) -> bool:
-        """Tell whether connections are accepted."""
+        """Return whether connections are accepted."""
         return self._process.servers.get(self.port) is self
 
     def close(self) -> None:
@@ -43,7 +43,7 @@ class SimulatedServer(asyncio.AbstractServer):
             self._closed.set_result(None)
 
     async def start_serving(self) -> None:
-        """Do nothing: a server serves from the beginning."""
+        """Do nothing: a server accepts connections from the start."""
 
     async def serve_forever(self) -> None:
         """Wait until the server is closed."""

@@ -1,4 +1,4 @@
-"""A whole simulated installation: hosts with clocks and disks, a network, virtual time, and one seed from which everything follows."""
+"""A whole simulated installation: hosts with clocks and disks, a network, virtual time, and one seed that determines everything."""
 
 import asyncio
 import inspect
@@ -30,12 +30,12 @@ T = TypeVar("T")
 
 HARNESS = "harness"
 FLUSH_NS = (500_000, 2_000_000)
-"""How long a flush takes on a disk without faults."""
+"""The duration of a flush on a disk without faults."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Violation:
-    """What an oracle saw, at a virtual time. `witnesses` are event ids 'node.incarnation.n'."""
+    """A violation of an invariant, at a virtual time. `witnesses` are event ids 'node.incarnation.n'."""
 
     invariant: str
     message: str
@@ -45,7 +45,7 @@ class Violation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trouble:
-    """An exception that nobody handled: in a callback, or in a task whose result nobody asked for."""
+    """An unhandled exception: in a callback, or in a task whose result was not retrieved."""
 
     host: str
     message: str
@@ -56,7 +56,7 @@ class Trouble:
 class Simulation:
     """Use as a context manager; drive it from synchronous code with `run_until` and `run_for`.
 
-    `on_restart` is asked for what a host runs when it starts again; it is told after the new incarnation began, so `world_of` is the new world.
+    `on_restart` returns the coroutine that a host runs when it restarts; at that time `world_of` is the new world.
     """
 
     def __init__(self, seed: int, *, run: str = "run", network: NetworkSettings | None = None, flush_ns: tuple[int, int] = FLUSH_NS) -> None:
@@ -67,11 +67,11 @@ class Simulation:
         self.troubles: list[Trouble] = []
         self.on_restart: Callable[[Host], Coroutine[object, object, object] | None] | None = None
         self.on_stop: Callable[[Host], Coroutine[object, object, object] | None] | None = None
-        """Is asked how the process of a host ends in good order."""
+        """Returns the clean shutdown of the process of a host."""
         self.companions: dict[str, object] = {}
-        """What other rooms keep beside a simulation, for as long as it lives."""
+        """Attachments of other packages, for the lifetime of the simulation."""
         self.stores: dict[str, SharedObjects] = {}
-        """The stores of objects that nodes use, by location."""
+        """The object stores that nodes use, by location."""
         self.is_closed = False
         self.loop = NetworkedLoop(seed)
         self.network = Network(self.loop, seed, network or NetworkSettings())
@@ -89,12 +89,12 @@ class Simulation:
     def __enter__(self) -> "Simulation":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, trouble: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
     @property
     def now_ns(self) -> int:
-        """True virtual time since the beginning."""
+        """True virtual time since the start."""
         return self.loop.now_ns
 
     # ---- hosts
@@ -126,9 +126,9 @@ class Simulation:
         return self.loop.create_task(coroutine, context=context)
 
     def kill(self, host: Host | str, *, power_loss: bool = False) -> int:
-        """End a host's process at once; not even `finally` blocks run. Returns how many bytes that it had written are lost.
+        """Kill a host's process; not even `finally` blocks run. Returns how many written bytes are lost.
 
-        Without power loss the page cache stays and connections are reset; with it, unflushed bytes may be lost and connections fall silent.
+        Without power loss the page cache survives and connections are reset; with it, unflushed bytes may be lost and connections become half-open.
         """
         if power_loss:
             return self.cut_power(host).lost_bytes
@@ -140,7 +140,7 @@ class Simulation:
         return 0
 
     def cut_power(self, host: Host | str, wreck: Wreck = LEFT_TO_CHANCE) -> Losses:
-        """Take the power from a host, and from the disk what was not flushed: as `wreck` says, or as chance has it."""
+        """Power off a host; unflushed bytes are lost as `wreck` defines, or at random."""
         host = self.host(host)
         if not host.is_alive:
             return Losses()
@@ -151,7 +151,7 @@ class Simulation:
 
     def _end_process(self, process: Process, *, power_loss: bool) -> None:
         host = process.host
-        assert host is not self.harness, "the harness lives as long as the simulation"
+        assert host is not self.harness, "the harness cannot be killed"
         self.log(host.name, process.incarnation).is_open = False
         self.loop.graveyard += [task for task in asyncio.all_tasks(self.loop) if isinstance(task, SequencedTask) and task.process is process]
         host.is_powered = not power_loss
@@ -160,13 +160,13 @@ class Simulation:
         self.loop.delist(process)
 
     def stop(self, host: Host | str) -> "asyncio.Task[object] | None":
-        """Ask a host's process to end in good order, as SIGTERM does; None if nobody is there who could. What is left of it then is to be killed."""
+        """Ask a host's process to stop cleanly, as SIGTERM does; None if there is none that could. The process must be killed afterwards."""
         host = self.host(host)
         ending = self.on_stop(host) if self.on_stop is not None and host.is_alive else None
         return None if ending is None else self.spawn(host, ending)
 
     def restart(self, host: Host | str) -> Process:
-        """Begin the next incarnation on a host that is down, and start what `on_restart` gives for it."""
+        """Begin the next incarnation on a host that is down, and start the coroutine of `on_restart`."""
         host = self.host(host)
         assert not host.is_alive, f"{host.name} is still running"
         host.process = Process(host, host.process.incarnation + 1)
@@ -181,7 +181,7 @@ class Simulation:
         return host.process
 
     def pause(self, host: Host | str) -> Process:
-        """Let no code of a host's process run until `resume`; bytes and timers wait. Who pauses it a second time must resume it, too."""
+        """Pause a host's process until `resume`; bytes and timers wait. After a second pause it must be resumed twice."""
         process = self.host(host).process
         if process.is_alive:
             process.pause_count += 1
@@ -191,7 +191,7 @@ class Simulation:
         return process
 
     def resume(self, host: Host | str) -> int:
-        """Let a paused process go on. Returns how many callbacks had to wait."""
+        """Resume a paused process. Returns how many callbacks had to wait."""
         process = self.host(host).process
         if not process.is_alive or not process.is_paused:
             return 0
@@ -202,9 +202,9 @@ class Simulation:
         return len(process.ready)
 
     def slow_down(self, host: Host | str, step_ns: int, on_wait: Callable[[int], object]) -> Callable[[], None]:
-        """Let every callback of a host take so much more time, through all incarnations, until the function that is returned is called.
+        """Add a duration to every callback of a host, through all incarnations, until the returned function is called.
 
-        `on_wait` is told how many callbacks had to wait, whenever some had to.
+        `on_wait` is called with the number of callbacks that had to wait, whenever some had to.
         """
         host = self.host(host)
         host.step_ns += step_ns
@@ -228,7 +228,7 @@ class Simulation:
         """Run until a coroutine (of the harness) or future is done, and return its result, or until a predicate holds.
 
         Raises what the coroutine raised, SimulationTimeLimit after limit_s of virtual time, SimulationDeadlock, SimulationLivelock, and
-        SimulationStopped if an oracle saw a violation or a node left an exception unhandled.
+        SimulationStopped if an invariant was violated or a node left an exception unhandled.
         """
         limit_ns = self.now_ns + int(limit_s * NANOSECONDS)
         if not inspect.isawaitable(target):
@@ -241,7 +241,7 @@ class Simulation:
         return future.result()
 
     def run_for(self, seconds: float) -> None:
-        """Let virtual time pass."""
+        """Advance virtual time."""
         until_ns = self.now_ns + int(seconds * NANOSECONDS)
         self.loop.schedule(self.harness.process, until_ns, self.loop.stop)
         self._run(lambda: False, until_ns)
@@ -260,7 +260,7 @@ class Simulation:
     def _as_future(self, target: Awaitable[T]) -> "asyncio.Future[T]":
         if isinstance(target, asyncio.Future):
             return target
-        assert inspect.iscoroutine(target), "an awaitable that is no future is a coroutine"
+        assert inspect.iscoroutine(target), "an awaitable that is not a future is a coroutine"
         return self.spawn(self.harness, target)
 
     def _raise_if_stopped(self) -> None:
@@ -268,7 +268,7 @@ class Simulation:
             error = self.troubles[-1].error if self.troubles else None
             raise SimulationStopped(self._stop_reason) from error
 
-    # ---- facts, violations, troubles
+    # ---- events, violations, exceptions
 
     def log(self, node: str, incarnation: int) -> EventLog:
         """Return an event log; it need not be that of a host."""
@@ -276,17 +276,17 @@ class Simulation:
         return self.book.log(node, incarnation, host.clock if host is not None else None)
 
     def observe(self, observer: Observer, kinds: Collection[type[Event]] | None = None) -> None:
-        """Tell a function (node, incarnation, n, t_ns, event) of every fact, or of those of some kinds. It must not raise."""
+        """Call a function with (node, incarnation, n, t_ns, event) for every event, or for those of some kinds. It must not raise."""
         self.book.observe(observer, kinds)
 
     def violation(self, invariant: str, message: str, witnesses: tuple[str, ...] = ()) -> None:
-        """Record that an invariant is broken, and stop the simulation at the next turn; whoever drives it gets SimulationStopped."""
+        """Record a violation of an invariant, and stop the simulation at the next turn; SimulationStopped is raised in the code that drives it."""
         self.violations.append(Violation(invariant=invariant, message=message, witnesses=witnesses, at_ns=self.now_ns))
         self.log(HARNESS, 1).note(InvariantViolated(invariant=invariant, message=message, witnesses=",".join(witnesses)))
         self._stop(f"{invariant}: {message}")
 
     def break_off(self, reason: str, error: Exception) -> None:
-        """Stop at the next turn because the harness itself is at fault: whatever nodes make of it says nothing about them."""
+        """Stop at the next turn because of an error in the harness itself: later behaviour of nodes is meaningless."""
         self.troubles.append(Trouble(host=self.harness.name, message=reason, error=error, at_ns=self.now_ns))
         self._stop(f"{reason}: {type(error).__name__}: {error}")
 
@@ -307,7 +307,7 @@ class Simulation:
         if self.is_closed or not isinstance(error, BaseException):
             return
         process = context.get("process") or getattr(context.get("future"), "process", None) or current_process.get(self.harness.process)
-        assert isinstance(process, Process), "somebody's code ran"
+        assert isinstance(process, Process), "the code of a process ran"
         if not process.is_alive:
             return
         self.troubles.append(Trouble(host=process.host.name, message=str(context.get("message")), error=error, at_ns=self.now_ns))
@@ -317,7 +317,7 @@ class Simulation:
     # ---- end
 
     def close(self) -> None:
-        """End everything: tasks that still wait are closed with all doors shut, so that nothing of them reaches outside."""
+        """End everything: pending tasks are closed with the guards installed, so that they cannot use the real machine."""
         if self.is_closed:
             return
         self.is_closed = True

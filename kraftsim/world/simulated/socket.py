@@ -1,4 +1,4 @@
-"""What a simulated connection or server shows as its socket: names and options, no descriptor."""
+"""The socket object of a simulated connection or server: names and options, no descriptor."""
 
 import socket
 from typing import NoReturn
@@ -7,7 +7,7 @@ from kraftsim.world.simulated.call_site import escape
 
 
 class SimulatedSocket:
-    """Looks like `asyncio.trsock.TransportSocket` as far as clients look."""
+    """Has the parts of `asyncio.trsock.TransportSocket` that clients use."""
 
     __slots__ = ("_local", "_remote")
 
@@ -30,12 +30,12 @@ class SimulatedSocket:
         return self._remote
 
     def setsockopt(self, *args: object) -> None:
-        """Do nothing: options change nothing here."""
+        """Do nothing: options have no effect here."""
 
     def getsockopt(self, *args: object) -> int:
         """Return 0."""
         return 0
 
     def fileno(self) -> NoReturn:
-        """Refuse: there is no descriptor."""
+        """Raise an error: there is no descriptor."""
         raise escape("a socket's descriptor")

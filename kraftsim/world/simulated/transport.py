@@ -1,7 +1,7 @@
-"""One end of a simulated TCP connection: an ordered stream of bytes that arrive late, in other portions than they were written, or never.
+"""One end of a simulated TCP connection: an ordered stream of bytes that arrive late, in other pieces than they were written, or never.
 
-What the kernel of a host does (receiving, acknowledging, resetting) is done here on behalf of the process that owns the end; when the process
-dies the network takes over its ends: a killed process resets them, a host without power falls silent.
+The work of a host's kernel (receiving, acknowledging, resetting) is done here on behalf of the process that owns the end; when the process
+dies the network takes over its ends: a killed process resets them, a host without power sends nothing.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ HIGH_WATER_BYTES = 64 * 1024
 LOW_WATER_BYTES = 16 * 1024
 Address = tuple[str, int]
 Farewell = Callable[[OSError | None], object]
-"""Is told what an end of a connection was lost by; None: its own process closed it."""
+"""Called with the error by which an end of a connection was lost; None: its own process closed it."""
 
 
 class SimulatedTransport(asyncio.Transport):
-    """One end. `number` is the connection's, the same at both ends."""
+    """One end. `number` is that of the connection, the same at both ends."""
 
     __slots__ = (
         "_cut_after", "_farewells", "_high_bytes", "_inbox", "_is_closing", "_is_deaf", "_is_ended", "_is_lost", "_is_reading",
@@ -74,7 +74,7 @@ class SimulatedTransport(asyncio.Transport):
         return default
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Hand what arrives from now on to another protocol."""
+        """Deliver bytes to another protocol from now on."""
         assert isinstance(protocol, asyncio.Protocol | asyncio.BufferedProtocol), "there is no third kind"
         self._protocol = protocol
 
@@ -84,25 +84,25 @@ class SimulatedTransport(asyncio.Transport):
         return self._protocol
 
     def is_closing(self) -> bool:
-        """Tell whether this end was closed or lost."""
+        """Return whether this end was closed or lost."""
         return self._is_closing
 
     def is_reading(self) -> bool:
-        """Tell whether arriving bytes are handed on."""
+        """Return whether arriving bytes are delivered."""
         return self._is_reading and not self._is_closing
 
     def pause_reading(self) -> None:
-        """Leave arriving bytes in the kernel; the writer is stopped once it has enough of them."""
+        """Leave arriving bytes in the kernel; the writer is paused once its buffer is full."""
         self._is_reading = False
 
     def resume_reading(self) -> None:
-        """Hand on what waits, from the next turn on."""
+        """Deliver buffered bytes, from the next turn on."""
         if not self._is_reading:
             self._is_reading = True
             self._network.loop.schedule(self.process, self._network.loop.now_ns, self._drain_inbox)
 
     def get_write_buffer_size(self) -> int:
-        """Return how many bytes the other end has not taken yet."""
+        """Return how many bytes the other end has not received yet."""
         return self.out.unread_bytes
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
@@ -110,13 +110,13 @@ class SimulatedTransport(asyncio.Transport):
         return self._low_bytes, self._high_bytes
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Set when the protocol is asked to pause and to resume writing."""
+        """Set the limits at which the protocol must pause and resume writing."""
         if high is None:
             high = HIGH_WATER_BYTES if low is None else 4 * low
         self._high_bytes, self._low_bytes = high, high // 4 if low is None else low
 
     def can_write_eof(self) -> bool:
-        """Return True: a half of the connection can be closed."""
+        """Return True: half-close is supported."""
         return True
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -127,7 +127,7 @@ class SimulatedTransport(asyncio.Transport):
         if self.watch is not None:
             self.watch.write(self, bytes(data))
         elif self._cut_after is not None:
-            self._write_until_cut(bytes(data))
+            self._write_limited(bytes(data))
         else:
             self._transmit(bytes(data))
 
@@ -136,7 +136,7 @@ class SimulatedTransport(asyncio.Transport):
         self.write(b"".join(list_of_data))
 
     def write_eof(self) -> None:
-        """Send the end of the stream; reading goes on."""
+        """Send the end of the stream; reading continues."""
         if not self._is_ended and not self._is_closing:
             self._send_end()
 
@@ -166,13 +166,13 @@ class SimulatedTransport(asyncio.Transport):
     # ---- sending
 
     def cut_after(self, bytes_more: int) -> None:
-        """Let this many more bytes through in this direction, then reset the connection at both ends."""
+        """Forward this many more bytes in this direction, then reset the connection at both ends."""
         self._cut_after = bytes_more if self._cut_after is None else min(self._cut_after, bytes_more)
 
     def push(self, data: bytes) -> None:
-        """Send bytes that nobody looks at any more: the door of `frames`."""
+        """Send bytes without parsing them: for `frames`."""
         if self._cut_after is not None:
-            self._write_until_cut(data)
+            self._write_limited(data)
         elif data:
             self._transmit(data)
 
@@ -183,9 +183,9 @@ class SimulatedTransport(asyncio.Transport):
             self._is_ended = True
             self.out.send(Segment(Kind.END))
 
-    def _write_until_cut(self, data: bytes) -> None:
+    def _write_limited(self, data: bytes) -> None:
         allowed = self._cut_after
-        assert allowed is not None, "there is a cut to come"
+        assert allowed is not None, "there is a limit"
         if len(data) < allowed:
             self._cut_after = allowed - len(data)
             self._transmit(data)
@@ -203,7 +203,7 @@ class SimulatedTransport(asyncio.Transport):
         out.send_data(data)
         if out.unread_bytes > self._high_bytes and not self._is_writing_paused:
             self._is_writing_paused = True
-            assert self._protocol is not None, "whoever writes has a protocol"
+            assert self._protocol is not None, "an end that is written to has a protocol"
             self._protocol.pause_writing()
 
     # ---- receiving
@@ -228,7 +228,7 @@ class SimulatedTransport(asyncio.Transport):
             self._drain_inbox()
 
     def on_reset(self) -> None:
-        """The other end knows nothing of this connection."""
+        """The other end does not know this connection."""
         self._lose(_reset_error())
 
     def on_timeout(self) -> None:
@@ -240,7 +240,7 @@ class SimulatedTransport(asyncio.Transport):
             self._deliver(self._next_read())
 
     def _next_read(self) -> Segment:
-        """Take from what waits as much as one read of a kernel's receive buffer gives, which knows nothing of writes."""
+        """Take as much as one read of a kernel's receive buffer returns, which ignores the boundaries of writes."""
         segment, read_bytes = self._inbox.popleft(), self._network.settings.read_bytes
         if not read_bytes or segment.kind is not DATA:
             return segment
@@ -258,8 +258,8 @@ class SimulatedTransport(asyncio.Transport):
         elif segment.kind is Kind.END:
             try:
                 keep_open = protocol.eof_received()
-            except Exception as trouble:
-                self._fail(trouble)
+            except Exception as error:
+                self._fail(error)
                 return
             if not keep_open:
                 self.close()
@@ -279,18 +279,18 @@ class SimulatedTransport(asyncio.Transport):
                 protocol.data_received(data)
             else:
                 self._fill(protocol, data)
-        except Exception as trouble:
-            self._fail(trouble)
+        except Exception as error:
+            self._fail(error)
 
     def _take(self, size_bytes: int) -> None:
-        """Make room in what a kernel would call the receive buffer."""
+        """Free space in the receive buffer."""
         sender = self.out.target
         sender.out.unread_bytes -= size_bytes
         if sender._is_writing_paused:
             self._acknowledge(sender)
 
     def _fill(self, protocol: asyncio.BufferedProtocol, data: bytes) -> None:
-        """Put bytes where the protocol wants them. It may stop reading in between, or leave the rest to another protocol."""
+        """Deliver bytes to the protocol. It may pause reading in between, or switch to another protocol for the rest."""
         left = memoryview(data)
         while left and self._protocol is protocol and self.is_reading():
             room = memoryview(protocol.get_buffer(len(left)))
@@ -306,7 +306,7 @@ class SimulatedTransport(asyncio.Transport):
                 self._inbox.appendleft(Segment(Kind.DATA, bytes(left)))
 
     def _acknowledge(self, sender: "SimulatedTransport") -> None:
-        """Let a sender go on that was stopped, once enough of its bytes were taken."""
+        """Resume a paused sender, once enough of its bytes were received."""
         if sender.out.unread_bytes <= sender._low_bytes:
             loop = self._network.loop
             loop.schedule(sender.process, loop.now_ns + self.out.link.delay_ns(), sender._resume_writing)
@@ -327,21 +327,21 @@ class SimulatedTransport(asyncio.Transport):
         self.begin(server.make_protocol())
 
     def begin(self, protocol: asyncio.BaseProtocol) -> None:
-        """Attach a protocol and tell it of the connection."""
+        """Attach a protocol and notify it of the connection."""
         self.set_protocol(protocol)
         protocol.connection_made(self)
 
     # ---- ends
 
     def cut(self) -> None:
-        """Lose what is on its way to the other end, and this end of the connection with it."""
+        """Discard bytes in flight to the other end, and close this end of the connection."""
         self.out.clear()
         if not self._is_lost:
             self._is_deaf = self._is_closing = self._is_ended = True
             self._lose_soon(_reset_error())
 
     def forget(self) -> None:
-        """Lose this end, as after a time-out; the other end is told nothing and may believe for long that the connection lives."""
+        """Lose this end, as after a time-out; the other end is not notified, and its connection stays half-open."""
         self.out.clear()
         if not self._is_lost:
             self._is_deaf = self._is_closing = self._is_ended = True
@@ -352,7 +352,7 @@ class SimulatedTransport(asyncio.Transport):
         self._farewells.append(farewell)
 
     def on_process_death(self, *, power_loss: bool) -> None:
-        """The process that owns this end is gone: a kernel that lives resets the connection, one without power says nothing more."""
+        """The process that owns this end is gone: a running kernel resets the connection, one without power sends nothing more."""
         if power_loss:
             self.peer.out.on_target_silent()
         elif not self._is_lost:
@@ -362,23 +362,23 @@ class SimulatedTransport(asyncio.Transport):
 
     @property
     def is_lost(self) -> bool:
-        """Tell whether this end is no more."""
+        """Return whether this end is closed or lost."""
         return self._is_lost
 
     @property
     def is_busy(self) -> bool:
-        """Tell whether bytes are on their way in either direction."""
+        """Return whether bytes are in flight in either direction."""
         return self.out.unread_bytes > 0 or self.peer.out.unread_bytes > 0
 
-    def _fail(self, trouble: Exception) -> None:
-        self._network.loop.call_exception_handler({"message": f"{self._protocol!r} failed", "exception": trouble, "process": self.process})
+    def _fail(self, error: Exception) -> None:
+        self._network.loop.call_exception_handler({"message": f"{self._protocol!r} failed", "exception": error, "process": self.process})
         self.abort()
 
-    def _lose_soon(self, trouble: OSError | None) -> None:
+    def _lose_soon(self, error: OSError | None) -> None:
         loop = self._network.loop
-        loop.schedule(self.process, loop.now_ns, self._lose, trouble)
+        loop.schedule(self.process, loop.now_ns, self._lose, error)
 
-    def _lose(self, trouble: OSError | None) -> None:
+    def _lose(self, error: OSError | None) -> None:
         if self._is_lost:
             return
         self._is_lost = self._is_closing = True
@@ -386,9 +386,9 @@ class SimulatedTransport(asyncio.Transport):
         self.process.transports.pop((self.number, self.local), None)
         self._network.forget_if_over(self)
         if self._protocol is not None:
-            self._protocol.connection_lost(trouble)
+            self._protocol.connection_lost(error)
         for farewell in self._farewells:
-            farewell(trouble)
+            farewell(error)
 
 
 def _reset_error() -> OSError:

@@ -1,7 +1,7 @@
-"""Waits for moments in a run: a virtual time, the nth write or flush of a kind of file, the nth frame of an API, the nth fact of a kind.
+"""Triggers in a run: a virtual time, the nth write or flush of a kind of file, the nth frame of an API, the nth event of a kind.
 
-Crash windows are too short for random times: a fault that is tied to what a node does hits them. An action runs inside the node's own call, at
-the very moment; it must not raise.
+Crash windows are too short for random times: a fault that is tied to an operation of a node hits them. An action runs inside the node's own call, at
+exactly that moment; it must not raise.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ Moment = Literal["before", "after"]
 
 @dataclass(frozen=True, slots=True)
 class Occasion:
-    """Where a trigger went off: at which host (none for a mere time), and at which frame."""
+    """The context in which a trigger fired: the host (None for a time trigger), and the frame."""
 
     host: str | None = None
     frame: FrameSeen | None = None
@@ -66,7 +66,7 @@ class _EventWaiting(_Waiting):
 
 
 class Triggers:
-    """Everything that is waited for in one simulation. Each trigger goes off once."""
+    """All triggers of one simulation. Each fires once."""
 
     def __init__(self, simulation: "Simulation") -> None:
         self._simulation = simulation
@@ -76,7 +76,7 @@ class Triggers:
         self._followers: list[Callable[[FrameSeen, str], object]] = []
 
     def at(self, at_ns: int, action: Action) -> None:
-        """Act at a virtual time; at once, that is in the next turn, if it is past."""
+        """Act at a virtual time; in the next turn if it is past."""
         simulation = self._simulation
         simulation.loop.schedule(simulation.harness.process, max(at_ns, simulation.now_ns), action, Occasion())
 
@@ -107,14 +107,14 @@ class Triggers:
         nth: int = 1,
         moment: Moment = "before",
     ) -> None:
-        """Act before or after the nth request or response of an API is handed to the network. Before it, `occasion.frame.cut` decides its fate."""
+        """Act before or after the nth request or response of an API is sent. Before it, `occasion.frame` can be truncated, held or rewritten."""
         assert nth >= 1, "times are counted from 1"
         waiting = _FrameWaiting(action=action, nth=nth, api_key=api_key, is_response=is_response, moment=moment, client=client, server=server)
         self._frames.append(waiting)
         self._simulation.network.watch_frames(self._on_frame)
 
     def follow_frames(self, follower: Callable[[FrameSeen, str], object]) -> Callable[[], None]:
-        """Show every frame to a function, before and after it is handed to the network. Returns what ends that."""
+        """Call a function with every frame, before and after it is sent. Returns a function that cancels this."""
         self._followers.append(follower)
         self._simulation.network.watch_frames(self._on_frame)
 
@@ -125,15 +125,15 @@ class Triggers:
         return end
 
     def on_event(self, action: Action, *, kind: str, host: str | None = None, nth: int = 1, fields: Mapping[str, object] | None = None) -> None:
-        """Act right after the nth fact of a kind was noted, on one host or on any, with the given values in its fields."""
+        """Act right after the nth event of a kind, on one host or on any, with the given values in its fields."""
         assert nth >= 1, "times are counted from 1"
-        assert kind in Event.kinds, f"no event is called {kind}"
+        assert kind in Event.kinds, f"unknown event {kind}"
         if kind not in self._events:
             self._simulation.observe(self._on_event, (Event.kinds[kind],))
         self._events.setdefault(kind, []).append(_EventWaiting(action=action, nth=nth, kind=kind, host=host, fields=fields or {}))
 
     def watch_disk(self, host_name: str) -> None:
-        """Look at the disk of a host from now on, if anything waits for disks."""
+        """Watch the disk of a host from now on, if there are disk triggers."""
         if self._disk:
             platter = self._simulation.hosts[host_name].platter
             platter.watch = lambda operation, kind, moment: self._on_disk(host_name, operation, kind, moment)

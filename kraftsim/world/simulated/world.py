@@ -16,17 +16,17 @@ from kraftsim.world.simulated.objects import SharedObjects, SimulatedObjects
 from kraftsim.world.subdirectory import Subdirectory
 
 T = TypeVar("T")
-ALIVE_SHARE = 0.5
-"""At so many of the places a run breathes at all; which they are follows from its seed. What comes together in every run hides what comes alone."""
-PASSES_THROUGH = 0.5
-LETS_OTHERS_IN = 0.85
+ACTIVE_SHARE = 0.5
+"""The share of preemption points that are active in a run, chosen by its seed. With all of them active in every run, some bugs would stay hidden."""
+NO_YIELD_SHARE = 0.5
+SHORT_YIELD_SHARE = 0.85
 TURNS_MAX = 4
-SHORTEST_BREATH_SECONDS, LONGEST_BREATH_SECONDS = 0.00001, 0.005
-"""A longer breath is drawn by its magnitude: from less than a frame takes to more than an answer takes."""
+SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.00001, 0.005
+"""A longer pause is drawn by its magnitude: from less than the latency of a frame to more than that of an answer."""
 
 
 class SimulatedWorld:
-    """Clock, disk, chance and event log of one process; implements `kraftsim.world.interface.World`."""
+    """Clock, disk, random streams and event log of one process; implements `kraftsim.world.interface.World`."""
 
     def __init__(self, *, run: str, process: Process, disk: SimulatedDisk, log: EventLog, stores: dict[str, SharedObjects]) -> None:
         self.run = run
@@ -38,50 +38,50 @@ class SimulatedWorld:
         self._log = log
         self._stores = stores
         self._places: dict[str, Random | None] = {}
-        """The streams of the places at which the process has breathed; None where this run does not."""
+        """The streams of the preemption points that were used; None for inactive ones."""
 
     def random(self, purpose: str) -> Random:
         """Return the stream of a purpose."""
         return self._process.random(purpose)
 
     def note(self, event: Event) -> None:
-        """Add a fact to the event log."""
+        """Emit an event to the event log."""
         self._log.note(event)
 
     def flush_events(self) -> None:
-        """Do nothing: a simulated fact is kept as soon as it is noted."""
+        """Do nothing: a simulated event is kept as soon as it is emitted."""
 
     def elsewhere(self, directory: str) -> World:
-        """Return this world with a part of the one disk as its disk: what happens to that happens to both."""
+        """Return this world with a directory of its disk as the disk: faults of that disk affect both."""
         return WorldElsewhere(self, Subdirectory(self.disk, directory.strip("/")))
 
     def objects(self, location: str, settings: Mapping[str, str]) -> ObjectStore:
-        """Return the one store of this location, as this process reaches it."""
+        """Return the shared store of this location, for this process."""
         shared = self._stores.setdefault(location, SharedObjects())
         return SimulatedObjects(shared, self._process.random(f"objects/{location}"))
 
     async def aside(self, work: Callable[[], T]) -> T:
-        """Return what a function returns, after one turn of the loop: there are no threads here."""
+        """Return the result of a function, after one turn of the loop: there are no threads here."""
         await asyncio.sleep(0)
         return work()
 
     async def breathe(self, place: str) -> None:
-        """Let others in between, sometimes: for a few turns of this process, or for long enough that answers of peers arrive."""
+        """Yield sometimes: for a few turns of this process, or for long enough that answers of peers arrive."""
         draw = self._draw_at(place)
         if draw is None:
             return
         choice = draw.random()
-        if choice < PASSES_THROUGH:
+        if choice < NO_YIELD_SHARE:
             return
-        if choice < LETS_OTHERS_IN:
+        if choice < SHORT_YIELD_SHARE:
             for _ in range(1 + draw.randrange(TURNS_MAX)):
                 await asyncio.sleep(0)
         else:
-            await asyncio.sleep(SHORTEST_BREATH_SECONDS * (LONGEST_BREATH_SECONDS / SHORTEST_BREATH_SECONDS) ** draw.random())
+            await asyncio.sleep(SHORTEST_PAUSE_SECONDS * (LONGEST_PAUSE_SECONDS / SHORTEST_PAUSE_SECONDS) ** draw.random())
 
     def _draw_at(self, place: str) -> Random | None:
-        """Return the stream of a place; None if nobody breathes there in this run."""
+        """Return the stream of a preemption point; None if it is inactive in this run."""
         if place not in self._places:
-            is_alive = stream(self._process.host.seed, "breathing", 1, place).random() < ALIVE_SHARE
-            self._places[place] = self._process.random(f"breathe/{place}") if is_alive else None
+            is_active = stream(self._process.host.seed, "breathing", 1, place).random() < ACTIVE_SHARE
+            self._places[place] = self._process.random(f"breathe/{place}") if is_active else None
         return self._places[place]
