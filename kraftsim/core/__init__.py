@@ -1,1 +1,1 @@
-"""The rules of Kafka as plain state machines: no input or output, no clock, no chance, no tasks."""
+"""Kafka's rules as plain state machines: without I/O, clocks, random numbers or tasks."""

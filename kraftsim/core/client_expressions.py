@@ -1,8 +1,8 @@
-"""Regular expressions that a client sends: those of RE2, whose cost grows with the expression and the text and never faster.
+"""Regular expressions sent by clients: RE2 syntax, whose cost is linear in the expression and the text.
 
-Apache Kafka compiles them with RE2/J, this with RE2 itself. Where RE2 takes what RE2/J refuses, it is refused here; the words of a refusal are
-RE2/J's. Expressions whose program is larger than PROGRAM_BYTES_MAX are refused, too: to compile one holds the node meanwhile.
-Source: KIP-848, KIP-1152, com.google.re2j.{Parser, Pattern} 1.8, which 4.1 to 4.4 bring along.
+Apache Kafka compiles them with RE2/J, this with RE2. What RE2 accepts and RE2/J rejects is rejected here; the error messages are
+RE2/J's. Expressions with a program larger than PROGRAM_BYTES_MAX are rejected, too, as compiling blocks the node.
+Source: KIP-848, KIP-1152, com.google.re2j.{Parser, Pattern} 1.8, which 4.1 to 4.4 use.
 """
 
 from collections.abc import Iterator
@@ -10,14 +10,14 @@ from functools import lru_cache
 from typing import Final, Protocol
 
 PROGRAM_BYTES_MAX: Final = 1 << 20
-"""What RE2 may use for one expression: it then compiles within about 20 ms, and the worst text of 249 characters takes about 1 ms."""
+"""RE2's memory limit per expression: it then compiles within about 20 ms, and the worst text of 249 characters takes about 1 ms."""
 KEPT_MAX: Final = 256
 CONTROL_OF_GROUPS: Final = ("(?P<", "(?<")
 NAMELESS: Final = ("(?<=", "(?<!")
 INVALID_ESCAPE: Final = "invalid escape sequence"
 TRAILING_BACKSLASH: Final = "trailing backslash at end of expression"
 INVALID_CAPTURE: Final = "invalid named capture"
-WORDS: Final = {
+RE2J_MESSAGES: Final = {
     "invalid escape sequence": INVALID_ESCAPE,
     "unexpected )": "regexp/syntax: internal error",
     "no argument for repetition operator": "missing argument to repetition operator",
@@ -29,11 +29,11 @@ WORDS: Final = {
     "missing ]": "missing closing ]",
     "trailing \\": TRAILING_BACKSLASH,
 }
-"""RE2's words -> RE2/J's, where they differ."""
+"""RE2's error messages -> RE2/J's, where they differ."""
 
 
 class InvalidExpression(ValueError):
-    """A text that is no expression. `description` says so in RE2/J's words."""
+    """An invalid expression. `description` is RE2/J's message."""
 
     def __init__(self, description: str) -> None:
         super().__init__(description)
@@ -44,14 +44,14 @@ class Expression(Protocol):
     """A compiled expression."""
 
     def fullmatch(self, text: str) -> object | None:
-        """Return something if the whole text fits, None otherwise."""
+        """Return a match of the whole text, or None."""
         ...
 
 
 @lru_cache(KEPT_MAX)
 def client_expression(text: str) -> Expression:
-    """Compile what a client sent. Raises InvalidExpression."""
-    import re2  # not before a client sends one: it takes a few milliseconds, and most nodes never need it
+    """Compile a client's expression. Raises InvalidExpression."""
+    import re2  # imported on first use: it takes a few milliseconds, and most nodes never need it
 
     options = re2.Options()
     options.max_mem = PROGRAM_BYTES_MAX
@@ -62,17 +62,17 @@ def client_expression(text: str) -> Expression:
     except UnicodeEncodeError:
         raise InvalidExpression("invalid UTF-8") from None
     except re2.error as mistake:
-        raise InvalidExpression(_words(mistake.args[0])) from None
+        raise InvalidExpression(_re2j_message(mistake.args[0])) from None
     _refuse_what_only_re2_takes(text)
     return found
 
 
-def _words(told: object) -> str:
-    """Return RE2's description of a mistake in the words of RE2/J."""
-    what, _, where = (told if isinstance(told, bytes) else b"").decode(errors="replace").partition(": ")
+def _re2j_message(message: object) -> str:
+    """Return RE2/J's message for an error of RE2."""
+    what, _, where = (message if isinstance(message, bytes) else b"").decode(errors="replace").partition(": ")
     if where in NAMELESS:
         return INVALID_CAPTURE
-    return WORDS.get(what, what)
+    return RE2J_MESSAGES.get(what, what)
 
 
 def tokens(text: str) -> Iterator[str]:
@@ -95,9 +95,9 @@ def tokens(text: str) -> Iterator[str]:
 
 
 def _class_end(text: str, position: int, last_named_end: int) -> int:
-    """Return where a class ends that begins at a position: a bracket right behind its beginning is one of its characters.
+    """Return the end of a character class that begins at a position: a bracket right after its beginning is literal.
 
-    `last_named_end` is where the last `:]` stands: nobody looks for one behind that.
+    `last_named_end` is the position of the last `:]`: named classes are not searched after it.
     """
     position += 2 if text.startswith("^", position + 1) else 1
     is_first = True
@@ -112,7 +112,7 @@ def _class_end(text: str, position: int, last_named_end: int) -> int:
 
 
 def _of_re2(text: str) -> str:
-    """Return an expression of RE2/J as RE2 writes it: an escaped character that is not ASCII stands for itself."""
+    """Convert RE2/J syntax to RE2: an escaped non-ASCII character stands for itself."""
     return "".join(token[1] if len(token) == 2 and token[0] == "\\" and not token[1].isascii() else token for token in tokens(text))
 
 

@@ -1,7 +1,7 @@
-"""What a rule answers when it is asked whether something may happen: a decision, or a refusal.
+"""The result of a rule: a decision, or a refusal.
 
-Looking and changing are two steps: a `decide_` method proposes records, and only replaying those records changes anything, so that recovery,
-followers and failover all come from one function.   Source: ControllerResult and ApiError of org.apache.kafka.controller.
+Deciding and changing are separate: a `decide_` method returns records, and only replaying them changes the state, so that recovery,
+followers and failover use one function.   Source: ControllerResult and ApiError of org.apache.kafka.controller.
 """
 
 from collections.abc import Generator, Sequence
@@ -15,13 +15,16 @@ from protocol.schema import Message
 Result = TypeVar("Result")
 T = TypeVar("T")
 Steps: TypeAlias = Generator[None, None, T]
-"""A decision that is taken step by step. It is good if nothing that it looks at changed between its first step and its last one."""
+"""A decision as a generator, so that other work can run between its steps.
+
+It is valid if its input is unchanged from the first to the last step.
+"""
 ENTRIES_PER_STEP: Final = 500
-"""Of a request: a fixed number, so that the event log of a seed stays the same. They take 2 to 20 ms."""
+"""Request entries per step: a fixed number, so that the event log of a seed is reproducible. They take 2 to 20 ms."""
 
 
 def whole(steps: Steps[T]) -> T:
-    """Take all steps of a decision at once."""
+    """Run all steps of a decision at once."""
     while True:
         try:
             next(steps)
@@ -31,15 +34,15 @@ def whole(steps: Steps[T]) -> T:
 
 
 def ends_step(index: int) -> bool:
-    """Tell whether the entry at an index is the last one of a step."""
+    """Return whether the entry at an index is the last one of a step."""
     return index % ENTRIES_PER_STEP == ENTRIES_PER_STEP - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[Result]):
-    """`result` holds once every one of `records` is in the log, in this order and in one batch. No records: it holds already.
+    """`result` is valid once all `records` are in the log, in this order and in one batch. Without records it is valid at once.
 
-    `facts` are to be noted when the records are committed, not earlier: until then nothing has happened.
+    `facts` are the events to emit when the records are committed, not earlier.
     """
 
     records: Sequence[Message]
@@ -49,7 +52,7 @@ class Decision(Generic[Result]):
 
 @dataclass(frozen=True, slots=True)
 class RefusedRecord:
-    """A single record that made its batch be refused, by its place in the batch."""
+    """A record that caused the refusal of its batch, by its index in the batch."""
 
     batch_index: int
     why: str
@@ -57,7 +60,7 @@ class RefusedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Kafka forbids it. `why` is for people and takes no part in comparisons; `records` names single records where they are to blame (KIP-467)."""
+    """An error. `why` is a message and not compared; `records` are the invalid records, if any (KIP-467)."""
 
     error: ErrorCode
     why: str = field(default="", compare=False)
@@ -65,5 +68,5 @@ class Refusal:
 
     @property
     def message(self) -> str | None:
-        """`why` as answers carry it: null where there is nothing to say."""
+        """`why` as in responses: null if it is empty."""
         return self.why or None

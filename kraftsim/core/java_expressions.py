@@ -1,8 +1,8 @@
-r"""Whether a text is a regular expression of Java: only that is asked, nothing is matched with it here.
+r"""Whether a text is a valid Java regular expression: only validated, nothing is matched with it here.
 
-RE2 looks at it, whose cost grows with the text and never faster. Counted repetitions, which it would
-write out, are looked at here. What java.util.regex takes and RE2 does not is refused: look-around,
-references, possessive and atomic groups, classes that RE2 does not know. What only RE2 takes is refused, too.
+RE2 validates it, whose cost is linear in the text. Counted repetitions, which RE2 would expand, are
+validated here. What java.util.regex accepts and RE2 does not is rejected: look-around, references,
+possessive and atomic groups, classes that RE2 does not know. What only RE2 accepts is rejected, too.
 Source: java.util.regex.Pattern of OpenJDK 17.
 """
 
@@ -13,18 +13,18 @@ from kraftsim.core.client_expressions import InvalidExpression, client_expressio
 TIMES_MAX: Final = 2**31 - 1
 KINDS: Final = {"L": "ultmo", "M": "nec", "N": "dlo", "P": "cdseifo", "S": "mcko", "Z": "slp", "C": "cfos"}
 CATEGORIES: Final = frozenset(KINDS) | {kind + each for kind in KINDS for each in KINDS[kind]}
-"""General categories by their names in both; other names are of scripts in RE2, and of other things in Java."""
+"""General categories by their common names; other names are scripts in RE2, and other properties in Java."""
 NAME_IN_BRACES_MAX: Final = 4
-"""Characters of the longest of these names, in braces; whatever is longer is none."""
+"""The length of the longest of these names, in braces; a longer one is invalid."""
 OCTAL: Final = frozenset("01234567")
 SAME_PLACES: Final = {"\\e": "\\a", "\\Z": "\\z", "\\G": "\\A", "\\h": "\\d", "\\H": "\\d", "\\V": "\\d"}
-"""Escapes of Java only, and what may stand in RE2 wherever they may stand."""
+"""Java-only escapes, and what replaces them for RE2 at any position."""
 REPEATING: Final = (["*"], ["+"], ["?"], ["{"])
 ONLY_RE2: Final = ("\\C", "\\E")
 
 
 def is_java_expression(text: str) -> bool:
-    """Tell whether both Java and RE2 take a text for an expression."""
+    """Return whether both Java and RE2 accept a text as an expression."""
     try:
         client_expression(_without_counts(text))
     except InvalidExpression:
@@ -33,7 +33,7 @@ def is_java_expression(text: str) -> bool:
 
 
 def _without_counts(text: str) -> str:
-    """Return an expression of RE2 that is one if the text is. Raises InvalidExpression for what only RE2 takes."""
+    """Return a regular expression that RE2 accepts if the text is valid. Raises InvalidExpression for what only RE2 accepts."""
     pieces = list(tokens(text))
     found = []
     position = 0
@@ -58,7 +58,7 @@ def _without_counts(text: str) -> str:
         elif piece.startswith("["):
             _require_class(piece)
         elif piece.startswith("(?P<") or piece in ONLY_RE2:
-            raise InvalidExpression("only RE2 takes it")
+            raise InvalidExpression("supported by RE2 only")
         elif piece.startswith("(?<"):
             _require_name(piece[3:-1])
         found.append(SAME_PLACES.get(piece, piece))
@@ -66,7 +66,7 @@ def _without_counts(text: str) -> str:
 
 
 def _end_of_braces(pieces: list[str], position: int) -> int:
-    """Return where the next closing brace ends, or all pieces if there is none."""
+    """Return the position after the next closing brace, or the end if there is none."""
     try:
         return pieces.index("}", position) + 1
     except ValueError:
@@ -74,7 +74,7 @@ def _end_of_braces(pieces: list[str], position: int) -> int:
 
 
 def _behind_count(pieces: list[str], position: int) -> int:
-    """Return where a counted repetition ends that begins behind a brace: {3}, {3,}, {3,5}."""
+    """Return the position after a counted repetition whose opening brace was read: {3}, {3,}, {3,5}."""
     try:
         end = pieces.index("}", position)
     except ValueError:
@@ -89,7 +89,7 @@ def _behind_count(pieces: list[str], position: int) -> int:
 
 
 def _require_category(pieces: list[str], position: int) -> int:
-    """Return where the name of a general category ends: \\pL, \\p{Lu}."""
+    """Return the position after the name of a general category: \\pL, \\p{Lu}."""
     name = pieces[position] if position < len(pieces) else ""
     end = position + 1
     if name == "{":
@@ -109,7 +109,7 @@ def _require_name(name: str) -> None:
 
 
 def _repeats_flags(pieces: list[str], position: int) -> bool:
-    """Tell whether flags that stand by themselves are repeated: (?i)*."""
+    """Return whether a flag group is repeated: (?i)*."""
     if pieces[position : position + 1] != ["?"]:
         return False
     end = position + 1
@@ -119,7 +119,7 @@ def _repeats_flags(pieces: list[str], position: int) -> bool:
 
 
 def _require_class(text: str) -> None:
-    """Raise InvalidExpression for a class of RE2 that is none of Java: there classes may lie within classes, with brackets of their own."""
+    """Raise InvalidExpression for a class of RE2 that is invalid in Java, where classes may be nested, with their own brackets."""
     depth, position = 1, 2 if text.startswith("[^") else 1
     is_first = True
     while position < len(text):
@@ -137,7 +137,7 @@ def _require_class(text: str) -> None:
 
 
 def _require_escape(text: str, position: int) -> None:
-    """Look at what is behind a backslash within a class."""
+    """Check the escape after a backslash in a class."""
     escaped, behind = text[position + 1 : position + 2], list(text[position + 2 : position + 2 + NAME_IN_BRACES_MAX])
     if escaped == "0" and behind[:1] and behind[0] not in OCTAL:
         raise InvalidExpression("illegal octal escape sequence")

@@ -1,7 +1,7 @@
-"""Plain values that remember how to undo what is not committed yet.
+"""Plain values with undo information for uncommitted changes.
 
-A controller applies records before they are committed; if it loses its leadership, everything from the first uncommitted offset on must be
-undone. Each change leaves a note in the journal of the offset that caused it.   Source: org.apache.kafka.timeline.SnapshotRegistry.
+A controller applies records before they are committed; on loss of leadership, everything from the first uncommitted offset on is
+reverted. Each change adds an undo entry to the journal, under the offset that caused it.   Source: org.apache.kafka.timeline.SnapshotRegistry.
 """
 
 from collections.abc import Callable, ItemsView, Iterator, KeysView, ValuesView
@@ -15,7 +15,7 @@ _ABSENT = object()
 
 
 class Journal:
-    """The undo notes of every offset that is applied and not committed, oldest first."""
+    """The undo entries of every applied, uncommitted offset, oldest first."""
 
     __slots__ = ("_pages",)
 
@@ -23,31 +23,31 @@ class Journal:
         self._pages: list[tuple[int, list[Undo]]] = []
 
     def mark(self, offset: int) -> None:
-        """Open the page of `offset`: changes from here on are caused by the record at that offset."""
+        """Start the entries of `offset`: later changes are caused by the record at this offset."""
         assert not self._pages or offset > self._pages[-1][0], f"offset {offset} is replayed after {self._pages[-1][0]}"
         self._pages.append((offset, []))
 
     def remember(self, undo: Undo) -> None:
-        """Write down how to undo a change. Before the first mark there is nothing to go back to, and nothing is written."""
+        """Record how to undo a change. Before the first mark nothing can be reverted, and nothing is recorded."""
         if self._pages:
             self._pages[-1][1].append(undo)
 
     def commit_through(self, last_offset: int) -> None:
-        """Forget how to undo `last_offset` and everything before it."""
+        """Drop the undo entries of `last_offset` and of all earlier offsets."""
         kept = 0
         while kept < len(self._pages) and self._pages[kept][0] <= last_offset:
             kept += 1
         del self._pages[:kept]
 
     def revert_to(self, next_offset: int) -> None:
-        """Undo `next_offset` and everything after it, newest first: the state is what it was before that offset was replayed."""
+        """Revert `next_offset` and all later offsets, latest first: the state is that before this offset was replayed."""
         while self._pages and self._pages[-1][0] >= next_offset:
             for undo in reversed(self._pages.pop()[1]):
                 undo()
 
     @property
     def first_uncommitted_offset(self) -> int | None:
-        """The oldest offset that can still be undone; None if everything is committed."""
+        """The lowest offset that can still be reverted; None if everything is committed."""
         return self._pages[0][0] if self._pages else None
 
 
@@ -62,7 +62,7 @@ class TimelineValue(Generic[Value]):
 
     @property
     def value(self) -> Value:
-        """What it is now, committed or not."""
+        """The current value, committed or not."""
         return self._value
 
     @value.setter
@@ -76,7 +76,7 @@ class TimelineValue(Generic[Value]):
 
 
 class TimelineDict(Generic[Key, Value]):
-    """A dictionary whose values are frozen: a change is an assignment. After an undo, a key that was deleted stands at the end of the order."""
+    """A dictionary of immutable values: a change is an assignment. After a revert, a deleted key is last in the order."""
 
     __slots__ = ("_entries", "_journal")
 
@@ -88,11 +88,11 @@ class TimelineDict(Generic[Key, Value]):
         return self._entries[key]
 
     def __setitem__(self, key: Key, value: Value) -> None:
-        self._note_undo(key)
+        self._record_undo(key)
         self._entries[key] = value
 
     def __delitem__(self, key: Key) -> None:
-        self._note_undo(key)
+        self._record_undo(key)
         del self._entries[key]
 
     def __contains__(self, key: object) -> bool:
@@ -120,7 +120,7 @@ class TimelineDict(Generic[Key, Value]):
         """Return a live view of keys and values."""
         return self._entries.items()
 
-    def _note_undo(self, key: Key) -> None:
+    def _record_undo(self, key: Key) -> None:
         before = self._entries.get(key, _ABSENT)
         if before is _ABSENT:
             self._journal.remember(lambda: self._forget(key))

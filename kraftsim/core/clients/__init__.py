@@ -1,1 +1,1 @@
-"""Rules of the workload clients, pure: what a producer sends next and with which sequence, what a reader fetches next."""
+"""The rules of the workload clients, without I/O: what a producer sends next and with which sequence, what a consumer fetches next."""

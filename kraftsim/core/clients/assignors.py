@@ -1,7 +1,7 @@
-"""How the leader of a group divides partitions among its members: by ranges, or so that each keeps what it has.
+"""Client-side assignors, used by the leader of a classic group: range, and cooperative-sticky.
 
-A cooperative assignment never gives a partition to a new owner while the old one still holds it: it is left out, and given in the rebalance that
-follows when the old owner has let go.
+A cooperative assignment never assigns a partition that another member still owns: it is left out, and assigned in the follow-up rebalance
+after the former owner has revoked it.
 Source: org.apache.kafka.clients.consumer.{RangeAssignor, CooperativeStickyAssignor}, KIP-429, KIP-792.
 """
 
@@ -19,7 +19,7 @@ Assignment = dict[str, tuple[TopicPartition, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscriber:
-    """A member as the leader sees it. owned_generation_id says in which generation it got what it owns."""
+    """A member as the leader knows it. owned_generation_id is the generation in which its owned partitions were assigned."""
 
     member_id: str
     topics: tuple[str, ...]
@@ -29,15 +29,15 @@ class Subscriber:
 
 
 def assign(protocol: str, members: Sequence[Subscriber], partition_counts: Mapping[str, int]) -> Assignment:
-    """Divide every partition of the topics that anybody wants."""
+    """Assign every partition of the subscribed topics."""
     if protocol == COOPERATIVE_STICKY:
         return _without_owned_by_others(_sticky(members, partition_counts), members)
-    assert protocol == RANGE, f"{protocol} is no way to assign partitions"
+    assert protocol == RANGE, f"{protocol} is not a known assignor"
     return _by_ranges(members, partition_counts)
 
 
 def _by_ranges(members: Sequence[Subscriber], partition_counts: Mapping[str, int]) -> Assignment:
-    """Give each member one range of every topic; the first ones get one more where it does not come out even."""
+    """Assign one range of every topic to each member; the first members get one more if the count is not divisible."""
     found: dict[str, list[TopicPartition]] = {member.member_id: [] for member in members}
     for topic in sorted(partition_counts):
         wanting = sorted(member.member_id for member in members if topic in member.topics)
@@ -53,7 +53,7 @@ def _by_ranges(members: Sequence[Subscriber], partition_counts: Mapping[str, int
 
 
 def _sticky(members: Sequence[Subscriber], partition_counts: Mapping[str, int]) -> Assignment:
-    """Let each keep what it has up to its share, and divide the rest among those that have least."""
+    """Keep each member's partitions up to its quota, and assign the rest to the members with the fewest."""
     everything = [TopicPartition(topic, index) for topic in sorted(partition_counts) for index in range(partition_counts[topic])]
     owner = _owners(members)
     wanting = sorted(members, key=lambda member: member.member_id)
@@ -75,7 +75,7 @@ def _sticky(members: Sequence[Subscriber], partition_counts: Mapping[str, int]) 
 
 
 def _owners(members: Sequence[Subscriber]) -> dict[TopicPartition, str]:
-    """Return who owns what; of two who claim the same the one with the later generation, and nobody if they claim it in one."""
+    """Return the owner of each partition; of two claims the later generation wins, and neither with the same generation."""
     claims: dict[TopicPartition, list[Subscriber]] = {}
     for member in members:
         for where in member.owned:

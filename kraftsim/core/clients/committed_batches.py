@@ -1,4 +1,4 @@
-"""What a read_committed reader sees of what a broker sent: the broker sends everything up to the last stable offset, and says what of it was aborted.
+"""read_committed filtering on the client: a broker returns all batches up to the last stable offset, with the list of aborted transactions.
 
 Source: KIP-98, org.apache.kafka.clients.consumer.internals.CompletedFetch.
 """
@@ -11,14 +11,14 @@ from protocol.control_records import ControlType, control_type
 
 
 class Aborted(NamedTuple):
-    """A transaction of a producer, by its first offset, that was aborted."""
+    """An aborted transaction of a producer, by its first offset."""
 
     producer_id: int
     first_offset: int
 
 
 def committed_batches(batches: Iterable[RecordBatch], aborted: Sequence[Aborted]) -> Iterator[RecordBatch]:
-    """Yield the data batches that were not aborted, in order. The list may come in any order; a marker ends its producer's transaction."""
+    """Yield the data batches of committed transactions, in order. The list may be unordered; a marker ends its producer's transaction."""
     waiting = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
     producers: set[int] = set()  # for membership only
     for batch in batches:

@@ -1,6 +1,6 @@
-"""The transactional producer that KIP-447's text describes: who is fenced by its group is at its end, and offsets are a member's or are refused.
+"""The transactional producer of KIP-447's text: an error of the group's fencing is fatal, and offset commits without a member are rejected.
 
-What shipped is milder: a commit that the group refuses is aborted and the producer lives on, and the call without a member stayed, unfenced.
+What shipped is milder: a commit that the group rejects is abortable, and the API without group metadata stayed, unfenced.
 Source: KIP-447 ("ProducerFencedException", "will throw if the old API is used"); KIP-588 and KafkaProducer for what shipped.
 """
 
@@ -22,10 +22,10 @@ FENCED_BY_ITS_GROUP = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID
 
 
 class DocumentProducer(TransactionalProducer):
-    """Ends where the shipped one aborts."""
+    """Treats errors as fatal that are abortable for the shipped one."""
 
     def meaning_of(self, question: Question, error: ErrorCode) -> Meaning:
-        """Return what an error means in answer to a question."""
+        """Return how an error of a request is handled."""
         if isinstance(question, CommitOffsets) and error in FENCED_BY_ITS_GROUP:
             return Meaning.FATAL
         return super().meaning_of(question, error)

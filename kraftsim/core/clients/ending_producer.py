@@ -1,8 +1,8 @@
-"""Producers that never go across the end of the sequence numbers: at 2^31-1 they take the next epoch and count from 0 again.
+"""Producers that do not wrap sequence numbers: at 2^31-1 they bump the epoch and continue from 0.
 
-KIP-758 weighed this against its window and left it: without numbers that come round, what lies behind the latest batch needs no bound. An idempotent
-producer settles what is open and goes on under the next epoch; a transaction that would go across the end is aborted.
-Source: KIP-758 (Rejected Alternatives); producers of Apache Kafka go round instead (DefaultRecordBatch.incrementSequence).
+KIP-758 considered and rejected this: without wrapping sequences no bound is needed for sequences behind the latest batch. An idempotent
+producer completes the open batches and continues with the next epoch; a transaction that would exceed the maximum is aborted.
+Source: KIP-758 (Rejected Alternatives); Apache Kafka's producer wraps instead (DefaultRecordBatch.incrementSequence).
 """
 
 from kraftsim.core.clients.gated_producer import GatedProducer
@@ -14,7 +14,7 @@ from kraftsim.core.producer_state.sequence import LAST_SEQUENCE
 
 
 class EndingQueue(PartitionQueue):
-    """Gives no batch a number behind `sequence_max`: it waits for the next epoch instead."""
+    """Gives no batch a sequence beyond `sequence_max`: it waits for the next epoch instead."""
 
     sequence_max = LAST_SEQUENCE
 
@@ -23,7 +23,7 @@ class EndingQueue(PartitionQueue):
         self._numbers_left = self.sequence_max + 1 - first_sequence
 
     def sendable(self, identity: Identity, now_ms: int) -> OutgoingBatch | None:
-        """Return the batch that may be sent now; one that would go across the end is refused before it is sent."""
+        """Return the batch that may be sent now; one that would exceed the maximum is refused before it is sent."""
         batch = super().sendable(identity, now_ms)
         if batch is not None and not batch.attempts and self.identity in (identity, None) and len(batch.records) > self._numbers_left:
             self.refuse(batch)
@@ -31,21 +31,21 @@ class EndingQueue(PartitionQueue):
         return batch
 
     def send(self, batch: OutgoingBatch, identity: Identity) -> None:
-        """Mark a batch as on its way, and count its numbers."""
+        """Mark a batch as in flight, and count its sequences."""
         begins = batch.identity is None
         if begins and self.identity not in (identity, None):
             self._numbers_left = self.sequence_max + 1
         super().send(batch, identity)
         self._numbers_left -= len(batch.records) if begins else 0
 
-    def begin_again(self) -> None:
-        """Count from 0 under the next identity."""
-        super().begin_again()
+    def restart_sequences(self) -> None:
+        """Restart at sequence 0 with the next identity."""
+        super().restart_sequences()
         self._numbers_left = self.sequence_max + 1
 
 
 class EndingProducer(IdempotentProducer):
-    """An idempotent producer that takes the next epoch at the end of the numbers, for all of its partitions."""
+    """An idempotent producer that bumps its epoch for all partitions at the end of the sequence numbers."""
 
     queue_class = EndingQueue
 
@@ -56,7 +56,7 @@ class EndingProducer(IdempotentProducer):
 
 
 class EndingSender(GatedProducer):
-    """The sending half of a transactional producer that does so: the records that would go across the end are given up."""
+    """The sender of such a transactional producer: records that would exceed the maximum fail."""
 
     queue_class = EndingQueue
 
@@ -66,6 +66,6 @@ class EndingSender(GatedProducer):
 
 
 class EndingTransactionalProducer(TransactionalProducer):
-    """Aborts the transaction that would go across the end, and takes the next epoch for the one after it."""
+    """Aborts the transaction that would exceed the maximum, and bumps the epoch for the next one."""
 
     sender_class = EndingSender

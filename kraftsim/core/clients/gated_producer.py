@@ -1,6 +1,6 @@
-"""The sending half of a transactional producer: an idempotent producer whose identity, and whose leave to write to a partition, come from outside.
+"""The sender of a transactional producer: an idempotent producer whose identity and partitions are controlled from outside.
 
-Where sequences are lost it does not go on under an epoch of its own making: the records are given up, and the transaction with them.
+A lost sequence does not bump the epoch here: the records fail, and so does the transaction.
 Source: KIP-98, KIP-360, org.apache.kafka.clients.producer.internals.{Sender, RecordAccumulator}.
 """
 
@@ -12,7 +12,7 @@ from protocol.errors import ErrorCode
 
 
 class GatedProducer(IdempotentProducer):
-    """Sends to a partition only what `may_send_to` lets through."""
+    """Sends only to partitions for which `may_send_to` is true."""
 
     def __init__(self, settings: ProducerSettings, may_send_to: Callable[[TopicPartition], bool]) -> None:
         super().__init__(settings)
@@ -20,23 +20,23 @@ class GatedProducer(IdempotentProducer):
 
     @property
     def has_lost_sequence(self) -> bool:
-        """Whether some sequence was given out that a log does not have, or may not have."""
+        """Whether a used sequence is missing, or may be missing, in some log."""
         return any(queue.has_lost_sequence for queue in self._queues.values())
 
     @property
     def has_sent(self) -> bool:
-        """Whether the fate of some batch is open: it was sent, and neither delivered nor given up."""
+        """Whether a sent batch is neither acknowledged nor failed."""
         return any(batch.attempts for queue in self._queues.values() for batch in queue.batches)
 
     def use(self, identity: Identity) -> None:
-        """Go on under an identity; partitions that lost a sequence begin again under it."""
+        """Continue with an identity; partitions with a lost sequence restart with it."""
         for queue in self._queues.values():
             if queue.has_lost_sequence:
-                queue.begin_again()
+                queue.restart_sequences()
         self._identity = identity
 
     def drop_unsent(self, error_code: ErrorCode) -> list[ProducerEffect]:
-        """Give up every record that was never sent."""
+        """Fail every record that was never sent."""
         self._effects = []
         for queue in self._queues.values():
             queue.close_open_batch()
@@ -50,7 +50,7 @@ class GatedProducer(IdempotentProducer):
         return self._gate(where)
 
     def _renew_identities(self) -> None:
-        """Give up what was refused: a new identity comes with the next transaction."""
+        """Fail the refused batches: a new identity comes with the next transaction."""
         for queue in self._queues.values():
             for batch in [each for each in queue.batches if each.state is BatchState.REFUSED]:
                 queue.remove(batch, sequence_is_used=False)

@@ -1,9 +1,10 @@
-"""The rules of a member of a classic group: it joins, is given partitions, says that it lives, and lets go what it is asked to.
+"""The state machine of a classic group member: join, sync, heartbeat, and revocation.
 
-A stepper. Eagerly (range) a member lets everything go before it joins again; cooperatively (sticky) it keeps what it has, learns what it must give
-away, and joins once more when it has. Who was expelled joins again when the application has let go what it had: as long as that works with it, its
-generation must be the former one, or what it commits would count. Who leads the group looks at its topics again now and then, soon if one was not
-known, and joins again when they have other partitions than those that were shared out.
+With the eager protocol (range) a member revokes all partitions before it rejoins; with the cooperative one (sticky) it
+keeps them, learns which ones to revoke, and rejoins afterwards. An expelled member rejoins when the application has
+released its partitions: until then it keeps the former generation, so that its commits are fenced. The leader checks the
+partition counts of its topics periodically, sooner if a topic was unknown, and rejoins if they have changed since the last
+assignment.
 Source: KIP-62, KIP-345, KIP-394, KIP-429, org.apache.kafka.clients.consumer.internals.{AbstractCoordinator, ConsumerCoordinator}.
 """
 
@@ -47,7 +48,7 @@ EXPELLED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
 
 
 class GroupMember:
-    """One member. Call `step` for everything that happens, and again no later than `wake_at_ms`."""
+    """One member. Call `step` for every input, and again no later than `wake_at_ms`."""
 
     def __init__(self, settings: GroupSettings) -> None:
         self._settings = settings
@@ -59,10 +60,10 @@ class GroupMember:
         self._has_started = False
         self._members: tuple[Subscriber, ...] = ()
         self._coordinator: int | None = None
-        self._looks_for_coordinator = False
+        self._finds_coordinator = False
         self._counts_partitions = False
         self._shared_out: Mapping[str, int] | None = None
-        """By topic, how many partitions the leader's last assignment knew of; None: it does not lead."""
+        """By topic: the partition count of the leader's last assignment; None if the member is not the leader."""
         self._count_at_ms = 0
         self._asked: MemberQuestion | None = None
         self._not_before_ms = 0
@@ -73,20 +74,20 @@ class GroupMember:
 
     @property
     def assigned_version(self) -> int:
-        """Of the last assignment, where members probe versions; 0: of none."""
+        """The version of the last assignment, if members probe versions; 0: none yet."""
         return self._probing.assigned if self._probing else 0
 
     @property
     def wake_at_ms(self) -> int | None:
-        """When TimePassed is due even if nothing else happens; None: never."""
-        if not self._has_started or self.state is MemberState.GONE or self._asked is not None or self._looks_for_coordinator or self._must_wait:
+        """When TimePassed is due without other inputs; None: never."""
+        if not self._has_started or self.state is MemberState.GONE or self._asked is not None or self._finds_coordinator or self._must_wait:
             return None
         if self.state in (MemberState.STABLE, MemberState.RELEASING):
-            return max(min(self._beat_at_ms, self._count_at_ms) if self._looks_again else self._beat_at_ms, self._not_before_ms)
+            return max(min(self._beat_at_ms, self._count_at_ms) if self._recounts else self._beat_at_ms, self._not_before_ms)
         return None if self._counts_partitions else self._not_before_ms
 
     def step(self, happened: MembershipInput, now_ms: int) -> list[MembershipEffect]:
-        """Take note of what happened and return what to do, in order."""
+        """Handle an input and return the effects, in order."""
         self._effects = []
         match happened:
             case MemberStarted():
@@ -101,9 +102,9 @@ class GroupMember:
                 self._counts_partitions = False
                 self._on_counted(counts, now_ms)
             case CoordinatorFound(broker_id=broker_id):
-                self._looks_for_coordinator, self._coordinator = False, broker_id
+                self._finds_coordinator, self._coordinator = False, broker_id
             case CoordinatorLost(error_code=error_code):
-                self._looks_for_coordinator, self._not_before_ms = False, now_ms + self._settings.retry_backoff_ms
+                self._finds_coordinator, self._not_before_ms = False, now_ms + self._settings.retry_backoff_ms
                 if error_code is not None and not error_code.retriable:
                     self._lose(error_code, is_fatal=True)
             case Joined() | Synced() | Beaten() | Left() | MemberQuestionLost():
@@ -125,7 +126,7 @@ class GroupMember:
         self._count_at_ms = now_ms + (self._settings.metadata_max_age_ms if is_complete else self._settings.retry_backoff_ms)
 
     @property
-    def _looks_again(self) -> bool:
+    def _recounts(self) -> bool:
         return self._shared_out is not None and self.state is MemberState.STABLE and not self._counts_partitions
 
     @property
@@ -134,14 +135,15 @@ class GroupMember:
 
     @property
     def _topics(self) -> tuple[str, ...]:
-        """What the members of the group read, as its leader knows it."""
+        """The subscribed topics of all members, as the leader knows them."""
         return tuple(sorted({topic for member in self._members for topic in member.topics}))
 
-    # Answers --------------------------------------------------------------------------------------------------------------------------------------
+    # Responses --------------------------------------------------------------------------------------------------------
+    # -----------------------------
 
     def _answered(self, answer: Joined | Synced | Beaten | Left | MemberQuestionLost, now_ms: int) -> None:
         question, self._asked = self._asked, None
-        assert question is not None, "an answer comes only to a question"
+        assert question is not None, "a response without a request"
         self._beat_at_ms = now_ms + self._settings.heartbeat_interval_ms
         match answer:
             case Joined():
@@ -215,7 +217,7 @@ class GroupMember:
             self.state = MemberState.OUTSIDE
 
     def _out(self, error: ErrorCode, now_ms: int) -> None:
-        """The member must join again, find its coordinator first, or can never be one."""
+        """Handle an error: rejoin, look up the coordinator, or fail."""
         has_partitions = bool(self.assigned) or self.state is MemberState.RELEASING
         self.state = MemberState.OUTSIDE
         if error in EXPELLED:
@@ -235,7 +237,8 @@ class GroupMember:
         self.state = MemberState.GONE if is_fatal else MemberState.OUTSIDE
         self._effects.append(MemberLost(error_code=error, is_fatal=is_fatal))
 
-    # What comes next ------------------------------------------------------------------------------------------------------------------------------
+    # Next action ------------------------------------------------------------------------------------------------------
+    # -----------------------------
 
     def _go_on(self, now_ms: int) -> None:
         if not self._has_started or self.state is MemberState.GONE or self._asked is not None:
@@ -243,10 +246,10 @@ class GroupMember:
         if self._wants_to_leave and not self.member_id:
             self.state = MemberState.GONE
             return
-        if now_ms < self._not_before_ms or self._looks_for_coordinator or self._must_wait:
+        if now_ms < self._not_before_ms or self._finds_coordinator or self._must_wait:
             return
         if self._coordinator is None:
-            self._looks_for_coordinator = True
+            self._finds_coordinator = True
             self._effects.append(FindCoordinator(kind=CoordinatorKind.GROUP, key=self._settings.group_id))
         elif self._wants_to_leave:
             self.state = MemberState.LEAVING
@@ -262,15 +265,15 @@ class GroupMember:
             self._live_on(now_ms)
 
     def _live_on(self, now_ms: int) -> None:
-        """Say that the member lives; as the leader, look whether there is something else to share out."""
-        if self._looks_again and now_ms >= self._count_at_ms:
+        """Send heartbeats; as the leader, check the partition counts."""
+        if self._recounts and now_ms >= self._count_at_ms:
             self._counts_partitions = True
             self._effects.append(CountPartitions(self._topics))
         if now_ms >= self._beat_at_ms:
             self._ask(Beat(member_id=self.member_id, generation_id=self.generation_id))
 
     def _shared(self, counts: Mapping[str, int]) -> Sync:
-        """Share the partitions out. A member of a version that this leader does not understand is given none (KIP-268)."""
+        """Compute the assignment. A member with a version that this leader does not support gets no partitions (KIP-268)."""
         versions = [each.versions for each in self._members if each.versions is not None]
         if self._probing is None or not versions:
             return self._sync(assign(self._protocol, self._members, counts))
@@ -283,7 +286,7 @@ class GroupMember:
         return Sync(member_id=self.member_id, generation_id=self.generation_id, protocol=self._protocol, assignment=assignment)
 
     def _ask(self, question: MemberQuestion) -> None:
-        if self._coordinator is None:  # lost while partitions were counted: the group goes on without this answer
+        if self._coordinator is None:  # lost while partition counts were requested: the group continues without it
             self.state = MemberState.OUTSIDE
             return
         self._asked = question

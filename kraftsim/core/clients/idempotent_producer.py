@@ -1,7 +1,6 @@
-"""The rules of an idempotent producer with acks=all: what is sent next, and what an answer means for each record.
+"""The state machine of an idempotent producer with acks=all: what is sent next, and the result of each record.
 
-A stepper: inputs say what happened, effects say what to do. It owns every decision about identities, sequences, order and retries, so that
-the shell around it only moves bytes.
+Inputs are events, outputs are effects. All decisions about identities, sequences, order and retries are here; the caller does the I/O.
 Source: KIP-98, KIP-360, org.apache.kafka.clients.producer.internals.{Sender, TransactionManager}.
 """
 
@@ -43,11 +42,14 @@ from protocol.errors import ErrorCode
 
 NEVER_MS = 2**62
 NOT_IN_SEQUENCE = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
-"""The broker expects another sequence. If something before this batch is open, that may change; if not, the log lost what came before."""
+"""The broker expects another sequence.
+
+With an earlier batch unresolved this may be temporary; otherwise the log has lost earlier records.
+"""
 
 
 class IdempotentProducer:
-    """One producer. Call `step` for everything that happens and carry out its effects in order; call it again no later than `wake_at_ms`."""
+    """One producer. Call `step` for every input and execute its effects in order; call it again no later than `wake_at_ms`."""
 
     queue_class = PartitionQueue
 
@@ -70,27 +72,27 @@ class IdempotentProducer:
 
     @property
     def identity(self) -> Identity | None:
-        """The producer id and epoch that new batches get; None until the first one has come."""
+        """The producer id and epoch of new batches; None before the first InitProducerId response."""
         return self._identity
 
     @property
     def refusal(self) -> ErrorCode | None:
-        """What ended it: InitProducerId was answered with an error that no retry heals."""
+        """The fatal error of InitProducerId, if any."""
         return None if self._fatal is None else self._fatal[0]
 
     @property
     def record_count(self) -> int:
-        """How many records are neither delivered nor given up."""
+        """The number of records that are neither acknowledged nor failed."""
         return self._record_count
 
     @property
     def wake_at_ms(self) -> int | None:
-        """When TimePassed is due even if nothing else happens; None: never."""
+        """When TimePassed is due without other inputs; None: never."""
         moments = [self._ask_identity_at_ms, self._metadata_moment(), *self._queue_moments()]
         return min((moment for moment in moments if moment is not None and moment > self._now_ms), default=None)
 
     def step(self, happened: ProducerInput, now_ms: int) -> list[ProducerEffect]:
-        """Take note of what happened and return what to do, in order."""
+        """Handle an input and return the effects, in order."""
         self._effects, self._now_ms = [], now_ms
         match happened:
             case Started():
@@ -119,7 +121,7 @@ class IdempotentProducer:
             case ProduceLost(request_id):
                 self._lose_request(request_id, now_ms)
             case WindowAnnounced():
-                self._hear_window(happened)
+                self._on_window(happened)
             case _:
                 assert_never(happened)
         self._go_on(now_ms)
@@ -134,7 +136,7 @@ class IdempotentProducer:
             self._effects.append(AskProducerId())
 
     def _take_identity(self, identity: Identity) -> None:
-        assert self._asks_for_identity, "an identity comes only when asked for"
+        assert self._asks_for_identity, "an identity without a request"
         self._asks_for_identity = False
         self._identity = identity
         self._effects.append(IdentityTaken(identity))
@@ -147,12 +149,12 @@ class IdempotentProducer:
             self._fatal = (error_code, "InitProducerId was refused")
 
     def _renew_identities(self) -> None:
-        """A partition that lost a sequence begins again under the next epoch; when epochs are used up, under a new id (KIP-360)."""
+        """Restart partitions with a lost sequence under the next epoch; with epochs exhausted, under a new producer id (KIP-360)."""
         for queue in self._queues.values():
             if not queue.needs_new_identity():
                 continue
             old = queue.identity
-            queue.begin_again()
+            queue.restart_sequences()
             if self._identity is None or self._identity != old:
                 continue
             if self._identity.producer_epoch < MAX_PRODUCER_EPOCH:
@@ -165,7 +167,7 @@ class IdempotentProducer:
     # Records --------------------------------------------------------------------------------------------------------------------------------------
 
     def _give(self, record: OutgoingRecord, now_ms: int) -> bool:
-        """Take a record; tell whether that makes anything else possible now. Mostly it only joins others in a batch that is still open."""
+        """Add a record; return whether something can be sent now. Mostly it only joins an open batch."""
         self._record_count += 1
         queue = self._queues.get(record.where)
         is_new = queue is None
@@ -186,7 +188,7 @@ class IdempotentProducer:
 
     def _settle_batch(self, batch: OutgoingBatch, answer: PartitionAnswer, now_ms: int) -> None:
         queue, error = self._queues[batch.where], answer.error_code
-        assert batch.state is BatchState.IN_FLIGHT, "an answer is for a batch on its way"
+        assert batch.state is BatchState.IN_FLIGHT, "a response is for a batch in flight"
         if error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             queue.remove(batch, sequence_is_used=True)
             if error is ErrorCode.NONE:
@@ -226,7 +228,8 @@ class IdempotentProducer:
         for record in batch.records:
             self._effects.append(RecordGivenUp(record=record, error_code=error_code, reason=reason))
 
-    # What comes next ------------------------------------------------------------------------------------------------------------------------------
+    # Next actions -----------------------------------------------------------------------------------------------------
+    # -----------------------------
 
     def _go_on(self, now_ms: int) -> None:
         self._expire(now_ms)
@@ -244,7 +247,7 @@ class IdempotentProducer:
             self._effects.append(AskMetadata(tuple(dict.fromkeys(where.topic for where in self._queues))))
 
     def _expire(self, now_ms: int) -> None:
-        """Give up what is older than delivery.timeout.ms, or everything that waits once the producer can never get an id."""
+        """Fail batches older than delivery.timeout.ms, or all waiting ones after a fatal error of InitProducerId."""
         error, reason = self._fatal or (ErrorCode.REQUEST_TIMED_OUT, "not acknowledged within delivery.timeout.ms")
         created_before_ms = NEVER_MS if self._fatal else now_ms - self._settings.delivery_timeout_ms
         for queue in self._queues.values():
@@ -270,7 +273,7 @@ class IdempotentProducer:
                 self._effects.append(request)
 
     def _next_batches(self, broker_id: int, identity: Identity, now_ms: int) -> tuple[OutgoingBatch, ...]:
-        """Choose at most one batch of each partition that the broker leads, up to max.request.size, and mark them as on their way."""
+        """Take at most one batch per partition led by the broker, up to max.request.size, and mark them as in flight."""
         chosen: list[OutgoingBatch] = []
         room_bytes = self._settings.max_request_size_bytes
         for queue in self._queues.values():
@@ -283,28 +286,29 @@ class IdempotentProducer:
                 room_bytes -= batch.size_bytes
         return tuple(chosen)
 
-    def _hear_window(self, announced: WindowAnnounced) -> None:
-        """Hear which window a broker announces: nothing to a producer of the kind there is."""
+    def _on_window(self, announced: WindowAnnounced) -> None:
+        """Handle an announced window: ignored by the shipped producer."""
 
     def _requests_max(self, broker_id: int) -> int:
-        """Return how many requests a broker may be sent before it has answered one."""
+        """Return the maximum number of in-flight requests per broker."""
         return self._settings.max_in_flight_requests_per_connection
 
     def _may_send_to(self, where: TopicPartition) -> bool:
-        """Tell whether a partition may be written to now: always, where there are no transactions."""
+        """Return whether a partition may be written to: always, without transactions."""
         return True
 
-    # Moments --------------------------------------------------------------------------------------------------------------------------------------
+    # Timers -----------------------------------------------------------------------------------------------------------
+    # ------------------------------
 
     def _metadata_moment(self) -> int | None:
-        """When metadata is to be asked for: only while records wait and what is known does not suffice."""
+        """When metadata has to be requested: only while records wait for unknown leaders."""
         if self._asks_for_metadata or not self._record_count:
             return None
         is_needed = self._metadata_is_stale or any(queue.batches and where not in self._leaders for where, queue in self._queues.items())
         return self._ask_metadata_at_ms if is_needed else None
 
     def _queue_moments(self) -> Iterator[int]:
-        """When lingering, a back-off or the time for delivery ends. Moments that have passed are no reason to wake up: `step` saw them."""
+        """When linger, retry backoff or delivery timeout end. Times in the past do not count: `step` has handled them."""
         for queue in self._queues.values():
             if queue.gathering is not None:
                 yield queue.gathering.created_ms + self._settings.linger_ms

@@ -1,4 +1,4 @@
-"""What goes into the rules of a group's member and what comes out.
+"""The inputs, effects and settings of a group member's state machine.
 
 Source: org.apache.kafka.clients.consumer.internals.{AbstractCoordinator, ConsumerCoordinator}, KIP-62, KIP-345, KIP-429.
 """
@@ -30,32 +30,33 @@ class GroupSettings:
     metadata_max_age_ms: int = 300_000
     group_instance_id: str | None = None
     latest_version: int | None = None
-    """Of an application whose members probe versions (KIP-268): the latest that this one understands."""
+    """If members probe versions (KIP-268): the latest supported version."""
 
 
 class MemberState(Enum):
-    """Where a member is."""
+    """The state of a member."""
 
     OUTSIDE = auto()
-    """It wants to join, or to join again."""
+    """It has to join or rejoin."""
     JOINING = auto()
     ASSIGNING = auto()
-    """It leads the group and does not know yet how many partitions there are."""
+    """It is the leader and waits for the partition counts."""
     SYNCING = auto()
     STABLE = auto()
     RELEASING = auto()
-    """The application is asked to let partitions go; it joins again after that."""
+    """The application has to release partitions; the member rejoins afterwards."""
     EXPELLED = auto()
-    """The application works with what others may have by now; it joins again once the application knows that."""
+    """The application still processes partitions that other members may own; the member rejoins once the application has released them."""
     LEAVING = auto()
     GONE = auto()
 
 
-# Questions --------------------------------------------------------------------------------------------------------------------------------------
+# Requests -------------------------------------------------------------------------------------------------------------
+# --------------------------
 
 
 class Join(msgspec.Struct, frozen=True, kw_only=True):
-    """Join, or join again. `owned` is what the member keeps meanwhile."""
+    """JoinGroup. `owned` are the partitions that the member keeps meanwhile."""
 
     member_id: str
     owned: tuple[TopicPartition, ...]
@@ -64,7 +65,7 @@ class Join(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sync(msgspec.Struct, frozen=True, kw_only=True):
-    """Fetch the assignment; the leader brings it."""
+    """SyncGroup; the leader's has the assignment."""
 
     member_id: str
     generation_id: int
@@ -74,14 +75,14 @@ class Sync(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Beat(msgspec.Struct, frozen=True, kw_only=True):
-    """Say that the member lives."""
+    """Heartbeat."""
 
     member_id: str
     generation_id: int
 
 
 class Leave(msgspec.Struct, frozen=True):
-    """Leave."""
+    """LeaveGroup."""
 
     member_id: str
 
@@ -97,21 +98,21 @@ class MemberStarted(msgspec.Struct, frozen=True):
 
 
 class Released(msgspec.Struct, frozen=True):
-    """The application has let go what it was asked to, or what was lost."""
+    """The application has released the revoked or lost partitions."""
 
 
 class LeaveAsked(msgspec.Struct, frozen=True):
-    """The application ends its membership."""
+    """The application leaves the group."""
 
 
 class PartitionsCounted(msgspec.Struct, frozen=True):
-    """How many partitions the topics of the group have, as far as the broker knows them; None: nobody answered."""
+    """The partition counts of the group's topics in the broker's metadata; None: no response."""
 
     counts: Mapping[str, int] | None
 
 
 class Joined(msgspec.Struct, frozen=True, kw_only=True):
-    """JoinGroup was answered. `members` is there for the leader only."""
+    """The JoinGroup response. `members` is for the leader only."""
 
     error_code: ErrorCode
     member_id: str = ""
@@ -122,7 +123,7 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Synced(msgspec.Struct, frozen=True, kw_only=True):
-    """SyncGroup was answered."""
+    """The SyncGroup response."""
 
     error_code: ErrorCode
     partitions: tuple[TopicPartition, ...] = ()
@@ -130,17 +131,17 @@ class Synced(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Beaten(msgspec.Struct, frozen=True):
-    """Heartbeat was answered."""
+    """The Heartbeat response."""
 
     error_code: ErrorCode
 
 
 class Left(msgspec.Struct, frozen=True):
-    """LeaveGroup was answered, or was not: the session's time-out does the rest."""
+    """The LeaveGroup response, or none: then the session times out."""
 
 
 class MemberQuestionLost(msgspec.Struct, frozen=True):
-    """No answer to the question under way."""
+    """No response to the request in flight."""
 
 
 MembershipInput = (
@@ -163,20 +164,20 @@ MembershipInput = (
 
 
 class AskMember(msgspec.Struct, frozen=True, kw_only=True):
-    """Send a question to the group's coordinator. One is under way at a time."""
+    """Send a request to the group coordinator. One is in flight at a time."""
 
     broker_id: int
     question: MemberQuestion
 
 
 class CountPartitions(msgspec.Struct, frozen=True):
-    """Ask how many partitions topics have; answer with PartitionsCounted."""
+    """Request the partition counts of topics; the response is PartitionsCounted."""
 
     topics: tuple[str, ...]
 
 
 class AssignmentChanged(msgspec.Struct, frozen=True, kw_only=True):
-    """The member reads these partitions from now on; `added` did not belong to it before."""
+    """The assigned partitions changed; `added` are the new ones."""
 
     member_id: str
     generation_id: int
@@ -185,13 +186,13 @@ class AssignmentChanged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReleaseWanted(msgspec.Struct, frozen=True):
-    """Let these partitions go, then say Released."""
+    """Release these partitions, then send Released."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 class MemberLost(msgspec.Struct, frozen=True, kw_only=True):
-    """The member was expelled, or can never be one: what it read may belong to somebody else by now. If it had anything, say Released."""
+    """The member was expelled, or has failed: other members may own its partitions. If it had any, send Released."""
 
     error_code: ErrorCode
     is_fatal: bool

@@ -1,7 +1,7 @@
-"""The unacknowledged records of one partition, in order, and the sequences they carry.
+"""The unacknowledged records of one partition, in order, with their sequences.
 
-Three rules make exactly-once of at-least-once. A batch keeps its sequence for as long as its fate is unknown. A batch that was sent before goes out
-again only when everything before it is settled. A batch gets a new identity only once it is certain that it is not in the log.
+Three rules give exactly-once delivery. A batch keeps its sequence while its result is unknown. A batch is retried only when all earlier ones are
+resolved. A batch gets a new identity only once it is certain that it is not in the log.
 Source: KIP-98, KIP-360, org.apache.kafka.clients.producer.internals.{RecordAccumulator, TransactionManager, TxnPartitionEntry}.
 """
 
@@ -13,14 +13,14 @@ from kraftsim.core.clients.producer_steps import BatchState, Identity, OutgoingB
 from kraftsim.core.producer_state.sequence import increment_sequence, sequences_between
 
 RECORD_OVERHEAD_BYTES = 21
-"""Kafka's upper bound for the lengths and deltas around a record's key and value."""
+"""Kafka's upper bound of the record overhead: lengths and deltas around key and value."""
 BATCH_HEADER_BYTES = 61
 REMEMBERED_BATCHES = 5
-"""How many batches a broker can tell duplicates from: one of unknown fate, when it is sent again, must be among the last that many."""
+"""The number of batches in the broker's duplicate detection: an unresolved batch must be among the last that many when it is retried."""
 
 
 class PartitionQueue:
-    """What one partition still has to get. `batches` are closed and in order of their sequences; `gathering` is still open."""
+    """The queue of one partition. `batches` are closed and in order of their sequences; `gathering` is still open."""
 
     def __init__(self, where: TopicPartition, first_sequence: int = 0) -> None:
         self.where = where
@@ -31,10 +31,10 @@ class PartitionQueue:
         self._first_sequence = first_sequence
         self._sent_count = 0
         self.has_lost_sequence = False
-        """A sequence was given out that the log does not have and never will: the identity cannot go on here."""
+        """A used sequence is missing in the log for good: the identity cannot continue in this partition."""
 
     def add(self, record: OutgoingRecord, batch_size_bytes: int, now_ms: int) -> bool:
-        """Take a record into the open batch; a batch that would outgrow batch_size_bytes is closed first. Returns whether one was."""
+        """Add a record to the open batch; a batch that would exceed batch_size_bytes is closed first. Returns whether one was closed."""
         size_bytes = len(record.key) + len(record.value) + RECORD_OVERHEAD_BYTES
         has_closed = self.gathering is not None and self.gathering.size_bytes + size_bytes > batch_size_bytes
         if has_closed:
@@ -46,16 +46,16 @@ class PartitionQueue:
         return has_closed
 
     def close_open_batch(self) -> None:
-        """Nothing more goes into the batch being gathered."""
+        """Close the batch being gathered."""
         if self.gathering is not None:
             self.batches.append(self.gathering)
             self.gathering = None
 
     def sendable(self, identity: Identity, now_ms: int) -> OutgoingBatch | None:
-        """Return the batch that may be sent now under the producer's identity, or None.
+        """Return the batch that may be sent now with the producer's identity, or None.
 
-        A batch sent before may go only if it is the first whose fate is open. A new one only if everything before it is on its way, so that
-        sequences reach the broker in order, and no batch of an older identity is open.
+        A retry may be sent only if it is the first unresolved batch. A new batch only if everything before it is in flight,
+        so that sequences reach the broker in order, and no batch of an older identity is unresolved.
         """
         for batch in self.batches:
             if batch.state is BatchState.READY:
@@ -68,24 +68,25 @@ class PartitionQueue:
         return is_continued and not self.has_lost_sequence and self.has_room_for(batch)
 
     def has_room_for(self, batch: OutgoingBatch) -> bool:
-        """Tell whether a batch may join those whose fate is open.
+        """Return whether a batch may join the unresolved ones.
 
-        What was acknowledged behind the first of them counts as well: while that one waits for a leader that is none any more, the next leader takes
-        others, and must still know the first one when it comes to it. Apache Kafka's producer counts requests of a connection only.
+        Batches acknowledged after the first unresolved one count as well: while that one is sent to a stale leader, the new
+        leader appends later ones, and must still retain the first one when it is retried. Apache Kafka's producer counts
+        the requests of a connection only.
         """
         first = next(self.sent_batches(), None)
         return first is None or self._sent_count - first.number < REMEMBERED_BATCHES
 
     def sent_batches(self) -> Iterator[OutgoingBatch]:
-        """Yield the batches that were sent at least once: they stand before all others."""
+        """Yield the batches that were sent at least once: they are before all others."""
         return takewhile(lambda batch: batch.attempts > 0, self.batches)
 
     def send(self, batch: OutgoingBatch, identity: Identity) -> None:
-        """Mark a batch as on its way; a new one gets the next sequence. The partition adopts a newer identity only when nothing is open."""
+        """Mark a batch as in flight; a new one gets the next sequence. A newer identity is adopted only when nothing is unresolved."""
         assert batch.state is BatchState.READY, "only a waiting batch is sent"
         if batch.identity is None:
             if self.identity != identity:
-                assert not any(self.sent_batches()), "a new identity begins with no batch of the old one open"
+                assert not any(self.sent_batches()), "a new identity starts without an unresolved batch of the old one"
                 self.identity, self.next_sequence = identity, self._first_sequence
                 self._first_sequence = 0
             batch.identity = identity
@@ -98,41 +99,41 @@ class PartitionQueue:
         batch.attempts += 1
 
     def sequences_under_way(self) -> int:
-        """Return how many sequences were given out from the first whose fate is open on."""
+        """Return the number of sequences used since the first unresolved batch."""
         first = next(self.sent_batches(), None)
         return 0 if first is None else sequences_between(first.base_sequence, self.next_sequence)
 
     def is_first_open(self, batch: OutgoingBatch) -> bool:
-        """Tell whether everything before a batch is settled."""
+        """Return whether everything before a batch is resolved."""
         for each in self.batches:
             if each is batch:
                 return True
             if each.state is not BatchState.REFUSED:
                 return False
-        raise AssertionError("the batch is of this partition")
+        raise AssertionError("unknown batch")
 
     def retry(self, batch: OutgoingBatch, not_before_ms: int) -> None:
-        """Its fate is unknown, or the broker asks to try again: the same bytes go out once more."""
+        """Retry: the result is unknown, or the error is retriable. The same bytes are sent again."""
         batch.state = BatchState.READY
         batch.not_before_ms = not_before_ms
 
     def refuse(self, batch: OutgoingBatch) -> None:
-        """The broker's log does not have it and cannot take it under this sequence."""
+        """The broker's log does not have the batch and cannot append it with this sequence."""
         batch.state = BatchState.REFUSED
         self.has_lost_sequence = True
 
     def remove(self, batch: OutgoingBatch, *, sequence_is_used: bool) -> None:
-        """The batch is settled. If its sequence may be missing in the log, the identity cannot go on in this partition."""
+        """The batch is resolved. If its sequence may be missing in the log, the identity cannot continue in this partition."""
         self.batches.remove(batch)
         if batch.identity is not None and not sequence_is_used:
             self.has_lost_sequence = True
 
     def needs_new_identity(self) -> bool:
-        """Tell whether the partition waits for a new identity: a sequence is lost and no fate is open any more."""
+        """Return whether the partition waits for a new identity: a sequence is lost and no batch is unresolved."""
         return self.has_lost_sequence and not any(batch.state is not BatchState.REFUSED for batch in self.sent_batches())
 
-    def begin_again(self) -> None:
-        """Give the refused batches no sequence, so that they get new ones, from 0, under the next identity."""
+    def restart_sequences(self) -> None:
+        """Reset the sequences of the refused batches: they are renumbered from 0 with the next identity."""
         assert self.needs_new_identity(), "no batch may be renumbered while it may be in the log"
         for batch in self.batches:
             batch.state = BatchState.READY
@@ -146,11 +147,11 @@ class PartitionQueue:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits here, is on its way, or is being gathered."""
+        """Whether the queue has no batch, waiting, in flight or gathering."""
         return not self.batches and self.gathering is None
 
     def overdue(self, created_before_ms: int) -> list[OutgoingBatch]:
-        """Return the batches that are older than they may be and not on their way."""
+        """Return the batches that have exceeded their delivery timeout and are not in flight."""
         if self.gathering is not None and self.gathering.created_ms < created_before_ms:
             self.close_open_batch()
         old = takewhile(lambda batch: batch.created_ms < created_before_ms, self.batches)

@@ -1,6 +1,6 @@
-"""What goes into the rules of a producer and what comes out: its records, batches, inputs and effects.
+"""The records, batches, inputs and effects of a producer's state machine.
 
-Kept apart from the rules so that the shell that carries them out and the tests name the same things.
+Separate from the rules, as the I/O code and the tests share them.
 Source: org.apache.kafka.clients.producer.internals.{ProducerBatch, Sender}.
 """
 
@@ -15,7 +15,7 @@ from protocol.errors import ErrorCode
 
 NO_OFFSET = -1
 MAX_PRODUCER_EPOCH = 32767
-"""After this epoch a producer needs a new id (int16)."""
+"""The last epoch of a producer id (int16)."""
 
 
 class TopicPartition(NamedTuple):
@@ -26,14 +26,14 @@ class TopicPartition(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """Under which name sequences are counted. Sequences start at 0 in each identity and partition."""
+    """Producer id and epoch. Sequences start at 0 for each identity and partition."""
 
     producer_id: int
     producer_epoch: int
 
 
 class OutgoingRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A record that the application handed over."""
+    """A record sent by the application."""
 
     where: TopicPartition
     key: str
@@ -42,20 +42,20 @@ class OutgoingRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchState(Enum):
-    """Where a batch is between its closing and its end."""
+    """The state of a closed batch."""
 
     READY = auto()
-    """Waits to be sent, or to be sent again."""
+    """Waits for its first send or for a retry."""
     IN_FLIGHT = auto()
-    """Sent; the answer is outstanding."""
+    """In flight."""
     REFUSED = auto()
-    """Certainly not in the log under its identity: waits for a new identity and a new sequence."""
+    """Certainly not in the log with its identity: waits for a new identity and sequence."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class OutgoingBatch:
-    """Records of one partition that are sent, acknowledged and refused together. `identity`, `base_sequence` and `number` are set at the first send:
-    that many batches of the partition were sent before.
+    """The records of one partition that are sent and resolved together. `identity`, `base_sequence` and `number` are set at
+    the first send: `number` batches of the partition were sent before.
     """
 
     where: TopicPartition
@@ -82,16 +82,16 @@ class ProducerSettings:
     delivery_timeout_ms: int = 120_000
     request_timeout_ms: int = 30_000
     buffered_records_max: int = 10_000
-    """Ours: how many records may be under way before `send` waits."""
+    """kraftsim only: the maximum number of buffered records before `send` waits."""
     first_sequence: int = 0
-    """Ours: with which sequence the first producer id begins in each partition; near 2^31 it wraps before the day is over."""
+    """kraftsim only: the first sequence of the first producer id in each partition; near 2^31 it wraps within a run."""
 
 
 # Inputs -----------------------------------------------------------------------------------------------------------------------------------------
 
 
 class Started(msgspec.Struct, frozen=True):
-    """The client begins: it needs a producer id."""
+    """The client starts: it needs a producer id."""
 
 
 class RecordGiven(msgspec.Struct, frozen=True):
@@ -101,38 +101,38 @@ class RecordGiven(msgspec.Struct, frozen=True):
 
 
 class FlushAsked(msgspec.Struct, frozen=True):
-    """Everything handed over so far is to go out without lingering."""
+    """Flush: everything sent so far is not to linger."""
 
 
 class TimePassed(msgspec.Struct, frozen=True):
-    """A moment that `wake_at_ms` named has come."""
+    """A time returned by `wake_at_ms` has come."""
 
 
 class MetadataArrived(msgspec.Struct, frozen=True):
-    """Who leads what, in every topic that was asked for. Partitions that are not named have no leader."""
+    """The partition leaders of every requested topic. Partitions not listed have no leader."""
 
     leaders: Mapping[TopicPartition, int]
 
 
 class MetadataLost(msgspec.Struct, frozen=True):
-    """Nobody answered the question for metadata."""
+    """No response to the Metadata request."""
 
 
 class ProducerIdArrived(msgspec.Struct, frozen=True):
-    """InitProducerId was answered without error."""
+    """The InitProducerId response, without error."""
 
     producer_id: int
     producer_epoch: int
 
 
 class ProducerIdLost(msgspec.Struct, frozen=True):
-    """InitProducerId came back with an error; `None`: with no answer at all."""
+    """InitProducerId failed with an error; `None`: no response."""
 
     error_code: ErrorCode | None
 
 
 class PartitionAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What Produce said about one partition."""
+    """The partition response of Produce."""
 
     where: TopicPartition
     error_code: ErrorCode
@@ -140,20 +140,20 @@ class PartitionAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProduceAnswered(msgspec.Struct, frozen=True):
-    """A Produce request was answered; partitions that are missing count as lost."""
+    """The Produce response; missing partitions count as lost."""
 
     request_id: int
     answers: tuple[PartitionAnswer, ...]
 
 
 class ProduceLost(msgspec.Struct, frozen=True):
-    """No answer to a Produce request: disconnected or timed out. Whether it was carried out is unknown."""
+    """No response to a Produce request: disconnected or timed out. Whether it was appended is unknown."""
 
     request_id: int
 
 
 class WindowAnnounced(msgspec.Struct, frozen=True):
-    """A broker has answered Produce, and announced how many sequence numbers may be under way (KIP-758); None: it has announced nothing."""
+    """The Produce response of a broker has announced the sequence window (KIP-758); None: it has none."""
 
     broker_id: int
     sequences: int | None
@@ -178,17 +178,17 @@ ProducerInput = (
 
 
 class AskProducerId(msgspec.Struct, frozen=True):
-    """Send InitProducerId to any broker; answer with ProducerIdArrived or ProducerIdLost."""
+    """Send InitProducerId to any broker; the response is ProducerIdArrived or ProducerIdLost."""
 
 
 class AskMetadata(msgspec.Struct, frozen=True):
-    """Ask any broker who leads the partitions of these topics; answer with MetadataArrived or MetadataLost."""
+    """Send Metadata for these topics to any broker; the response is MetadataArrived or MetadataLost."""
 
     topics: tuple[str, ...]
 
 
 class SendProduce(msgspec.Struct, frozen=True, kw_only=True):
-    """Send these batches (at most one a partition) to a broker; answer with ProduceAnswered or ProduceLost."""
+    """Send these batches (at most one per partition) to a broker; the response is ProduceAnswered or ProduceLost."""
 
     request_id: int
     broker_id: int
@@ -196,15 +196,15 @@ class SendProduce(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IdentityTaken(msgspec.Struct, frozen=True):
-    """The producer goes on under another producer id or epoch."""
+    """The producer has a new producer id or epoch."""
 
     identity: Identity
 
 
 class RecordDelivered(msgspec.Struct, frozen=True, kw_only=True):
-    """A record is in the log. NO_OFFSET: the broker did not say where.
+    """A record is in the log. NO_OFFSET: the broker did not return the offset.
 
-    `duplicate_of` and `base_sequence` are those of its batch where the answer was DUPLICATE_SEQUENCE_NUMBER.
+    `duplicate_of` and `base_sequence` are those of its batch if the response was DUPLICATE_SEQUENCE_NUMBER.
     """
 
     record: OutgoingRecord
@@ -214,7 +214,7 @@ class RecordDelivered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordGivenUp(msgspec.Struct, frozen=True, kw_only=True):
-    """A record will not be sent again; it may or may not be in the log."""
+    """A record has failed and will not be retried; it may or may not be in the log."""
 
     record: OutgoingRecord
     error_code: ErrorCode

@@ -1,6 +1,6 @@
-"""How far a reader by assignment has come in each partition, and when it has seen everything.
+"""The positions of a consumer with manual assignment, up to the end offsets.
 
-A reader without a group: it reads from the start of each partition to the end that the partition had when it was asked, then it is done.
+A consumer without a group: it reads each partition from its start to the end offset at the time of ListOffsets, then it is done.
 Source: org.apache.kafka.clients.consumer.internals.SubscriptionState (positions), KIP-79 (ListOffsets).
 """
 
@@ -14,47 +14,47 @@ UNKNOWN_OFFSET = -1
 
 @dataclass(slots=True)
 class Position:
-    """Where to read next in a partition, and the offset (outside) at which it is finished; both unknown until the broker was asked."""
+    """The next offset of a partition, and its end offset (exclusive); both unknown until ListOffsets is answered."""
 
     next_offset: int = UNKNOWN_OFFSET
     end_offset: int = UNKNOWN_OFFSET
 
     @property
     def is_known(self) -> bool:
-        """Whether both ends are known."""
+        """Whether both offsets are known."""
         return self.next_offset != UNKNOWN_OFFSET and self.end_offset != UNKNOWN_OFFSET
 
     @property
     def is_done(self) -> bool:
-        """Whether everything was read."""
+        """Whether the end offset is reached."""
         return self.is_known and self.next_offset >= self.end_offset
 
 
 class ReaderPositions:
-    """The positions of one reader in its partitions."""
+    """The positions of one consumer in its partitions."""
 
     def __init__(self, assignment: Sequence[TopicPartition]) -> None:
         self._positions = {where: Position() for where in assignment}
 
     @property
     def is_done(self) -> bool:
-        """Whether every partition was read to its end."""
+        """Whether every partition is read to its end."""
         return all(position.is_done for position in self._positions.values())
 
     def next_offset(self, where: TopicPartition) -> int:
-        """Return the offset to read next."""
+        """Return the next offset to fetch."""
         return self._positions[where].next_offset
 
     def without_first_offset(self) -> list[TopicPartition]:
-        """Return the partitions whose start must be asked for."""
+        """Return the partitions whose start offset is unknown."""
         return [where for where, position in self._positions.items() if position.next_offset == UNKNOWN_OFFSET]
 
     def without_end_offset(self) -> list[TopicPartition]:
-        """Return the partitions whose end must be asked for."""
+        """Return the partitions whose end offset is unknown."""
         return [where for where, position in self._positions.items() if position.end_offset == UNKNOWN_OFFSET]
 
     def unfinished(self, leaders: Mapping[TopicPartition, int]) -> dict[int, list[TopicPartition]]:
-        """Return what is left to fetch, by the broker that leads it; partitions without a leader are left out."""
+        """Return the unfinished partitions by leader; those without a leader are left out."""
         left: dict[int, list[TopicPartition]] = {}
         for where, position in self._positions.items():
             if position.is_known and not position.is_done and where in leaders:
@@ -62,24 +62,24 @@ class ReaderPositions:
         return left
 
     def begin_at(self, where: TopicPartition, first_offset: int) -> None:
-        """The partition starts here."""
+        """Set the start offset."""
         self._positions[where].next_offset = first_offset
 
     def end_at(self, where: TopicPartition, end_offset: int) -> None:
-        """The partition ends here (outside)."""
+        """Set the end offset (exclusive)."""
         self._positions[where].end_offset = end_offset
 
     def advance(self, where: TopicPartition, next_offset: int) -> None:
-        """Everything below next_offset was read."""
-        assert next_offset >= self._positions[where].next_offset, "a reader never goes back"
+        """Everything below next_offset is read."""
+        assert next_offset >= self._positions[where].next_offset, "positions do not decrease"
         self._positions[where].next_offset = next_offset
 
     def found_nothing(self, where: TopicPartition, high_watermark: int) -> None:
-        """A fetch came back empty: if the partition ends here by now, it lost its tail and the reader is done with it."""
+        """A fetch was empty: if the log now ends here, it was truncated and the partition is done."""
         position = self._positions[where]
         if high_watermark <= position.next_offset:
             position.end_offset = min(position.end_offset, position.next_offset)
 
     def start_over(self, where: TopicPartition) -> None:
-        """The position is out of range: the log was cut. Both ends must be asked for again; what was read stays read."""
+        """The position is out of range: the log was truncated. Both offsets are unknown again; the records read stay read."""
         self._positions[where] = Position()

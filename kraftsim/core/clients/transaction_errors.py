@@ -1,4 +1,4 @@
-"""What an error means to a transactional producer, by the question that it answers: a table.
+"""How a transactional producer handles an error, by request: a table.
 
 Source: the handlers in org.apache.kafka.clients.producer.internals.TransactionManager; KIP-360, KIP-588, KIP-890.
 """
@@ -11,22 +11,22 @@ from protocol.errors import ErrorCode
 
 
 class Meaning(Enum):
-    """What to do after an error."""
+    """The handling of an error."""
 
     DONE = auto()
     RETRY = auto()
-    FIND_AGAIN = auto()
-    """Ask where the coordinator is now, then ask it the same."""
+    FIND_COORDINATOR = auto()
+    """Look up the coordinator, then retry."""
     ABORT = auto()
     ABORT_AND_BUMP = auto()
-    """Abort, and take the next epoch before the next transaction."""
+    """Abort, and bump the epoch before the next transaction."""
     FATAL = auto()
 
 
 OF_ALL: Mapping[ErrorCode, Meaning] = {
     ErrorCode.NONE: Meaning.DONE,
-    ErrorCode.NOT_COORDINATOR: Meaning.FIND_AGAIN,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: Meaning.FIND_AGAIN,
+    ErrorCode.NOT_COORDINATOR: Meaning.FIND_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Meaning.FIND_COORDINATOR,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Meaning.RETRY,
     ErrorCode.CONCURRENT_TRANSACTIONS: Meaning.RETRY,
     ErrorCode.INVALID_PRODUCER_EPOCH: Meaning.FATAL,
@@ -40,7 +40,7 @@ OWN: Mapping[type, Mapping[ErrorCode, Meaning]] = {
     AddPartitions: {**LOST_ID, ErrorCode.INVALID_TXN_STATE: Meaning.FATAL},
     AddOffsets: {**LOST_ID, ErrorCode.INVALID_TXN_STATE: Meaning.FATAL, ErrorCode.GROUP_AUTHORIZATION_FAILED: Meaning.ABORT},
     CommitOffsets: {
-        ErrorCode.REQUEST_TIMED_OUT: Meaning.FIND_AGAIN,
+        ErrorCode.REQUEST_TIMED_OUT: Meaning.FIND_COORDINATOR,
         ErrorCode.GROUP_AUTHORIZATION_FAILED: Meaning.ABORT,
         ErrorCode.FENCED_INSTANCE_ID: Meaning.ABORT,
         ErrorCode.UNKNOWN_MEMBER_ID: Meaning.ABORT,
@@ -49,7 +49,7 @@ OWN: Mapping[type, Mapping[ErrorCode, Meaning]] = {
     EndTransaction: {**LOST_ID, ErrorCode.INVALID_TXN_STATE: Meaning.FATAL},
 }
 ELSE: Mapping[type, Meaning] = {AddPartitions: Meaning.ABORT}
-"""Of errors that nobody names: topics that may not be written to, for example, are in the way of this transaction only."""
+"""All other errors: for example, topics without write access fail this transaction only."""
 FATAL_FOR_BATCHES = (
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -57,11 +57,11 @@ FATAL_FOR_BATCHES = (
     ErrorCode.UNSUPPORTED_VERSION,
     ErrorCode.INVALID_PRODUCER_ID_MAPPING,
 )
-"""What Produce may say that ends the producer; every other error that no retry heals ends the transaction only."""
+"""Produce errors that are fatal; any other non-retriable error is abortable."""
 
 
 def meaning_of(question: Question, error: ErrorCode) -> Meaning:
-    """Return what an error means in answer to a question."""
+    """Return how an error of a request is handled."""
     kind: type = type(question)
     own = OWN[kind].get(error)
     if own is not None:

@@ -1,4 +1,4 @@
-"""What goes into the rules of a transactional producer and what comes out, beside what every producer has: states, questions, inputs, effects.
+"""The states, requests, inputs and effects of a transactional producer, besides those of every producer.
 
 Source: KIP-98, KIP-360, KIP-447, KIP-890, org.apache.kafka.clients.producer.internals.TransactionManager.
 """
@@ -33,30 +33,30 @@ NO_GENERATION_ID = -1
 
 
 class ProducerState(Enum):
-    """Where a transactional producer is."""
+    """The state of a transactional producer."""
 
     UNINITIALISED = auto()
     INITIALISING = auto()
-    """InitProducerId is under way: the first, or one for a new epoch after a sequence was lost (KIP-360)."""
+    """InitProducerId is in flight: the first one, or one that bumps the epoch after a lost sequence (KIP-360)."""
     READY = auto()
     IN_TRANSACTION = auto()
     COMMITTING = auto()
     ABORTING = auto()
     ABORTABLE_ERROR = auto()
-    """Only an abort leads out of here."""
+    """Only an abort is possible."""
     FATAL_ERROR = auto()
-    """Nothing leads out of here."""
+    """The producer cannot be used any more."""
 
 
 class CoordinatorKind(Enum):
-    """Which coordinator; the value is FindCoordinator's key_type."""
+    """The coordinator type; the value is FindCoordinator's key_type."""
 
     GROUP = 0
     TRANSACTION = 1
 
 
 class Outcome(Enum):
-    """How a transaction ended, as far as its producer knows."""
+    """The result of a transaction, as known to its producer."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -64,7 +64,7 @@ class Outcome(Enum):
 
 
 class GroupIdentity(NamedTuple):
-    """On whose behalf offsets are committed. Without a member (generation -1) the coordinator checks the producer only (KIP-447)."""
+    """The group of an offset commit. Without a member (generation -1) the coordinator checks the producer only (KIP-447)."""
 
     group_id: str
     generation_id: int = NO_GENERATION_ID
@@ -80,21 +80,22 @@ class TransactionalSettings:
     transaction_timeout_ms: int = 60_000
     producer: ProducerSettings = field(default_factory=ProducerSettings)
     busy_backoff_ms: int = 20
-    """Before AddPartitionsToTxn is sent again while the coordinator still ends the transaction before."""
+    """The backoff of AddPartitionsToTxn while the coordinator completes the previous transaction."""
     downgrades_commits: bool = True
-    """Ours: whether offsets are committed for nobody in particular where a broker of before 2.5 knows no members; False: the producer is at its end.
+    """kraftsim only: whether offsets are committed without member data if a pre-2.5 broker does not support it; False: the error is fatal.
 
-    Kafka's producers have both; that of Kafka Streams asks for the first (internal.auto.downgrade.txn.commit).
+    Kafka's producers have both; that of Kafka Streams uses the first (internal.auto.downgrade.txn.commit).
     """
     uses_implicit_adding: bool = True
-    """Ours: whether transaction.version 2 is used where the cluster has it; False: an older client."""
+    """kraftsim only: whether transaction.version 2 is used if the cluster has it; False: an older client."""
 
 
-# Questions --------------------------------------------------------------------------------------------------------------------------------------
+# Requests -------------------------------------------------------------------------------------------------------------
+# --------------------------
 
 
 class InitProducerId(msgspec.Struct, frozen=True, kw_only=True):
-    """Take over the transactional id; with an identity: go on under its next epoch (KIP-360)."""
+    """Initialize the transactional id; with an identity: bump its epoch (KIP-360)."""
 
     transactional_id: str
     transaction_timeout_ms: int
@@ -102,7 +103,7 @@ class InitProducerId(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AddPartitions(msgspec.Struct, frozen=True, kw_only=True):
-    """Make partitions part of the transaction before anything is written to them."""
+    """Add partitions to the transaction before they are written to."""
 
     transactional_id: str
     identity: Identity
@@ -110,7 +111,7 @@ class AddPartitions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AddOffsets(msgspec.Struct, frozen=True, kw_only=True):
-    """Make the offsets of a group part of the transaction."""
+    """Add the offsets of a group to the transaction."""
 
     transactional_id: str
     identity: Identity
@@ -118,7 +119,7 @@ class AddOffsets(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommitOffsets(msgspec.Struct, frozen=True, kw_only=True):
-    """Commit offsets within the transaction, at the group's coordinator."""
+    """Commit offsets in the transaction, at the group coordinator."""
 
     transactional_id: str
     identity: Identity
@@ -141,30 +142,30 @@ Question = InitProducerId | AddPartitions | AddOffsets | CommitOffsets | EndTran
 
 
 class InitAsked(msgspec.Struct, frozen=True):
-    """The application begins: take the transactional id."""
+    """initTransactions()."""
 
 
 class BeginAsked(msgspec.Struct, frozen=True):
-    """The application begins a transaction."""
+    """beginTransaction()."""
 
 
 class OffsetsGiven(msgspec.Struct, frozen=True, kw_only=True):
-    """The application commits offsets with its transaction."""
+    """sendOffsetsToTransaction()."""
 
     group: GroupIdentity
     offsets: Mapping[TopicPartition, int]
 
 
 class CommitAsked(msgspec.Struct, frozen=True):
-    """The application commits."""
+    """commitTransaction()."""
 
 
 class AbortAsked(msgspec.Struct, frozen=True):
-    """The application aborts."""
+    """abortTransaction()."""
 
 
 class CoordinatorFound(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a coordinator is, and the finalized transaction.version of the cluster."""
+    """The address of a coordinator, and the finalized transaction.version of the cluster."""
 
     kind: CoordinatorKind
     broker_id: int
@@ -172,14 +173,14 @@ class CoordinatorFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CoordinatorLost(msgspec.Struct, frozen=True, kw_only=True):
-    """FindCoordinator came back with an error; `None`: with no answer at all."""
+    """FindCoordinator failed with an error; `None`: no response."""
 
     kind: CoordinatorKind
     error_code: ErrorCode | None
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
-    """The question under way was answered. `errors` where there is one per partition; `identity` where the answer has one."""
+    """The response to the request in flight. `errors` if there is one per partition; `identity` if the response has one."""
 
     error_code: ErrorCode
     errors: Mapping[TopicPartition, ErrorCode] = {}
@@ -187,7 +188,7 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QuestionLost(msgspec.Struct, frozen=True):
-    """No answer to the question under way: whether it was carried out is unknown."""
+    """No response to the request in flight: whether it was executed is unknown."""
 
 
 TransactionalInput = (
@@ -214,23 +215,23 @@ TransactionalInput = (
 
 
 class FindCoordinator(msgspec.Struct, frozen=True, kw_only=True):
-    """Ask any broker; answer with CoordinatorFound or CoordinatorLost."""
+    """Send FindCoordinator to any broker; the response is CoordinatorFound or CoordinatorLost."""
 
     kind: CoordinatorKind
     key: str
 
 
 class SendQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """Send a question to a coordinator; answer with Answered or QuestionLost. One is under way at a time."""
+    """Send a request to a coordinator; the response is Answered or QuestionLost. One is in flight at a time."""
 
     broker_id: int
     question: Question
     is_implicit: bool
-    """Whether the transaction is one of transaction.version 2: then the newest versions of requests are used, else those before."""
+    """Whether this is a transaction of transaction.version 2, with the latest request versions; else the earlier ones are used."""
 
 
 class TransactionSettled(msgspec.Struct, frozen=True, kw_only=True):
-    """A transaction is over for the application."""
+    """A transaction is completed for the application."""
 
     outcome: Outcome
     identity: Identity
@@ -238,7 +239,7 @@ class TransactionSettled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OffsetsAccepted(msgspec.Struct, frozen=True, kw_only=True):
-    """Offsets are pending at the group's coordinator."""
+    """Offsets are pending at the group coordinator."""
 
     identity: Identity
     group: GroupIdentity
@@ -254,7 +255,7 @@ class ProducerErred(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IdTaken(msgspec.Struct, frozen=True):
-    """The transactional id is this producer's."""
+    """initTransactions() has succeeded."""
 
     identity: Identity
 

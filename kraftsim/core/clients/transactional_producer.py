@@ -1,8 +1,8 @@
-"""The rules of a transactional producer: which question comes next, what an answer means, and when a transaction is over.
+"""The state machine of a transactional producer: the next request, error handling, and completion of transactions.
 
-A stepper around the sending half. One question to a coordinator is under way at a time; which one comes next follows from the state, so that nothing
-is queued and nothing can be forgotten. With transaction.version 1 a partition is added before it is written to and the epoch stays; with version 2
-brokers add partitions themselves, and every end of a transaction brings the next epoch.
+It wraps the sender. One coordinator request is in flight at a time; the next one follows from the state, so that no queue is needed.
+With transaction.version 1 a partition is added before it is written to and the epoch stays; with version 2
+brokers add partitions themselves, and every EndTxn bumps the epoch.
 Source: KIP-98, KIP-360, KIP-588, KIP-890, org.apache.kafka.clients.producer.internals.{TransactionManager, Sender}.
 """
 
@@ -60,12 +60,12 @@ from kraftsim.core.clients.transaction_steps import (
 from protocol.errors import ErrorCode
 
 IMPLICIT_SINCE = 2
-"""The transaction.version with which brokers add partitions themselves and epochs end with transactions (KIP-890)."""
+"""The transaction.version since which brokers add partitions themselves and EndTxn bumps the epoch (KIP-890)."""
 IN_DOUBT = (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING, ProducerState.ABORTING, ProducerState.ABORTABLE_ERROR)
 
 
 class TransactionalProducer:
-    """One producer with one transactional id. Call `step` for everything that happens, and again no later than `wake_at_ms`."""
+    """One producer with one transactional id. Call `step` for every input, and again no later than `wake_at_ms`."""
 
     sender_class: type[GatedProducer] = GatedProducer
 
@@ -76,10 +76,10 @@ class TransactionalProducer:
         self.error_code = ErrorCode.NONE
         self.identity: Identity | None = None
         self.is_implicit = False
-        """Whether the present transaction is one of transaction.version 2."""
+        """Whether the current transaction uses transaction.version 2."""
         self._transaction_version = 0
         self._coordinators: dict[CoordinatorKind, int] = {}
-        self._looks_for: CoordinatorKind | None = None
+        self._finding: CoordinatorKind | None = None
         self._asked: Question | None = None
         self._not_before_ms = 0
         self._new_partitions: dict[TopicPartition, None] = {}
@@ -93,24 +93,24 @@ class TransactionalProducer:
 
     @property
     def record_count(self) -> int:
-        """How many records are neither delivered nor given up."""
+        """The number of records that are neither acknowledged nor failed."""
         return self._sender.record_count
 
     @property
     def has_offsets_to_send(self) -> bool:
-        """Whether offsets wait for the group's coordinator."""
+        """Whether offsets wait to be sent to the group coordinator."""
         return bool(self._offsets)
 
     @property
     def wake_at_ms(self) -> int | None:
-        """When TimePassed is due even if nothing else happens; None: never."""
+        """When TimePassed is due without other inputs; None: never."""
         moments = [self._sender.wake_at_ms]
-        if self._asked is None and self._looks_for is None and self._next_question() is not None:
+        if self._asked is None and self._finding is None and self._next_question() is not None:
             moments.append(self._not_before_ms)
         return min((moment for moment in moments if moment is not None), default=None)
 
     def step(self, happened: TransactionalInput, now_ms: int) -> list[TransactionalEffect]:
-        """Take note of what happened and return what to do, in order."""
+        """Handle an input and return the effects, in order."""
         self._effects = []
         match happened:
             case InitAsked() | BeginAsked() | OffsetsGiven() | CommitAsked() | AbortAsked():
@@ -125,7 +125,8 @@ class TransactionalProducer:
         effects, self._effects = self._effects, []
         return effects
 
-    # The application ------------------------------------------------------------------------------------------------------------------------------
+    # Application calls ------------------------------------------------------------------------------------------------
+    # -----------------------------
 
     def _on_application(self, happened: InitAsked | BeginAsked | OffsetsGiven | CommitAsked | AbortAsked, now_ms: int) -> None:
         match happened:
@@ -137,10 +138,10 @@ class TransactionalProducer:
                 self.state = ProducerState.IN_TRANSACTION
                 self.is_implicit = self._settings.uses_implicit_adding and self._transaction_version >= IMPLICIT_SINCE
             case OffsetsGiven(group=group, offsets=offsets):
-                assert self.state is ProducerState.IN_TRANSACTION and not self._offsets, "offsets are given within a transaction, group after group"
+                assert self.state is ProducerState.IN_TRANSACTION and not self._offsets, "offsets are sent in a transaction, one group at a time"
                 self._group, self._offsets = group, dict(offsets)
             case CommitAsked():
-                assert self.state is ProducerState.IN_TRANSACTION, f"nothing is committed while the producer is {self.state.name}"
+                assert self.state is ProducerState.IN_TRANSACTION, f"no commit while the producer is {self.state.name}"
                 self.state = ProducerState.COMMITTING
                 self._pass_on(FlushAsked(), now_ms)
             case AbortAsked():
@@ -159,20 +160,24 @@ class TransactionalProducer:
     def _may_send_to(self, where: TopicPartition) -> bool:
         return where in self._partitions and self.state is not ProducerState.FATAL_ERROR
 
-    # The sending half -----------------------------------------------------------------------------------------------------------------------------
+    # Sender -----------------------------------------------------------------------------------------------------------
+    # ------------------------------
 
     def _pass_on(self, happened: ProducerInput, now_ms: int) -> None:
         self._take(self._sender.step(happened, now_ms))
 
     def _take(self, effects: list[ProducerEffect]) -> None:
         for effect in effects:
-            assert not isinstance(effect, AskProducerId | IdentityTaken), "the identity comes from the coordinator"
+            assert not isinstance(effect, AskProducerId | IdentityTaken), "the identity is set by the coordinator"
             self._effects.append(effect)
             if isinstance(effect, RecordGivenUp):
                 self._on_given_up(effect)
 
     def _on_given_up(self, given_up: RecordGivenUp) -> None:
-        """A record that is lost takes its transaction along; INVALID_PRODUCER_EPOCH, too, for the coordinator knows who is fenced (KIP-588)."""
+        """A failed record aborts its transaction.
+
+        INVALID_PRODUCER_EPOCH does too, as only the coordinator can tell that the producer is fenced (KIP-588).
+        """
         if given_up.error_code in FATAL_FOR_BATCHES:
             self._fail(given_up.error_code, given_up.reason)
         elif self.state in (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING):
@@ -186,12 +191,12 @@ class TransactionalProducer:
     def _on_coordinator(self, happened: CoordinatorFound | CoordinatorLost | Answered | QuestionLost, now_ms: int) -> None:
         match happened:
             case CoordinatorFound(kind=kind, broker_id=broker_id, transaction_version=transaction_version):
-                self._looks_for = None
+                self._finding = None
                 self._coordinators[kind] = broker_id
                 if kind is CoordinatorKind.TRANSACTION:
                     self._transaction_version = transaction_version
             case CoordinatorLost(kind=kind, error_code=error_code):
-                self._looks_for = None
+                self._finding = None
                 self._not_before_ms = now_ms + self._settings.producer.retry_backoff_ms
                 if error_code is not None and not error_code.retriable:
                     self._fail_by_meaning(kind, error_code)
@@ -204,7 +209,7 @@ class TransactionalProducer:
 
     def _take_question(self) -> Question:
         question, self._asked = self._asked, None
-        assert question is not None, "an answer comes only to a question"
+        assert question is not None, "a response without a request"
         return question
 
     def _answer(self, question: Question, answer: Answered, now_ms: int) -> None:
@@ -219,7 +224,7 @@ class TransactionalProducer:
                 self._keep_accepted(question, answer.errors)
                 is_busy = isinstance(question, AddPartitions) and error is ErrorCode.CONCURRENT_TRANSACTIONS and not self._partitions
                 self._not_before_ms = now_ms + (self._settings.busy_backoff_ms if is_busy else self._settings.producer.retry_backoff_ms)
-            case Meaning.FIND_AGAIN:
+            case Meaning.FIND_COORDINATOR:
                 self._keep_accepted(question, answer.errors)
                 self._coordinators.pop(_kind_of(question), None)
                 self._not_before_ms = now_ms + self._settings.producer.retry_backoff_ms
@@ -230,19 +235,19 @@ class TransactionalProducer:
                 self._fail(error, f"{type(question).__name__} was refused")
 
     def meaning_of(self, question: Question, error: ErrorCode) -> Meaning:
-        """Return what an error means in answer to a question."""
+        """Return how an error of a request is handled."""
         return meaning_of(question, error)
 
     def _decisive(self, question: Question, answer: Answered) -> ErrorCode:
-        """Return the error that decides: of several the first that is fatal, then the first that can be retried, then any."""
+        """Return the deciding error: the first fatal one, else the first retriable one, else any."""
         errors = [answer.error_code, *answer.errors.values()]
-        rank = {Meaning.FATAL: 0, Meaning.FIND_AGAIN: 1, Meaning.RETRY: 2, Meaning.ABORT_AND_BUMP: 3, Meaning.ABORT: 3, Meaning.DONE: 4}
+        rank = {Meaning.FATAL: 0, Meaning.FIND_COORDINATOR: 1, Meaning.RETRY: 2, Meaning.ABORT_AND_BUMP: 3, Meaning.ABORT: 3, Meaning.DONE: 4}
         return min(errors, key=lambda error: rank[self.meaning_of(question, error)])
 
     def _done(self, question: Question, answer: Answered, now_ms: int) -> None:
         match question:
             case InitProducerId():
-                assert answer.identity is not None, "InitProducerId brings an identity"
+                assert answer.identity is not None, "InitProducerId returns an identity"
                 self.state, self._needs_next_epoch = ProducerState.READY, False
                 self._effects.append(IdTaken(answer.identity))
                 self._use(answer.identity)
@@ -262,7 +267,7 @@ class TransactionalProducer:
                 self._settle(Outcome.COMMITTED if is_commit else Outcome.ABORTED, answer.identity)
 
     def _keep_accepted(self, question: Question, errors: Mapping[TopicPartition, ErrorCode]) -> None:
-        """Take what was accepted of offsets out of what is to be sent."""
+        """Remove the accepted offsets from those to be sent."""
         if not isinstance(question, CommitOffsets):
             return
         accepted = tuple((where, offset) for where, offset in question.offsets if errors.get(where) is ErrorCode.NONE)
@@ -280,7 +285,7 @@ class TransactionalProducer:
         self._sender.use(identity)
 
     def _settle(self, outcome: Outcome, identity: Identity | None) -> None:
-        """The transaction is over; where a sequence was lost the next epoch is asked for, unless the end has brought one."""
+        """The transaction is completed; after a lost sequence the epoch is bumped next, unless EndTxn has done so."""
         assert self.identity is not None, "a transaction has an identity"
         self._effects.append(TransactionSettled(outcome=outcome, identity=self.identity, error_code=self.error_code))
         self.error_code = ErrorCode.NONE
@@ -317,10 +322,11 @@ class TransactionalProducer:
         else:
             self._fail(error_code, "FindCoordinator was refused")
 
-    # What comes next ------------------------------------------------------------------------------------------------------------------------------
+    # Next action ------------------------------------------------------------------------------------------------------
+    # ------------------------------
 
     def _go_on(self, now_ms: int) -> None:
-        while self._asked is None and self._looks_for is None:
+        while self._asked is None and self._finding is None:
             question = self._next_question()
             if question is None:
                 if not self._is_over_without_asking():
@@ -332,11 +338,11 @@ class TransactionalProducer:
             kind = _kind_of(question)
             if kind in self._coordinators:
                 self._asked = question
-                # Where nothing is added beforehand, an answer that gets lost may hide a transaction that was begun.
+                # Without AddPartitionsToTxn, a lost response may hide that the transaction was started.
                 self._has_begun_at_coordinator = self._has_begun_at_coordinator or isinstance(question, CommitOffsets)
                 self._effects.append(SendQuestion(broker_id=self._coordinators[kind], question=question, is_implicit=self.is_implicit))
             else:
-                self._looks_for = kind
+                self._finding = kind
                 self._effects.append(FindCoordinator(kind=kind, key=self._key_of(question)))
 
     def _next_question(self) -> Question | None:
@@ -350,7 +356,7 @@ class TransactionalProducer:
         if self._new_partitions:
             return AddPartitions(transactional_id=transactional_id, identity=self.identity, partitions=tuple(self._new_partitions))
         if self._offsets:
-            assert self._group is not None, "offsets are a group's"
+            assert self._group is not None, "offsets belong to a group"
             if not self.is_implicit and self._group.group_id not in self._added_groups:
                 return AddOffsets(transactional_id=transactional_id, identity=self.identity, group_id=self._group.group_id)
             offsets = tuple(self._offsets.items())
@@ -360,11 +366,11 @@ class TransactionalProducer:
         return EndTransaction(transactional_id=transactional_id, identity=self.identity, is_commit=self.state is ProducerState.COMMITTING)
 
     def _may_end(self) -> bool:
-        """A commit waits until everything is delivered, an abort until the fate of everything sent is known."""
+        """A commit waits until all records are acknowledged, an abort until all sent batches are resolved."""
         return not self._sender.record_count if self.state is ProducerState.COMMITTING else not self._sender.has_sent
 
     def _is_over_without_asking(self) -> bool:
-        """Whether a transaction ends of which the coordinator never heard."""
+        """Whether a transaction ends that the coordinator does not know of."""
         is_ending = self.state in (ProducerState.COMMITTING, ProducerState.ABORTING)
         return is_ending and self._may_end() and not self._has_begun_at_coordinator
 

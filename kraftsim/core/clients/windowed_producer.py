@@ -1,7 +1,7 @@
-"""The producer of KIP-758's second phase: how many requests are under way is no matter, how many sequence numbers are is told by the leader.
+"""The producer of KIP-758's second phase: not limited by in-flight requests, but by the leader's window of sequence numbers.
 
-A leader that announces no window is a broker of the kind there is: it is sent five requests at most. So it is after each change of leader, until the
-new one has answered once. What is called a duplicate is in the log and done with; what is out of order is sent again, as ever.
+A leader without an announced window is an existing broker: at most five requests are in flight to it. The same holds after each leader change, until
+the first response of the new leader. A batch with DUPLICATE_SEQUENCE_NUMBER is in the log and resolved; an out-of-order one is retried as usual.
 Source: KIP-758 (never adopted).
 """
 
@@ -10,18 +10,18 @@ from kraftsim.core.clients.partition_queue import REMEMBERED_BATCHES, PartitionQ
 from kraftsim.core.clients.producer_steps import OutgoingBatch, ProducerSettings, TopicPartition, WindowAnnounced
 
 REQUESTS_MAX = 1000
-"""Not a limit of the protocol's: what one connection is asked to hold."""
+"""Not a protocol limit: the maximum of in-flight requests per connection."""
 
 
 class WindowedQueue(PartitionQueue):
-    """Holds as many batches of open fate as fit in the window; five, where there is none."""
+    """Holds as many unresolved batches as fit in the window; five without a window."""
 
     def __init__(self, where: TopicPartition, first_sequence: int = 0) -> None:
         super().__init__(where, first_sequence)
         self.window: int | None = None
 
     def has_room_for(self, batch: OutgoingBatch) -> bool:
-        """Tell whether a batch may join those whose fate is open."""
+        """Return whether a batch may join the unresolved ones."""
         if self.window is None:
             return super().has_room_for(batch)
         under_way = self.sequences_under_way()
@@ -29,10 +29,10 @@ class WindowedQueue(PartitionQueue):
 
 
 class LiteralQueue(WindowedQueue):
-    """Falls back to five as the text has it, to five sequence numbers: a batch of six records waits until it is alone."""
+    """Falls back to five sequence numbers, as in the text: a batch of six records waits until it is alone."""
 
     def has_room_for(self, batch: OutgoingBatch) -> bool:
-        """Tell whether a batch may join those whose fate is open."""
+        """Return whether a batch may join the unresolved ones."""
         if self.window is not None:
             return super().has_room_for(batch)
         under_way = self.sequences_under_way()
@@ -40,7 +40,7 @@ class LiteralQueue(WindowedQueue):
 
 
 class WindowedProducer(IdempotentProducer):
-    """Sends to each leader as it wants it."""
+    """Sends to each leader within its window."""
 
     queue_class = WindowedQueue
 
@@ -48,7 +48,7 @@ class WindowedProducer(IdempotentProducer):
         super().__init__(settings)
         self._windows: dict[int, int] = {}
 
-    def _hear_window(self, announced: WindowAnnounced) -> None:
+    def _on_window(self, announced: WindowAnnounced) -> None:
         if announced.sequences is None:
             self._windows.pop(announced.broker_id, None)
         else:
@@ -59,25 +59,25 @@ class WindowedProducer(IdempotentProducer):
 
     def _may_send_to(self, where: TopicPartition) -> bool:
         queue = self._queues[where]
-        assert isinstance(queue, WindowedQueue), "it was made here"
+        assert isinstance(queue, WindowedQueue), "its queues are windowed"
         queue.window = self._windows.get(self._leaders.get(where, -1))
         return super()._may_send_to(where)
 
 
 class LiteralProducer(WindowedProducer):
-    """Reads the text to the letter where a leader announces nothing."""
+    """Follows the text literally for a leader without a window."""
 
     queue_class = LiteralQueue
 
 
 class UncheckedProducer(WindowedProducer):
-    """Does not fall back: whatever one leader has announced holds for the next one."""
+    """Does not fall back: a window announced by one leader is used for the next one."""
 
     def _may_send_to(self, where: TopicPartition) -> bool:
         announced = max(self._windows.values(), default=None)
         may = super()._may_send_to(where)
         queue = self._queues[where]
-        assert isinstance(queue, WindowedQueue), "it was made here"
+        assert isinstance(queue, WindowedQueue), "its queues are windowed"
         queue.window = queue.window or announced
         return may
 

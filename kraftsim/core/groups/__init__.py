@@ -1,1 +1,1 @@
-"""Consumer groups as their coordinator knows them: members, generations, committed offsets.   Source: kafka.coordinator.group."""
+"""Consumer groups as the group coordinator keeps them: members, generations, committed offsets.   Source: kafka.coordinator.group."""

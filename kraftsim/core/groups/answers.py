@@ -1,4 +1,4 @@
-"""What members are told, before it is written as a message of some version."""
+"""Responses to group members, independent of the version of the protocol message."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ NO_MEMBER_ID = ""
 
 
 class MemberRow(Struct, frozen=True):
-    """A member as its leader is told of it."""
+    """One member, as reported to the group leader."""
 
     member_id: str
     group_instance_id: str | None
@@ -19,7 +19,7 @@ class MemberRow(Struct, frozen=True):
 
 
 class JoinAnswer(Struct, frozen=True, kw_only=True):
-    """The generation that begins; `members` is for the leader only. An error comes without all of it, except the member id."""
+    """The new generation. `members` is filled for the leader only. With an error all fields but the member id are at their defaults."""
 
     error: ErrorCode = ErrorCode.NONE
     member_id: str = NO_MEMBER_ID
@@ -32,7 +32,7 @@ class JoinAnswer(Struct, frozen=True, kw_only=True):
 
 
 class SyncAnswer(Struct, frozen=True, kw_only=True):
-    """A member's share, or an error."""
+    """The assignment of a member, or an error."""
 
     error: ErrorCode = ErrorCode.NONE
     protocol_type: str | None = None
@@ -41,13 +41,16 @@ class SyncAnswer(Struct, frozen=True, kw_only=True):
 
 
 class CommitAnswer(Struct, frozen=True):
-    """How the commit of each partition went, in the order in which they were asked for."""
+    """The result of an offset commit for each partition, in the order of the request."""
 
     errors: tuple[ErrorCode, ...]
 
 
 class HeartbeatAnswer(Struct, frozen=True, kw_only=True):
-    """What a member of a consumer group is told; `assigned` (topic id -> partitions) is None where it is as before. An error says why."""
+    """The heartbeat response of a consumer group.
+
+    `assigned` (topic id -> partitions) is None where it is unchanged; `why` is the error message.
+    """
 
     error: ErrorCode = ErrorCode.NONE
     why: str | None = None

@@ -1,4 +1,4 @@
-"""Who may commit offsets for a group, and how a commit becomes an offset: pending, written, replicated, visible.
+"""Offset commits outside of transactions: validation of the committer, and the states of a commit (pending, appended, replicated, visible).
 
 Source: kafka.coordinator.group.GroupCoordinator.{handleCommitOffsets, validateOffsetCommit}, GroupMetadataManager.storeOffsets.
 """
@@ -16,7 +16,7 @@ from kraftsim.core.groups.group_offsets import NO_EXPIRY, CommittedOffset, Offse
 from kraftsim.core.groups.group_records import offset_record
 from kraftsim.core.groups.group_settings import GroupSettings
 from kraftsim.core.groups.moment import Moment
-from kraftsim.core.groups.offset_notes import OffsetNotes
+from kraftsim.core.groups.offset_events import OffsetEvents
 from kraftsim.core.groups.outbox import CoordinatorRecord, Outbox, Stored
 from kraftsim.core.groups.rebalance import Rebalance
 from protocol.errors import ErrorCode
@@ -25,7 +25,7 @@ NO_RETENTION_MS: Final = -1
 
 
 class OffsetAsked(Struct, frozen=True, kw_only=True):
-    """One offset that is to be committed; a timestamp of -1 is the time of arrival."""
+    """One offset to commit; a timestamp of -1 is the time of arrival."""
 
     topic: str
     partition: int
@@ -36,7 +36,7 @@ class OffsetAsked(Struct, frozen=True, kw_only=True):
 
 
 class CommitAsked(Struct, frozen=True, kw_only=True):
-    """A request to commit. `generation_id` is negative, and `member_id` empty, from whoever is no member."""
+    """An offset commit request. `generation_id` is negative and `member_id` empty if the committer is not a member."""
 
     group_id: str
     generation_id: int
@@ -47,17 +47,17 @@ class CommitAsked(Struct, frozen=True, kw_only=True):
 
 
 class Committing:
-    """The rules for commits to the groups of one coordinator."""
+    """Validation and append of offset commits for the groups of one coordinator partition."""
 
-    def __init__(self, settings: GroupSettings, outbox: Outbox, rebalance: Rebalance, notes: OffsetNotes, topics: TopicsView) -> None:
+    def __init__(self, settings: GroupSettings, outbox: Outbox, rebalance: Rebalance, events: OffsetEvents, topics: TopicsView) -> None:
         self._settings = settings
         self._outbox = outbox
         self._rebalance = rebalance
-        self._notes = notes
+        self._events = events
         self._topics = topics
 
     def commit(self, group: ClassicGroup, waiter: int, asked: CommitAsked, now: Moment) -> None:
-        """Take offsets, or say why not. A member that commits is alive."""
+        """Commit offsets, or reply with an error. A commit renews the member's session."""
         error = self._refuse(group, asked)
         if error is None and group.is_in(GroupState.COMPLETING_REBALANCE):
             error = ErrorCode.REBALANCE_IN_PROGRESS
@@ -72,7 +72,7 @@ class Committing:
         if group.is_in(GroupState.DEAD):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if asked.generation_id < 0 and group.is_in(GroupState.EMPTY):
-            return None  # an administrator, or a consumer that uses the group without being a member
+            return None  # an admin client, or a consumer that is not a group member (simple consumer)
         if asked.generation_id < 0 and not asked.member_id and asked.group_instance_id is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         error = group.validate_member(asked.member_id, asked.group_instance_id)
@@ -81,7 +81,7 @@ class Committing:
         return None if asked.generation_id == group.generation_id else ErrorCode.ILLEGAL_GENERATION
 
     def commit_of_epoch(self, group: ConsumerGroup, waiter: int, asked: CommitAsked, api_version: int, now: Moment) -> None:
-        """Take offsets of a member of a consumer group, which names its epoch, or say why not."""
+        """Commit offsets of a consumer group member, which sends its member epoch, or reply with an error."""
         partitions = by_topic_id(asked.offsets, self._topics, self._settings)
         error = group.refuse_commit(asked.member_id, asked.generation_id, api_version, partitions)
         if error is not None:
@@ -116,7 +116,7 @@ class Committing:
                     continue
                 placed = placed_at(offset, stored.base_offset + index)
                 is_current = group.offsets.commit(partition, offset, placed)
-                self._notes.committed(
+                self._events.committed(
                     group.group_id,
                     partition,
                     placed,
@@ -132,7 +132,7 @@ class Committing:
 
 
 def by_topic_id(asked: Sequence[OffsetAsked], topics: TopicsView, settings: GroupSettings) -> Iterator[tuple[bytes, int]]:
-    """Yield those partitions of a commit whose metadata is not too long, by the ids of their topics; no id where a topic is gone."""
+    """Yield the partitions of a commit whose metadata is within the size limit, by topic id; the id is None if the topic does not exist."""
     for each in asked:
         if len(each.metadata) <= settings.offset_metadata_max_bytes:
             found = topics.find(each.topic)
@@ -140,7 +140,7 @@ def by_topic_id(asked: Sequence[OffsetAsked], topics: TopicsView, settings: Grou
 
 
 def offset_of(asked: OffsetAsked, now: Moment, retention_ms: int = NO_RETENTION_MS) -> CommittedOffset:
-    """Return what is to be committed, before it has a place in the log."""
+    """Return the committed offset, without its position in the log."""
     return CommittedOffset(
         offset=asked.offset,
         leader_epoch=asked.leader_epoch,
@@ -151,7 +151,7 @@ def offset_of(asked: OffsetAsked, now: Moment, retention_ms: int = NO_RETENTION_
 
 
 def placed_at(offset: CommittedOffset, record_offset: int) -> CommittedOffset:
-    """Return a committed offset with the place of its record."""
+    """Return a committed offset with the offset of its record."""
     return CommittedOffset(
         offset=offset.offset,
         leader_epoch=offset.leader_epoch,

@@ -1,8 +1,8 @@
-"""Other ways to fence who commits offsets in transactions, beside the one that shipped: what KIP-447's documents say, and what they rejected.
+"""Variants of fencing for offset commits in transactions, besides the shipped one: KIP-447's design document, and its rejected alternative.
 
-The document fences by the generation alone, and holds everybody off while offsets are pending: who asks for stable ones and who cannot. It rejected a
-copy of the assignment at the transaction coordinator, for two copies of one state drift apart: how far, is played here with a group that is judged by
-what it was a while ago. Without any of it there is what the motivation describes.
+The document fences by generation only, and withholds pending offsets from every consumer, with or without require_stable. It rejected a copy of the
+assignment at the transaction coordinator, as two copies of one state diverge; a group with a delayed view of itself shows by how much. Without any
+fencing there is the problem that the motivation of the KIP describes.
 Source: KIP-447 and the document of its design; GroupCoordinator.validateOffsetCommit for what shipped.
 """
 
@@ -22,53 +22,53 @@ FENCED: Final = ErrorCode.ILLEGAL_GENERATION
 
 
 class GenerationOnly(TransactionalCommitting):
-    """Whoever names a generation must name the present one; who that is does not matter."""
+    """A request with a generation must have the current one; the member id is not checked."""
 
     def refuse(self, group: ClassicGroup | ConsumerGroup, asked: TransactionalCommitAsked) -> ErrorCode | None:
-        """Return why a group does not take offsets: ILLEGAL_GENERATION."""
+        """Return the error of a commit: ILLEGAL_GENERATION."""
         if isinstance(group, ConsumerGroup) or group.is_in(GroupState.DEAD):
             return super().refuse(group, asked)
         return FENCED if asked.generation_id >= 0 and asked.generation_id != group.generation_id else None
 
 
 class CopiedAssignment(TransactionalCommitting):
-    """Judges by what the group was `delay_ms` ago, as a coordinator does that hears of assignments from another one."""
+    """Validates against the group as of `delay_ms` ago, like a coordinator with a replicated assignment."""
 
     delay_ms: ClassVar[int] = 1000
     _now_ms = 0
 
     def commit(self, group: ClassicGroup | ConsumerGroup, waiter: int, asked: TransactionalCommitAsked, now: Moment) -> None:
-        """Take offsets, or say why not."""
+        """Commit offsets, or reply with an error."""
         self._now_ms = now.wall_ms
         super().commit(group, waiter, asked, now)
 
     def refuse(self, group: ClassicGroup | ConsumerGroup, asked: TransactionalCommitAsked) -> ErrorCode | None:
-        """Return why a group does not take offsets: ILLEGAL_GENERATION of the copy."""
+        """Return the error of a commit: ILLEGAL_GENERATION of the delayed view."""
         if isinstance(group, ConsumerGroup) or group.is_in(GroupState.DEAD):
             return super().refuse(group, asked)
-        return FENCED if asked.generation_id >= 0 and asked.generation_id != self._told_generation(group) else None
+        return FENCED if asked.generation_id >= 0 and asked.generation_id != self._delayed_generation(group) else None
 
-    def _told_generation(self, group: ClassicGroup) -> int:
-        """Return the generation whose assignment has arrived: of the present one it does so some time after all members have it."""
+    def _delayed_generation(self, group: ClassicGroup) -> int:
+        """Return the generation of the delayed view: the current one is visible `delay_ms` after the group is stable."""
         is_new = group.is_in(GroupState.STABLE) and self._now_ms - group.state_since_ms < self.delay_ms
         return group.generation_id - 1 if is_new or group.is_in(GroupState.COMPLETING_REBALANCE) else group.generation_id
 
 
 class Unfenced(TransactionalCommitting):
-    """Takes whatever comes."""
+    """Accepts every commit."""
 
     def refuse(self, group: ClassicGroup | ConsumerGroup, asked: TransactionalCommitAsked) -> ErrorCode | None:
-        """Refuse nobody."""
+        """Accept every commit."""
         return None
 
 
-class GroupsOfTheDocument(GroupShard):
-    """Old consumers, who cannot ask for stable offsets, are told COORDINATOR_LOAD_IN_PROGRESS while any are pending."""
+class DesignDocumentGroups(GroupShard):
+    """Old consumers, which cannot request stable offsets, receive COORDINATOR_LOAD_IN_PROGRESS while offsets are pending."""
 
     transactional_committing_class = GenerationOnly
 
     def withholds(self, group: OffsetHolder, partition: TopicPartition, *, require_stable: bool) -> bool:
-        """Tell nobody what may be replaced."""
+        """Withhold pending offsets from every consumer."""
         return super().withholds(group, partition, require_stable=True)
 
     def fetch_offsets(self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool) -> list[FoundOffset]:
@@ -78,14 +78,14 @@ class GroupsOfTheDocument(GroupShard):
         return [replace(each, error=held) if each.error is ErrorCode.UNSTABLE_OFFSET_COMMIT else each for each in found]
 
 
-class GroupsOfCopies(GroupShard):
-    """Judged by a copy of their assignment."""
+class GroupsOfCopiedAssignments(GroupShard):
+    """Validate commits against a delayed copy of the assignment."""
 
     transactional_committing_class = CopiedAssignment
 
 
 class UnfencedGroups(GroupShard):
-    """Groups of before KIP-447: nobody is fenced, and nothing is withheld."""
+    """Groups without KIP-447: no fencing, and no offset is withheld."""
 
     transactional_committing_class = Unfenced
 
@@ -95,8 +95,8 @@ class UnfencedGroups(GroupShard):
 
 
 FENCINGS: Final[Mapping[str, type[GroupShard]]] = {
-    "document": GroupsOfTheDocument,
-    "copied-assignment": GroupsOfCopies,
+    "document": DesignDocumentGroups,
+    "copied-assignment": GroupsOfCopiedAssignments,
     "none": UnfencedGroups,
 }
-"""By the name that `kraftsim.offset.fencing` gives them; without one it is as shipped."""
+"""By the value of `kraftsim.offset.fencing`; without it the shipped behaviour."""

@@ -1,7 +1,7 @@
-"""The offsets that a group has committed, those that are on their way, and those that a transaction may still commit.
+"""The offsets of a group: committed, in flight, and pending in a transaction.
 
-An offset counts once its record is replicated; of two records for a partition the one that stands later in the log wins, in whatever order they
-are replicated or their transactions end (KAFKA-5247).
+An offset becomes visible once its record is replicated. Of two records for a partition the one with the higher log offset wins, in whatever order
+they are replicated or their transactions complete (KAFKA-5247).
 Source: kafka.coordinator.group.GroupMetadata, org.apache.kafka.coordinator.group.OffsetMetadataManager, KIP-98, KIP-447.
 """
 
@@ -15,7 +15,7 @@ NO_EXPIRY = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedOffset:
-    """One committed offset. `record_offset` is where its record stands in the coordinator's log; -1 while it is on its way there."""
+    """One committed offset. `record_offset` is the log offset of its record; -1 while the append is in flight."""
 
     offset: int
     leader_epoch: int
@@ -27,7 +27,7 @@ class CommittedOffset:
 
 @dataclass(frozen=True, slots=True)
 class EndedOffset:
-    """What became of a pending offset at the end of its transaction. It counts, unless the transaction was aborted or a later one is known."""
+    """The result of a pending offset when its transaction completes. It becomes visible unless aborted or superseded."""
 
     partition: TopicPartition
     stored: CommittedOffset
@@ -38,66 +38,66 @@ Offsets = dict[TopicPartition, CommittedOffset]
 
 
 class GroupOffsets:
-    """By topic and partition, in the order of their first commit; those of transactions by producer id, too."""
+    """By topic and partition, in the order of the first commit; transactional ones also by producer id."""
 
     def __init__(self) -> None:
         self.committed: Offsets = {}
         self._on_the_way: Offsets = {}
         self._on_the_way_of_producers: dict[int, Offsets] = {}
         self._pending: dict[int, Offsets] = {}
-        """By producer id: what is in the log, and its marker is not."""
+        """By producer id: offsets in the log whose transaction has no marker yet."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is committed, nor on its way, nor pending."""
+        """Whether no offset is committed, in flight or pending."""
         return not (self.committed or self._on_the_way or self._on_the_way_of_producers or self._pending)
 
     @property
     def pending(self) -> dict[int, Offsets]:
-        """What waits for the marker of its transaction, by producer id; to be read only."""
+        """Offsets that wait for the marker of their transaction, by producer id; read-only."""
         return self._pending
 
     def is_unstable(self, partition: TopicPartition) -> bool:
-        """Tell whether a commit of the partition is on its way, or waits for its transaction."""
+        """Return whether a commit of the partition is in flight or pending in a transaction."""
         return partition in self._on_the_way or self.is_pending(partition)
 
     def is_pending(self, partition: TopicPartition) -> bool:
-        """Tell whether a commit of the partition belongs to a transaction that is not over."""
+        """Return whether a commit of the partition belongs to an open transaction."""
         return any(partition in offsets for of in (self._pending, self._on_the_way_of_producers) for offsets in of.values())
 
-    # Plain commits -------------------------------------------------------------------------------------------------------------------------
+    # Commits outside of transactions -----------------------------------------------------------------------------------------------------
 
     def send(self, partition: TopicPartition, offset: CommittedOffset) -> None:
-        """A commit is on its way to the log."""
+        """The append of a commit is in flight."""
         self._on_the_way[partition] = offset
 
     def commit(self, partition: TopicPartition, sent: CommittedOffset, stored: CommittedOffset) -> bool:
-        """A commit is replicated; `sent` is what it was on its way. Tell whether it counts: it may be forgotten by now, or a later one be known."""
+        """A commit is replicated; `sent` is its in-flight value. Return whether it is visible: not if it was deleted or superseded."""
         counts = partition in self._on_the_way and self.replay(partition, stored)
         self.fail(partition, sent)
         return counts
 
     def fail(self, partition: TopicPartition, sent: CommittedOffset) -> None:
-        """A commit is on its way no longer, unless a later one of the same partition is."""
+        """A commit failed; a later one of the same partition stays in flight."""
         if self._on_the_way.get(partition) is sent:
             del self._on_the_way[partition]
 
     def replay(self, partition: TopicPartition, stored: CommittedOffset) -> bool:
-        """Take a commit whose record is in the log, unless a later one is known already; tell whether it counts."""
+        """Apply a commit from the log unless a later one is known; return whether it is visible."""
         known = self.committed.get(partition)
         if known is not None and known.record_offset >= stored.record_offset:
             return False
         self.committed[partition] = stored
         return True
 
-    # Commits of transactions ---------------------------------------------------------------------------------------------------------------
+    # Transactional commits ---------------------------------------------------------------------------------------------------------------
 
     def send_of_producer(self, producer_id: int, partition: TopicPartition, offset: CommittedOffset) -> None:
-        """A commit of a producer's transaction is on its way to the log."""
+        """The append of a transactional commit is in flight."""
         self._on_the_way_of_producers.setdefault(producer_id, {})[partition] = offset
 
     def pend(self, producer_id: int, partition: TopicPartition, sent: CommittedOffset, stored: CommittedOffset) -> bool:
-        """A commit of a producer's transaction is replicated, and waits for the marker; tell whether it does: it may be forgotten by now."""
+        """A transactional commit is replicated and waits for the marker; return whether it does: not if it was deleted."""
         is_wanted = partition in self._on_the_way_of_producers.get(producer_id, {})
         if is_wanted:
             self.replay_pending(producer_id, partition, stored)
@@ -105,21 +105,21 @@ class GroupOffsets:
         return is_wanted
 
     def fail_of_producer(self, producer_id: int, partition: TopicPartition, sent: CommittedOffset) -> None:
-        """A commit of a producer's transaction is on its way no longer, unless a later one of the same partition is."""
+        """A transactional commit failed; a later one of the same partition stays in flight."""
         offsets = self._on_the_way_of_producers.get(producer_id, {})
         if offsets.get(partition) is sent:
             _remove(self._on_the_way_of_producers, producer_id, partition)
 
     def replay_pending(self, producer_id: int, partition: TopicPartition, stored: CommittedOffset) -> None:
-        """Take a commit of a producer's transaction whose record is in the log; its marker is not. The producer's latest one counts."""
+        """Apply a transactional commit from the log, without marker yet. The producer's latest commit wins."""
         known = self._pending.setdefault(producer_id, {}).get(partition)
         if known is None or known.record_offset < stored.record_offset:
             self._pending[producer_id][partition] = stored
 
     def end_transaction(self, producer_id: int, marker_offset: int, *, is_commit: bool) -> list[EndedOffset]:
-        """The marker of a producer's transaction is in the log: return what became of each offset that waited for it.
+        """The marker of a producer's transaction is replicated: return the result of each pending offset.
 
-        What stands behind the marker belongs to the producer's next transaction, and waits for that.
+        Offsets behind the marker belong to the producer's next transaction, and stay pending.
         """
         offsets = self._pending.get(producer_id, {})
         ended = [(partition, stored) for partition, stored in offsets.items() if stored.record_offset < marker_offset]
@@ -128,17 +128,17 @@ class GroupOffsets:
         return [EndedOffset(partition, stored, is_commit and self.materialise(partition, stored)) for partition, stored in ended]
 
     def materialise(self, partition: TopicPartition, stored: CommittedOffset) -> bool:
-        """Let a pending offset count, unless the record of a later commit is in the log; tell whether it does."""
+        """Make a pending offset visible unless a later commit is in the log; return whether it is."""
         return self.replay(partition, stored)
 
-    # Forgetting ----------------------------------------------------------------------------------------------------------------------------
+    # Deletion -----------------------------------------------------------------------------------------------------------------------------
 
     def known(self) -> list[TopicPartition]:
-        """Return every partition that has an offset, committed or pending."""
+        """Return every partition with a committed or pending offset."""
         return list(dict.fromkeys((*self.committed, *(partition for offsets in self._pending.values() for partition in offsets))))
 
     def forget(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Forget offsets, those on their way too; return which of them are in the log."""
+        """Delete offsets, in-flight ones too; return those that are in the log."""
         gone = []
         for partition in partitions:
             is_in_log = partition in self.committed or any(partition in offsets for offsets in self._pending.values())
@@ -152,9 +152,9 @@ class GroupOffsets:
         return gone
 
     def expired(self, now_ms: int, retention_ms: int, *, since_ms: int | None, kept_topics: frozenset[str]) -> list[TopicPartition]:
-        """Return what has been kept for long enough: since a moment that holds for all, or since each was committed.
+        """Return the expired offsets: retention since a common timestamp, or since each commit.
 
-        Kept topics never expire, nor what may be replaced at any moment: the next commit is on its way, or waits for its transaction.
+        Offsets of kept topics do not expire, nor do unstable ones: the next commit is in flight, or pending in a transaction.
         """
         return [
             partition
@@ -164,14 +164,14 @@ class GroupOffsets:
 
 
 class OffsetHolder(Protocol):
-    """A group of either kind, as far as its offsets are concerned."""
+    """The offsets of a group of either protocol."""
 
     group_id: str
     offsets: GroupOffsets
 
     @property
     def is_dead(self) -> bool:
-        """Whether nothing counts for it any more."""
+        """Whether the group is removed: requests and callbacks for it have no effect."""
         ...
 
 

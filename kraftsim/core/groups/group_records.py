@@ -12,7 +12,7 @@ from protocol.coordinator.registry import build_record
 
 OFFSET_VERSION: Final = 3
 OFFSET_VERSION_WITH_EXPIRY: Final = 1
-"""The only version that can say when one offset expires, so it is written where a client has asked for that (OffsetCommit 2 to 4)."""
+"""The only version with an expire timestamp; written where the client set a retention time (OffsetCommit 2 to 4)."""
 GROUP_VERSION: Final = 3
 
 
@@ -30,17 +30,17 @@ def offset_record(group_id: str, partition: TopicPartition, offset: CommittedOff
 
 
 def offset_tombstone(group_id: str, partition: TopicPartition) -> CoordinatorRecord:
-    """Return the record that forgets an offset."""
+    """Return the tombstone of an offset."""
     return CoordinatorRecord(*build_record(_offset_key(group_id, partition), None))
 
 
 def group_record(group: ClassicGroup, assignments: dict[str, bytes]) -> CoordinatorRecord:
-    """Return the record of a group with these assignments, by member."""
+    """Return the record of a group with the assignment of each member."""
     return CoordinatorRecord(*build_record(GroupMetadataKey(group=group.group_id), group_value(group, assignments), GROUP_VERSION))
 
 
 def group_value(group: ClassicGroup, assignments: dict[str, bytes]) -> GroupMetadataValue:
-    """Return what the record of a group says."""
+    """Return the value of a group metadata record."""
     members = [
         MemberMetadata(
             member_id=member.member_id,
@@ -65,12 +65,12 @@ def group_value(group: ClassicGroup, assignments: dict[str, bytes]) -> GroupMeta
 
 
 def group_tombstone(group_id: str) -> CoordinatorRecord:
-    """Return the record that forgets a group."""
+    """Return the tombstone of a group."""
     return CoordinatorRecord(*build_record(GroupMetadataKey(group=group_id), None))
 
 
 def read_offset(value: OffsetCommitValue, record_offset: int) -> CommittedOffset:
-    """Return the offset that a record at some place in the log commits."""
+    """Return the committed offset of a record at an offset of the log."""
     return CommittedOffset(
         offset=value.offset,
         leader_epoch=value.leader_epoch,
@@ -82,7 +82,7 @@ def read_offset(value: OffsetCommitValue, record_offset: int) -> CommittedOffset
 
 
 def restore_group(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """Return the group as a record says it was; its offsets are elsewhere."""
+    """Return the group of a record; its offsets are restored separately."""
     group = ClassicGroup(group_id, value.current_state_timestamp)
     group.generation_id = value.generation
     group.protocol_type = value.protocol_type or None

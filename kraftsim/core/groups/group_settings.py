@@ -1,10 +1,10 @@
-"""What a coordinator of groups was told, by Kafka's property names.   Source: org.apache.kafka.coordinator.group.GroupCoordinatorConfig."""
+"""Settings of a group coordinator, by Kafka's property names.   Source: org.apache.kafka.coordinator.group.GroupCoordinatorConfig."""
 
 from dataclasses import dataclass
 from typing import Final
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
-"""GroupCoordinator.NewMemberJoinTimeoutMs: a member that has never had an answer has no session yet; so long its first join may wait."""
+"""GroupCoordinator.NewMemberJoinTimeoutMs: the first join of a new member, which has no session yet, may wait for this long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,29 +24,29 @@ class GroupSettings:
     consumer_heartbeat_interval_ms: int = 5_000
     consumer_max_size: int = 2**31 - 1
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
-    """The first one is taken where no member wants another."""
+    """The first one is the default, used if no member has a preference."""
     consumer_assignment_interval_ms: int = 0
     consumer_first_epoch: int = 0
-    """The epoch of a group before its first member (KIP-1263: 1)."""
+    """The group epoch before the first member (KIP-1263: 1)."""
     consumer_settles_empty: bool = False
-    """Whether a group whose last member went has its target at once (KIP-1263)."""
+    """Whether the target assignment is updated at once when the last member leaves (KIP-1263)."""
     consumer_may_come_anew: bool = False
-    """Whether a member that is known may join without having left (since 4.2)."""
+    """Whether a known member may join again without leaving first (since 4.2)."""
     consumer_takes_back: bool = False
-    """Whether a member may be given at once what it has just given up, as long as nobody else got it (since 4.0)."""
+    """Whether a member may get back at once a partition that it has just revoked, if no other member got it (since 4.0)."""
     consumer_keeps_assignment_epochs: bool = False
-    """Whether commits of a past epoch are judged by the epochs in which partitions were assigned, which its records tell (KIP-1251)."""
+    """Whether commits with an older epoch are validated by partition assignment epochs, which the records contain (KIP-1251)."""
     consumer_migration_policy: str = "disabled"
-    """group.consumer.migration.policy: which groups with members change their protocol: `upgrade`, `downgrade`, `bidirectional` or `disabled`."""
+    """group.consumer.migration.policy, for groups with members: `upgrade`, `downgrade`, `bidirectional` or `disabled`."""
     makes_group_unjudged: bool = True
-    """Whether a group that nobody knows is made for a transactional commit before that is judged (up to 3.9)."""
+    """Whether an unknown group is created for a transactional commit before the commit is validated (up to 3.9)."""
 
     @property
     def upgrades_groups(self) -> bool:
-        """Whether a classic group with members becomes a consumer group when somebody joins who speaks the consumer protocol."""
+        """Whether a classic group with members is converted when a consumer-protocol member joins."""
         return self.consumer_migration_policy in ("upgrade", "bidirectional")
 
     @property
     def downgrades_groups(self) -> bool:
-        """Whether a consumer group becomes a classic one when the last member goes that speaks the consumer protocol."""
+        """Whether a consumer group is converted to classic when its last consumer-protocol member leaves."""
         return self.consumer_migration_policy in ("downgrade", "bidirectional")

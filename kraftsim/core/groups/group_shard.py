@@ -1,6 +1,6 @@
-"""The groups of one partition of `__consumer_offsets`: what the broker that leads it answers for, and how it comes to know them.
+"""The groups of one `__consumer_offsets` partition: requests to its coordinator, and load from the log.
 
-Every input gives the moment at which it comes; what is to be done is in `outbox`, and `timers.next_ms` says when `on_wake` is due.
+Every input has the time at which it arrives. Effects go to `outbox`; `timers.next_ms` is when `on_wake` is due.
 Source: kafka.coordinator.group.{GroupCoordinator, GroupMetadataManager}.
 """
 
@@ -26,7 +26,7 @@ from kraftsim.core.groups.group_settings import GroupSettings
 from kraftsim.core.groups.joining import JoinAsked, Joining
 from kraftsim.core.groups.membership import Membership, SyncAsked
 from kraftsim.core.groups.moment import Moment
-from kraftsim.core.groups.offset_notes import OffsetNotes, unheard
+from kraftsim.core.groups.offset_events import OffsetEvents, discard
 from kraftsim.core.groups.outbox import CoordinatorRecord, Outbox, coordinator_record
 from kraftsim.core.groups.rebalance import Rebalance
 from kraftsim.core.groups.timers import TimerKind, Timers
@@ -45,7 +45,7 @@ OLDEST_COMMIT: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class FoundOffset:
-    """What OffsetFetch tells of a partition; `offset` is None where none is committed, or the error says why it is not told."""
+    """OffsetFetch result of a partition; `offset` is None if none is committed or an error withholds it."""
 
     partition: TopicPartition
     offset: CommittedOffset | None
@@ -53,18 +53,18 @@ class FoundOffset:
 
 
 class GroupShard:
-    """Groups by name, in the order in which they became known. `number` is that of the partition."""
+    """Groups by name, in order of creation. `number` is the partition."""
 
     offsets_class: type[GroupOffsets] = GroupOffsets
-    """What keeps the offsets of each group."""
+    """The class that stores the offsets of each group."""
     transactional_committing_class: type[TransactionalCommitting] = TransactionalCommitting
-    """Who judges and writes the commits of transactions."""
+    """The class that validates and appends transactional commits."""
 
-    def __init__(self, settings: GroupSettings, number: int = 0, note: Callable[[Event], None] = unheard, topics: TopicsView | None = None) -> None:
-        self._notes = notes = OffsetNotes(note, number)
+    def __init__(self, settings: GroupSettings, number: int = 0, note: Callable[[Event], None] = discard, topics: TopicsView | None = None) -> None:
+        self._events = events = OffsetEvents(note, number)
         self.groups: dict[str, ClassicGroup] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
-        """Those of the other protocol (KIP-848). No name is in both."""
+        """Groups of the consumer protocol (KIP-848). A name is in one of the two maps only."""
         self.outbox = Outbox()
         self.timers = Timers()
         self._settings = settings
@@ -72,8 +72,8 @@ class GroupShard:
         self._rebalance = Rebalance(settings, self.outbox, self.timers)
         self._joining = Joining(settings, self.outbox, self.timers, self._rebalance)
         self._membership = Membership(self.outbox, self.timers, self._rebalance)
-        self._committing = Committing(settings, self.outbox, self._rebalance, notes, self._topics)
-        self._transactional = self.transactional_committing_class(settings, self.outbox, notes, self._topics)
+        self._committing = Committing(settings, self.outbox, self._rebalance, events, self._topics)
+        self._transactional = self.transactional_committing_class(settings, self.outbox, events, self._topics)
         self._consumers = ConsumerGroups(
             settings,
             self.outbox,
@@ -81,24 +81,24 @@ class GroupShard:
             self._topics,
             groups=self.consumer_groups,
             apply=lambda change: self._replay_change(*change),
-            admit=self._admit_consumers,
+            admit=self._create_consumers,
             to_classic=self._downgrade,
         )
         self._classic_members = ClassicMembers(settings, self.outbox, self.timers, self._topics, self._consumers, self._to_classic)
 
     def find(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
-        """Return a group of either kind."""
+        """Return a group of either protocol."""
         return self.groups.get(group_id) or self.consumer_groups.get(group_id)
 
     def all(self) -> Iterator[ClassicGroup | ConsumerGroup]:
-        """Yield the groups of both kinds."""
+        """Yield the groups of both protocols."""
         yield from list(self.groups.values())
         yield from list(self.consumer_groups.values())
 
     # Members -------------------------------------------------------------------------------------------------------------------------------
 
     def join(self, waiter: int, asked: JoinAsked, now: Moment) -> None:
-        """Answer with a JoinAnswer, mostly later. Who has no member id makes the group, if it is not there."""
+        """Reply with a JoinAnswer, usually later. A join without member id creates the group if it does not exist."""
         if not self._settings.min_session_timeout_ms <= asked.session_timeout_ms <= self._settings.max_session_timeout_ms:
             self.outbox.reply(waiter, JoinAnswer(error=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=asked.member_id))
             return
@@ -111,11 +111,11 @@ class GroupShard:
             if asked.member_id:
                 self.outbox.reply(waiter, JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=asked.member_id))
                 return
-            group = self._new_group(asked.group_id, now.wall_ms) if consumers is None else self._admit_classic(consumers, now)
+            group = self._new_group(asked.group_id, now.wall_ms) if consumers is None else self._create_classic(consumers, now)
         self._joining.join(group, waiter, asked, now)
 
     def sync(self, waiter: int, asked: SyncAsked, now: Moment) -> None:
-        """Answer with a SyncAnswer, mostly later."""
+        """Reply with a SyncAnswer, usually later."""
         consumers = self.consumer_groups.get(asked.group_id)
         if consumers is not None:
             self._classic_members.sync(consumers, waiter, asked, now)
@@ -127,7 +127,7 @@ class GroupShard:
         self._membership.sync(group, waiter, asked, now)
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int, now: Moment) -> ErrorCode:
-        """Renew a session, and tell how the group is."""
+        """Renew a session, and return the state of the group as an error code."""
         consumers = self.consumer_groups.get(group_id)
         if consumers is not None:
             return self._classic_members.heartbeat(consumers, member_id, group_instance_id, generation_id, now)
@@ -137,7 +137,7 @@ class GroupShard:
         return self._membership.heartbeat(group, member_id, group_instance_id, generation_id, now)
 
     def leave(self, group_id: str, members: Sequence[tuple[str, str | None]], now: Moment) -> list[ErrorCode] | ErrorCode:
-        """Take members out, by id and instance id; return how each went, or why none was looked at."""
+        """Remove members, by id and instance id; return one error each, or one for the request."""
         consumers = self.consumer_groups.get(group_id)
         if consumers is not None:
             return self._classic_members.leave(consumers, members, now)
@@ -149,11 +149,11 @@ class GroupShard:
         return [self._membership.leave(group, member_id, instance_id, now) for member_id, instance_id in members]
 
     def consumer_heartbeat(self, waiter: int, asked: HeartbeatAsked, now: Moment) -> None:
-        """Answer with a HeartbeatAnswer (KIP-848). Who joins makes the group, if it is not there; a classic one becomes it."""
+        """Reply with a HeartbeatAnswer (KIP-848). A join creates the group if it does not exist, or converts a classic one."""
         self._consumers.heartbeat(waiter, asked, now)
 
-    def _admit_consumers(self, group_id: str, now: Moment) -> list[Change] | Refusal:
-        """Make a consumer group, also of a classic one, whose offsets it keeps, and its members where it has any."""
+    def _create_consumers(self, group_id: str, now: Moment) -> list[Change] | Refusal:
+        """Create a consumer group, or convert a classic one with its offsets and members."""
         classic = self.groups.get(group_id)
         changes: list[Change] = []
         if classic is not None:
@@ -164,7 +164,7 @@ class GroupShard:
         return changes
 
     def _upgrade(self, classic: ClassicGroup, now: Moment) -> list[Change] | Refusal:
-        """Make a consumer group of a classic one with members, who go on in it; whoever waits is to join again."""
+        """Convert a classic group with members, which stay in it; pending requests get an error so that their members rejoin."""
         may_upgrade = self._settings.upgrades_groups and len(classic.members) <= self._settings.consumer_max_size
         members = members_of_classic(classic, self._topics) if may_upgrade else None
         if members is None:
@@ -179,13 +179,13 @@ class GroupShard:
         return changes
 
     def _downgrade(self, consumers: ConsumerGroup, now: Moment) -> list[Change]:
-        """Make a classic group of a consumer group, and let its members join anew."""
+        """Convert a consumer group to a classic one whose members have to rejoin."""
         changes = self._to_classic(consumers, now)
         self._rebalance.prepare(self.groups[consumers.group_id], now)
         return changes
 
     def _to_classic(self, consumers: ConsumerGroup, now: Moment) -> list[Change]:
-        """Make a classic group of a consumer group whose members all speak the classic protocol; each has what it was to have."""
+        """Convert a consumer group whose members all use the classic protocol; each one is assigned its target."""
         classic = classic_of(consumers, self._topics, now.wall_ms)
         shares = {member.member_id: member.assignment for member in classic.members.values()}
         changes = [*tombstones_of(consumers), (GroupMetadataKey(group=classic.group_id), group_value(classic, shares))]
@@ -196,8 +196,8 @@ class GroupShard:
             self._rebalance.renew_session(member, now)
         return changes
 
-    def _admit_classic(self, consumers: ConsumerGroup, now: Moment) -> ClassicGroup:
-        """Make a classic group of a consumer group without members."""
+    def _create_classic(self, consumers: ConsumerGroup, now: Moment) -> ClassicGroup:
+        """Create a classic group from a consumer group without members."""
         changes = group_tombstones(consumers.group_id)
         for change in changes:
             self._replay_change(*change)
@@ -207,7 +207,7 @@ class GroupShard:
     # Offsets -------------------------------------------------------------------------------------------------------------------------------
 
     def commit(self, waiter: int, asked: CommitAsked, now: Moment, api_version: int = OLDEST_COMMIT) -> None:
-        """Answer with a CommitAnswer once the offsets are replicated. A group that nobody knows is made for whoever is no member."""
+        """Reply with a CommitAnswer once the offsets are replicated. An unknown group is created for a committer that is not a member."""
         consumers = self.consumer_groups.get(asked.group_id)
         if consumers is not None:
             self._committing.commit_of_epoch(consumers, waiter, asked, api_version, now)
@@ -223,7 +223,7 @@ class GroupShard:
         self._committing.commit(group, waiter, asked, now)
 
     def commit_in_transaction(self, waiter: int, asked: TransactionalCommitAsked, now: Moment) -> None:
-        """Answer with a CommitAnswer once the offsets are replicated: judged and appended in one step. A group that nobody knows is made."""
+        """Reply with a CommitAnswer once the offsets are replicated: validate and append in one step. An unknown group is created."""
         group = self._group_of_transaction(asked, now)
         if isinstance(group, ErrorCode):
             self.outbox.reply(waiter, CommitAnswer((group,) * len(asked.offsets)))
@@ -231,22 +231,22 @@ class GroupShard:
             self._transactional.commit(group, waiter, asked, now)
 
     def refuse_in_transaction(self, asked: TransactionalCommitAsked, now: Moment) -> ErrorCode | None:
-        """Return why a group would not take a transactional commit now, without writing anything."""
+        """Return the error that a transactional commit would have now, without writing."""
         group = self._group_of_transaction(asked, now)
         return group if isinstance(group, ErrorCode) else self._transactional.refuse(group, asked)
 
     def _group_of_transaction(self, asked: TransactionalCommitAsked, now: Moment) -> ClassicGroup | ConsumerGroup | ErrorCode:
-        """Return the group that a transaction commits for. Up to 3.9 one that nobody knows is made, whoever is to be refused then."""
+        """Return the group of a transactional commit. Up to 3.9 an unknown group is created even if the commit is then refused."""
         group = self.find(asked.group_id)
         if group is None and asked.generation_id >= 0 and not self._settings.makes_group_unjudged:
             return ErrorCode.GROUP_ID_NOT_FOUND if asked.knows_epochs else ErrorCode.ILLEGAL_GENERATION
         return group or self._new_group(asked.group_id, now.wall_ms)
 
     def end_transaction(self, producer_id: int, producer_epoch: int, marker_offset: int, *, is_commit: bool) -> None:
-        """The marker of a producer's transaction is replicated: what waited for it counts, or never will."""
+        """The marker of a producer's transaction is replicated: make its pending offsets visible, or drop them."""
         for group in self.all():
             for ended in group.offsets.end_transaction(producer_id, marker_offset, is_commit=is_commit):
-                self._notes.ended(
+                self._events.ended(
                     group.group_id,
                     ended,
                     producer_id=producer_id,
@@ -256,12 +256,12 @@ class GroupShard:
                 )
 
     def refuse_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode | None:
-        """Return why somebody is not told the offsets of a consumer group: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH (KIP-848)."""
+        """Return the error of an offset fetch for a consumer group: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH (KIP-848)."""
         consumers = self.consumer_groups.get(group_id)
         return None if consumers is None else consumers.refuse_fetch(member_id, member_epoch)
 
     def fetch_offsets(self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool) -> list[FoundOffset]:
-        """Return the committed offsets of partitions, or (None) of all that have one."""
+        """Return the committed offsets of partitions, or (None) of all partitions that have one."""
         group = self.find(group_id)
         if group is None or group.is_dead:
             return [FoundOffset(partition, None) for partition in partitions or ()]
@@ -273,15 +273,15 @@ class GroupShard:
             for partition in (list(offsets.committed) if partitions is None else partitions)
         ]
         for each in found:
-            self._notes.told(group_id, each.partition, each.offset, each.error, require_stable=require_stable)
+            self._events.returned(group_id, each.partition, each.offset, each.error, require_stable=require_stable)
         return found
 
     def withholds(self, group: OffsetHolder, partition: TopicPartition, *, require_stable: bool) -> bool:
-        """Tell whether an offset is not told because it may be replaced at any moment (KIP-447); who wants any offset is told the former one."""
+        """Return whether an unstable offset is withheld (KIP-447); without `require_stable` the former offset is returned."""
         return require_stable and group.offsets.is_unstable(partition)
 
     def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition], now: Moment) -> list[ErrorCode] | ErrorCode:
-        """Forget offsets that no member reads; return how each partition went, or why none was looked at (OffsetDelete)."""
+        """Delete offsets of topics without subscribers; return one error for each partition, or one for the request (OffsetDelete)."""
         group = self.find(group_id)
         if group is None or group.is_dead:
             return ErrorCode.GROUP_ID_NOT_FOUND
@@ -300,7 +300,7 @@ class GroupShard:
     # Whole groups --------------------------------------------------------------------------------------------------------------------------
 
     def delete(self, group_id: str, now: Moment) -> ErrorCode:
-        """Forget a group without members, with its offsets (DeleteGroups)."""
+        """Delete a group without members, with its offsets (DeleteGroups)."""
         group = self.find(group_id)
         if group is None or group.is_dead:
             return ErrorCode.GROUP_ID_NOT_FOUND
@@ -314,7 +314,7 @@ class GroupShard:
         return ErrorCode.NONE
 
     def expire_offsets(self, now: Moment) -> None:
-        """Forget offsets that were kept for long enough, and groups that have neither members nor offsets (KIP-211)."""
+        """Delete expired offsets, and groups that have neither members nor offsets (KIP-211)."""
         for group in self.all():
             self._forget(group, self._expired(group, now.wall_ms), now)
             if isinstance(group, ConsumerGroup) and not group.members and group.offsets.is_empty and not group.is_over:
@@ -322,7 +322,7 @@ class GroupShard:
                 self._forget(group, (), now)
 
     def forget_topics(self, is_there: Callable[[str], bool], now: Moment) -> None:
-        """Forget the offsets of topics that are deleted."""
+        """Delete the offsets of deleted topics."""
         for group in self.all():
             self._forget(group, [partition for partition in group.offsets.known() if not is_there(partition[0])], now)
 
@@ -341,11 +341,11 @@ class GroupShard:
         return []
 
     def _forget(self, group: ClassicGroup | ConsumerGroup, partitions: Sequence[TopicPartition], now: Moment) -> None:
-        """Forget offsets, and the group if nothing is left of it; nobody waits for the tombstones."""
+        """Delete offsets, and the group if it becomes empty; the tombstones are not awaited."""
         forgotten = group.offsets.forget(partitions)
         records: list[CoordinatorRecord] = [offset_tombstone(group.group_id, partition) for partition in forgotten]
         for partition in forgotten:
-            self._notes.forgotten(group.group_id, partition)
+            self._events.deleted(group.group_id, partition)
         if isinstance(group, ConsumerGroup):
             if group.is_over:
                 del self.consumer_groups[group.group_id]
@@ -360,10 +360,10 @@ class GroupShard:
         if records:
             self.outbox.write(records)
 
-    # Time ----------------------------------------------------------------------------------------------------------------------------------
+    # Timers -------------------------------------------------------------------------------------------------------------------------------
 
     def on_wake(self, now: Moment) -> None:
-        """Let everything pass whose time is over."""
+        """Run every expired timer."""
         while (key := self.timers.take_due(now.monotonic_ms)) is not None:
             match key.kind:
                 case TimerKind.CONSUMER_SESSION | TimerKind.CONSUMER_JOIN | TimerKind.CONSUMER_SYNC:
@@ -383,10 +383,10 @@ class GroupShard:
                 case TimerKind.SYNC:
                     self._rebalance.on_sync_deadline(group, now)
 
-    # Coming and going ----------------------------------------------------------------------------------------------------------------------
+    # Load and unload ----------------------------------------------------------------------------------------------------------------------
 
     def replay(self, batch: RecordBatch) -> None:
-        """Take a batch of the log. Raises MalformedMessage. What a transaction has committed counts once its marker is there."""
+        """Replay a batch of the log. Raises MalformedMessage. Transactional offsets become visible with their marker."""
         if batch.is_control:
             for record in batch.records():
                 for group in self.all():
@@ -396,22 +396,22 @@ class GroupShard:
             parsed = None if record.key is None else parse_record(CoordinatorTopic.CONSUMER_OFFSETS, record.key, record.value)
             match parsed:
                 case (OffsetCommitKey() as key, value):
-                    assert value is None or isinstance(value, OffsetCommitValue), "the value belongs to the key"
+                    assert value is None or isinstance(value, OffsetCommitValue), "the value type matches the key type"
                     self._replay_offset(key, value, record.offset, batch.producer_id if batch.is_transactional else None)
                 case (GroupMetadataKey() as key, value):
-                    assert value is None or isinstance(value, GroupMetadataValue), "the value belongs to the key"
+                    assert value is None or isinstance(value, GroupMetadataValue), "the value type matches the key type"
                     self._replay_group(key.group, value)
                 case (key, value) if isinstance(key, CONSUMER_KEYS):
                     self._replay_change(key, value)
 
     def _replay_change(self, key: Message, value: Message | None) -> None:
-        """Take what is written of a consumer group, or of a classic one that becomes one."""
+        """Replay a record of a consumer group, or of a classic group that is converted."""
         if isinstance(key, GroupMetadataKey):
-            return  # its tombstone: the group is of the other kind already
+            return  # its tombstone: the group is already converted
         replay_change(key, value, find=self.consumer_groups.get, make=self._make_consumers, drop=self._drop_consumers)
 
     def _make_consumers(self, group_id: str) -> ConsumerGroup:
-        """Return a consumer group; one that is made keeps what a classic one has committed."""
+        """Return a consumer group; a new one keeps the offsets of a classic one."""
         group = self.consumer_groups.get(group_id)
         if group is None:
             keeps = self._settings.consumer_keeps_assignment_epochs
@@ -421,7 +421,7 @@ class GroupShard:
         return group
 
     def _drop_consumers(self, group_id: str) -> None:
-        """Forget a consumer group; a classic one keeps what it has committed."""
+        """Remove a consumer group; a classic one keeps the offsets."""
         offsets = self.consumer_groups.pop(group_id).offsets
         if not offsets.is_empty:
             self._new_group(group_id).offsets = offsets
@@ -461,29 +461,29 @@ class GroupShard:
         return group
 
     def begin(self, now: Moment) -> None:
-        """Everything in the log is replayed: members have whole sessions from now on, and groups that hold nothing are forgotten."""
+        """The log is replayed: start full sessions for all members, and remove empty groups."""
         for group in list(self.groups.values()):
             if not group.members and group.offsets.is_empty and group.generation_id == 0:
                 del self.groups[group.group_id]
                 continue
-            self._note_loaded(group)
+            self._emit_loaded(group)
             for member in group.members.values():
                 self._rebalance.renew_session(member, now)
             if len(group.members) > self._settings.max_size:
                 self._rebalance.prepare(group, now)
         for consumers in self.consumer_groups.values():
-            self._note_loaded(consumers)
+            self._emit_loaded(consumers)
         self._consumers.begin(now)
 
-    def _note_loaded(self, group: OffsetHolder) -> None:
+    def _emit_loaded(self, group: OffsetHolder) -> None:
         for partition, stored in group.offsets.committed.items():
-            self._notes.loaded(group.group_id, partition, stored)
+            self._events.loaded(group.group_id, partition, stored)
         for producer_id, offsets in group.offsets.pending.items():
             for partition, stored in offsets.items():
-                self._notes.loaded(group.group_id, partition, stored, producer_id)
+                self._events.loaded(group.group_id, partition, stored, producer_id)
 
     def end(self, now: Moment) -> None:
-        """Another broker answers for these groups from now on: send those away who wait."""
+        """Another broker becomes coordinator of these groups: fail the pending requests."""
         for group in self.groups.values():
             for member in group.members.values():
                 self._rebalance.answer_join(member, JoinAnswer(error=ErrorCode.NOT_COORDINATOR, member_id=member.member_id))

@@ -1,4 +1,4 @@
-"""How a member comes into a group: for the first time, again, or as another incarnation of a static one.
+"""JoinGroup: new members, rejoining members, and new incarnations of static members.
 
 Source: kafka.coordinator.group.GroupCoordinator.handleJoinGroup, KIP-345, KIP-394, KIP-814.
 """
@@ -18,10 +18,10 @@ from protocol.errors import ErrorCode
 
 
 class JoinAsked(Struct, frozen=True, kw_only=True):
-    """A request to join. `fresh_id` is the random end of the id that the member gets if it has none.
+    """A JoinGroup request. `fresh_id` is the random suffix of the member id if the coordinator generates one.
 
-    `takes_id_first`: the version lets a member without an id be sent away with one (KIP-394). `skips_assignment`: it lets a static leader that comes
-    back be told to leave the assignment as it is (KIP-814).
+    `takes_id_first`: the version supports MEMBER_ID_REQUIRED for a member without an id (KIP-394). `skips_assignment`: it
+    lets a returning static leader skip the assignment (KIP-814).
     """
 
     group_id: str
@@ -39,7 +39,7 @@ class JoinAsked(Struct, frozen=True, kw_only=True):
 
 
 class Joining:
-    """The rules for joins of the groups of one coordinator."""
+    """JoinGroup handling for the groups of one coordinator partition."""
 
     def __init__(self, settings: GroupSettings, outbox: Outbox, timers: Timers, rebalance: Rebalance) -> None:
         self._settings = settings
@@ -48,7 +48,7 @@ class Joining:
         self._rebalance = rebalance
 
     def join(self, group: ClassicGroup, waiter: int, asked: JoinAsked, now: Moment) -> None:
-        """Let somebody in, or say why not; mostly the answer comes when the rebalance is over."""
+        """Add a member, or reply with an error; the response usually waits for the end of the rebalance."""
         if not self._has_room(group, asked.member_id):
             group.remove(asked.member_id)
             self._refuse(waiter, "", ErrorCode.GROUP_MAX_SIZE_REACHED)
@@ -57,16 +57,16 @@ class Joining:
         elif not group.supports(asked.protocol_type, asked.protocols):
             self._refuse(waiter, asked.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         elif not asked.member_id:
-            self._join_anew(group, waiter, asked, now)
+            self._join_without_id(group, waiter, asked, now)
         elif asked.member_id in group.pending_members:
             self._timers.cancel(TimerKey(TimerKind.PENDING_MEMBER, group.group_id, asked.member_id))
             self._add(group, waiter, asked, asked.member_id, now)
         else:
-            self._join_again(group, waiter, asked, now)
+            self._join_with_id(group, waiter, asked, now)
         self._rebalance.complete_if_all_joined(group, now)
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
-        """Tell whether the group is small enough for one more, or the member is one of those that are counted already (KIP-389)."""
+        """Return whether the group has room for one more, or already counts this member (KIP-389)."""
         match group.state:
             case GroupState.EMPTY | GroupState.DEAD:
                 return True
@@ -76,8 +76,8 @@ class Joining:
             case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
                 return member_id in group.members or len(group.members) < self._settings.max_size
 
-    def _join_anew(self, group: ClassicGroup, waiter: int, asked: JoinAsked, now: Moment) -> None:
-        """Somebody without an id: a new member, or the next incarnation of a static one."""
+    def _join_without_id(self, group: ClassicGroup, waiter: int, asked: JoinAsked, now: Moment) -> None:
+        """A join without a member id: a new member, or the next incarnation of a static one."""
         member_id = f"{asked.group_instance_id or asked.client_id}-{asked.fresh_id}"
         former = None if asked.group_instance_id is None else group.static_member_ids.get(asked.group_instance_id)
         if former is not None:
@@ -89,8 +89,8 @@ class Joining:
         else:
             self._add(group, waiter, asked, member_id, now)
 
-    def _join_again(self, group: ClassicGroup, waiter: int, asked: JoinAsked, now: Moment) -> None:
-        """Somebody with an id: a member that joins again, or whose answer got lost."""
+    def _join_with_id(self, group: ClassicGroup, waiter: int, asked: JoinAsked, now: Moment) -> None:
+        """A join with a member id: a rejoin, or a retry whose response was lost."""
         error = group.validate_member(asked.member_id, asked.group_instance_id)
         if error is not None:
             self._refuse(waiter, asked.member_id, error)
@@ -129,19 +129,21 @@ class Joining:
         self._rebalance.prepare(group, now)
 
     def _update(self, group: ClassicGroup, waiter: int, asked: JoinAsked, member: Member, now: Moment) -> None:
-        """Let a member wait for the next generation with what it wants now."""
+        """Update a member, and let it wait for the next generation."""
         self._take_over(member, waiter, asked)
         self._rebalance.prepare(group, now)
 
     def _take_over(self, member: Member, waiter: int, asked: JoinAsked) -> None:
-        self._rebalance.answer_join(member, JoinAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id))  # its own earlier request
+        self._rebalance.answer_join(
+            member, JoinAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
+        )  # the member's earlier request
         member.protocols = asked.protocols
         member.rebalance_timeout_ms = asked.rebalance_timeout_ms
         member.session_timeout_ms = asked.session_timeout_ms
         member.join_waiter = waiter
 
     def _replace_static(self, group: ClassicGroup, waiter: int, asked: JoinAsked, member: Member, member_id: str, now: Moment) -> None:
-        """Give the place of a static member to its next incarnation; the former one is fenced."""
+        """Replace a static member by its next incarnation, and fence the former one."""
         former = member.member_id
         former_leader = group.leader_id or ""
         undo = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
@@ -173,16 +175,19 @@ class Joining:
         self._outbox.store_group(group_record(group, {each.member_id: each.assignment for each in group.members.values()}), on_stored)
 
     def _answer_to_static(self, group: ClassicGroup, member: Member, former_leader: str, *, skips: bool) -> JoinAnswer:
-        """Answer that nothing changes. A leader too old to skip the assignment is told its former id, so that it does not take itself for one."""
-        told = group.join_answer(member.member_id, tells_members=skips)
+        """Reply with the unchanged generation.
+
+        A leader too old to skip the assignment gets its former id as leader, so that it does not assign.
+        """
+        answer = group.join_answer(member.member_id, with_members=skips)
         return JoinAnswer(
-            member_id=told.member_id,
-            generation_id=told.generation_id,
-            protocol_type=told.protocol_type,
-            protocol_name=told.protocol_name,
-            leader_id=told.leader_id if skips else former_leader,
+            member_id=answer.member_id,
+            generation_id=answer.generation_id,
+            protocol_type=answer.protocol_type,
+            protocol_name=answer.protocol_name,
+            leader_id=answer.leader_id if skips else former_leader,
             skip_assignment=skips and group.is_leader(member.member_id),
-            members=told.members,
+            members=answer.members,
         )
 
     def _refuse(self, waiter: int, member_id: str, error: ErrorCode) -> None:

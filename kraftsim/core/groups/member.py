@@ -1,4 +1,4 @@
-"""One member of a classic group: who it is, what it can do, whether it waits for an answer.   Source: kafka.coordinator.group.MemberMetadata."""
+"""One member of a classic group: ids, protocols, timeouts, pending requests.   Source: kafka.coordinator.group.MemberMetadata."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from kraftsim.core.groups.timers import TimerKey, TimerKind
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""Names of ways to assign partitions, in the order of preference, each with the member's subscription in its form."""
+"""Protocol names in order of preference, each with the member's metadata for it."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Member:
-    """A member; `join_waiter` and `sync_waiter` are the numbers of its requests that have no answer yet."""
+    """A member; `join_waiter` and `sync_waiter` are the numbers of its pending requests."""
 
     group_id: str
     member_id: str
@@ -26,7 +26,7 @@ class Member:
     join_waiter: int | None = None
     sync_waiter: int | None = None
     is_new: bool = False
-    """Whether it has had no answer to its first join: it knows nothing of a session that it should keep alive."""
+    """Whether its first join is pending: it has no session to keep alive yet."""
     timer: TimerKey = field(init=False)
 
     def __post_init__(self) -> None:
@@ -34,18 +34,18 @@ class Member:
 
     @property
     def is_static(self) -> bool:
-        """Whether its place outlives it (KIP-345)."""
+        """Whether it has a group instance id (KIP-345)."""
         return self.group_instance_id is not None
 
     def rename(self, member_id: str) -> None:
-        """Give its place to another incarnation of the same static member."""
+        """Give the static membership to a new incarnation."""
         self.member_id = member_id
         self.timer = TimerKey(TimerKind.SESSION, self.group_id, member_id)
 
     def metadata_for(self, protocol: str) -> bytes:
-        """Return its subscription in the form of a protocol that it has named."""
+        """Return its metadata for one of its protocols."""
         return next(metadata for name, metadata in self.protocols if name == protocol)
 
     def vote(self, candidates: Collection[str]) -> str:
-        """Return what it prefers among protocols, of which it knows at least one."""
+        """Return its preferred protocol among the candidates, of which it supports at least one."""
         return next(name for name, _ in self.protocols if name in candidates)

@@ -1,4 +1,4 @@
-"""What members do while they are in a group: ask for their share, say that they are alive, leave.
+"""Requests of current members: SyncGroup, Heartbeat, LeaveGroup.
 
 Source: kafka.coordinator.group.GroupCoordinator.{handleSyncGroup, handleHeartbeat, handleLeaveGroup}, KIP-345, KIP-559.
 """
@@ -18,7 +18,7 @@ from protocol.errors import ErrorCode
 
 
 class SyncAsked(Struct, frozen=True, kw_only=True):
-    """A request for a member's share; the leader's brings all shares, by member."""
+    """A SyncGroup request; the leader's has the assignment of every member."""
 
     group_id: str
     generation_id: int
@@ -30,7 +30,7 @@ class SyncAsked(Struct, frozen=True, kw_only=True):
 
 
 class Membership:
-    """The rules for members of the groups of one coordinator."""
+    """SyncGroup, Heartbeat and LeaveGroup handling for the groups of one coordinator partition."""
 
     def __init__(self, outbox: Outbox, timers: Timers, rebalance: Rebalance) -> None:
         self._outbox = outbox
@@ -40,7 +40,7 @@ class Membership:
     # Sync ----------------------------------------------------------------------------------------------------------------------------------
 
     def sync(self, group: ClassicGroup, waiter: int, asked: SyncAsked, now: Moment) -> None:
-        """Give a member its share now, or once the leader's shares are replicated; or say why there is none."""
+        """Reply with the assignment now, or once the leader's assignment is replicated; or with an error."""
         error = self._refuse_sync(group, asked)
         if error is not None:
             self._outbox.reply(waiter, SyncAnswer(error=error))
@@ -52,7 +52,7 @@ class Membership:
             self._outbox.reply(waiter, answer)
             self._rebalance.renew_session(member, now)
             return
-        self._rebalance.answer_sync(member, SyncAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS))  # its own earlier request
+        self._rebalance.answer_sync(member, SyncAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS))  # the member's earlier request
         member.sync_waiter = waiter
         if group.is_leader(asked.member_id):
             self._store_shares(group, asked)
@@ -79,12 +79,15 @@ class Membership:
             self._timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
 
     def _store_shares(self, group: ClassicGroup, asked: SyncAsked) -> None:
-        """Write the leader's shares down; who got none has an empty one. Only then is the group stable, and anybody told."""
+        """Write the leader's assignment; a member without an entry gets an empty one.
+
+        Only once replicated is the group stable, and are members answered.
+        """
         assignments = {member_id: asked.assignments.get(member_id, b"") for member_id in group.members}
 
         def on_stored(stored: Stored) -> None:
             if not group.is_in(GroupState.COMPLETING_REBALANCE) or group.generation_id != asked.generation_id:
-                return  # somebody came or went meanwhile
+                return  # a new rebalance started meanwhile
             if stored.error is ErrorCode.NONE:
                 self._rebalance.give_shares(group, assignments, stored.now)
                 group.enter(GroupState.STABLE, stored.now.wall_ms)
@@ -97,7 +100,7 @@ class Membership:
     # Heartbeat -----------------------------------------------------------------------------------------------------------------------------
 
     def heartbeat(self, group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int, now: Moment) -> ErrorCode:
-        """Renew a member's session. REBALANCE_IN_PROGRESS is no refusal: the session is renewed, and the member is to join again."""
+        """Renew a member's session. REBALANCE_IN_PROGRESS is not a failure: the session is renewed, and the member has to rejoin."""
         if group.is_in(GroupState.DEAD):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         error = group.validate_member(member_id, group_instance_id)
@@ -113,7 +116,7 @@ class Membership:
     # Leave ---------------------------------------------------------------------------------------------------------------------------------
 
     def leave(self, group: ClassicGroup, member_id: str, group_instance_id: str | None, now: Moment) -> ErrorCode:
-        """Take a member out. Without an id a static one is meant: an administrator sends it away."""
+        """Remove a member. Without a member id a static one is removed by an administrator."""
         if not member_id:
             found = None if group_instance_id is None else group.static_member_ids.get(group_instance_id)
             if found is None:

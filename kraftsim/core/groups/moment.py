@@ -1,10 +1,10 @@
-"""When something happens to a group: sessions run by the monotonic clock, offsets are kept by the wall clock."""
+"""Time as a group needs it: sessions use the monotonic clock, offset retention the wall clock."""
 
 from typing import NamedTuple
 
 
 class Moment(NamedTuple):
-    """One moment on both clocks of a node, in milliseconds."""
+    """One point in time on both clocks of a node, in milliseconds."""
 
     monotonic_ms: int
     wall_ms: int

@@ -1,4 +1,4 @@
-"""What a coordinator wants done: answers given, records appended. The shell does it, in order, and says how the appends went.
+"""Effects of a coordinator: replies and appends. The caller executes them in order, and reports the result of each append.
 
 Source: kafka.coordinator.group.GroupMetadataManager.appendForGroup.
 """
@@ -22,7 +22,7 @@ OF_EVERY_STORE: Final[Mapping[ErrorCode, ErrorCode]] = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
-"""What members are told where a record could not be appended or replicated."""
+"""Error codes returned to members when an append or its replication fails."""
 OF_GROUPS: Final = {
     **OF_EVERY_STORE,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
@@ -46,7 +46,7 @@ OF_CHANGES: Final = {
 }
 """org.apache.kafka.coordinator.group.GroupCoordinatorService.handleOperationException."""
 REPLICATED: Final = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-"""How an append ends whose records are on all replicas in sync."""
+"""The result of an append that is replicated to all in-sync replicas."""
 
 
 class CoordinatorRecord(Struct, frozen=True):
@@ -62,14 +62,14 @@ def coordinator_record(key: Message, value: Message | None, version: int = 0) ->
 
 
 class Reply(Struct, frozen=True):
-    """Answer whoever waits under a number."""
+    """Reply to the pending request with this number."""
 
     waiter: int
     answer: GroupAnswer
 
 
 class WritingProducer(Struct, frozen=True):
-    """The producer in whose transaction records are written. `guard` is what the verification of the transaction gave it, if there was one."""
+    """The producer whose transaction the records belong to. `guard` is its verification guard, if the transaction was verified."""
 
     producer_id: int
     producer_epoch: int
@@ -77,26 +77,26 @@ class WritingProducer(Struct, frozen=True):
 
 
 class Append(Struct, frozen=True):
-    """Append records to the coordinator's partition in one batch, of a producer's transaction if there is one.
+    """Append records to the coordinator's partition in one batch, in a producer's transaction if there is one.
 
-    With a token, say how it ended: `Outbox.stored`; with None nobody asks.
+    With a token, report the result with `Outbox.stored`; with None the result is not awaited.
     """
 
     records: tuple[CoordinatorRecord, ...]
     token: int | None
     producer: WritingProducer | None = None
     holds_already: bool = False
-    """What the records say holds here before they are written: it is not to be if they cannot be. However few the replicas in sync are."""
+    """Already applied in memory: if the append fails, the groups are reloaded from the log. Ignores min.insync.replicas."""
 
 
 Effect = Reply | Append
 
 
 class Stored(Struct, frozen=True):
-    """How an append ended: NONE once it is on all replicas that are in sync, with the offset of its first record; else why it is not.
+    """The result of an append: NONE once it is on all in-sync replicas, with the offset of its first record; else the error.
 
-    `is_replicated`: it is there for good, though there may be an error, too: the replicas in sync are too few by then. `is_late`: whoever waited was
-    told before that it took too long.
+    `is_replicated`: the records are committed, possibly with an error, too: the ISR has shrunk below min.insync.replicas. `is_late`: the request has
+    already failed with a timeout.
     """
 
     error: ErrorCode
@@ -110,7 +110,7 @@ OnStored = Callable[[Stored], None]
 
 
 class Awaited(Struct):
-    """Who waits for an append. With `outlasts_answer` it is waited for even when the answer is given."""
+    """A pending append. With `outlasts_answer` it stays pending after the request is answered."""
 
     on_stored: OnStored
     errors: Mapping[ErrorCode, ErrorCode]
@@ -119,7 +119,7 @@ class Awaited(Struct):
 
 
 class Outbox:
-    """Effects in the order in which they were decided, and what goes on after each append."""
+    """Effects in order, and the callback of each append."""
 
     def __init__(self) -> None:
         self._effects: list[Effect] = []
@@ -127,19 +127,19 @@ class Outbox:
         self._token_count = 0
 
     def reply(self, waiter: int, answer: GroupAnswer) -> None:
-        """Answer a request that waits."""
+        """Answer a pending request."""
         self._effects.append(Reply(waiter, answer))
 
     def store_group(self, record: CoordinatorRecord, on_stored: OnStored) -> None:
-        """Have the record of a group appended, and go on once it is replicated, or is not."""
+        """Append the record of a group, and call `on_stored` once it is replicated or has failed."""
         self._store((record,), Awaited(on_stored, OF_GROUPS, outlasts_answer=False))
 
     def store_offsets(self, records: Sequence[CoordinatorRecord], on_stored: OnStored, producer: WritingProducer | None = None) -> None:
-        """Have the records of offsets appended, and go on once they are replicated, or are not; perhaps twice: what took too long may end well."""
+        """Append the records of offsets, and call `on_stored` with the result; possibly twice, as a timed-out append may still succeed."""
         self._store(records, Awaited(on_stored, OF_OFFSETS, outlasts_answer=True), producer)
 
     def store_changes(self, records: Sequence[CoordinatorRecord], on_stored: OnStored) -> None:
-        """Have changes appended that hold here already, and go on once they are replicated, or are not."""
+        """Append changes that are already applied in memory, and call `on_stored` once they are replicated or have failed."""
         self._token_count += 1
         self._waiting[self._token_count] = Awaited(on_stored, OF_CHANGES, outlasts_answer=False)
         self._effects.append(Append(tuple(records), self._token_count, holds_already=True))
@@ -150,31 +150,31 @@ class Outbox:
         self._effects.append(Append(tuple(records), self._token_count, producer))
 
     def write(self, records: Sequence[CoordinatorRecord]) -> None:
-        """Have records appended that nobody waits for."""
+        """Append records without awaiting the result."""
         self._effects.append(Append(tuple(records), None))
 
     def take_effects(self) -> list[Effect]:
-        """Return what is to be done now."""
+        """Take the effects that are due."""
         effects, self._effects = self._effects, []
         return effects
 
     def stored(self, token: int, stored: Stored) -> None:
-        """Go on after an append. Of offsets that took too long it may be told again how they ended after all."""
+        """Continue after an append. A timed-out append of offsets may be reported a second time with its final result."""
         waiting = self._waiting[token]
         is_late = waiting.is_answered
         if stored.error is ErrorCode.REQUEST_TIMED_OUT and waiting.outlasts_answer:
             waiting.is_answered = True
         else:
             del self._waiting[token]
-        told = Stored(
+        result = Stored(
             error=waiting.errors.get(stored.error, stored.error),
             base_offset=stored.base_offset,
             now=stored.now,
             is_replicated=stored.error in REPLICATED,
             is_late=is_late,
         )
-        waiting.on_stored(told)
+        waiting.on_stored(result)
 
     def is_awaited(self, token: int) -> bool:
-        """Tell whether anybody still wants to know how an append ends."""
+        """Return whether the result of an append is still awaited."""
         return token in self._waiting

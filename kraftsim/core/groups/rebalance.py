@@ -1,4 +1,4 @@
-"""How a group comes from one generation to the next: who is waited for, for how long, and what happens to those who do not come.
+"""Rebalances of classic groups: the join phase and its deadline, and the removal of members that do not rejoin.
 
 Source: kafka.coordinator.group.GroupCoordinator.{prepareRebalance, onCompleteJoin, onExpirePendingSync}, DelayedJoin, InitialDelayedJoin, KIP-134.
 """
@@ -15,7 +15,7 @@ from protocol.errors import ErrorCode
 
 
 class Rebalance:
-    """The rebalances of the groups of one coordinator; a group's own state says which one is under way."""
+    """The rebalances of one coordinator partition; the state of a group is its rebalance phase."""
 
     def __init__(self, settings: GroupSettings, outbox: Outbox, timers: Timers) -> None:
         self._settings = settings
@@ -25,22 +25,22 @@ class Rebalance:
     # Sessions ------------------------------------------------------------------------------------------------------------------------------
 
     def renew_session(self, member: Member, now: Moment) -> None:
-        """The member was heard of: it has a whole session again."""
+        """Restart the session timeout of a member."""
         self._timers.set(member.timer, now.monotonic_ms + member.session_timeout_ms)
 
     def begin_first_wait(self, member: Member, now: Moment) -> None:
-        """A new member waits for its first answer; should the client be gone, it is in the way no longer than this."""
+        """Start the timeout of a new member's first join: a client that is gone delays the rebalance no longer than this."""
         member.is_new = True
         self._timers.set(member.timer, now.monotonic_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
 
     def end_session(self, member: Member) -> None:
-        """The member is gone."""
+        """Cancel the session timeout of a removed member."""
         self._timers.cancel(member.timer)
 
     # A rebalance ---------------------------------------------------------------------------------------------------------------------------
 
     def prepare(self, group: ClassicGroup, now: Moment) -> None:
-        """Begin a rebalance, unless one has begun and nobody has been told of its end; whoever waits for a share has to join again."""
+        """Start a rebalance, unless its join phase is running; members with a pending SyncGroup have to rejoin."""
         if group.is_in(GroupState.PREPARING_REBALANCE, GroupState.DEAD):
             return
         if group.is_in(GroupState.COMPLETING_REBALANCE):
@@ -57,12 +57,12 @@ class Rebalance:
         self.complete_if_all_joined(group, now)
 
     def complete_if_all_joined(self, group: ClassicGroup, now: Moment) -> None:
-        """End a rebalance early, if nobody is missing; the first one of a group waits for more members in any case."""
+        """Complete the join phase early if all members have joined; the initial rebalance delay is always waited for."""
         if group.is_in(GroupState.PREPARING_REBALANCE) and group.initial_remaining_ms is None and group.has_all_joined:
             self._complete(group, now)
 
     def on_deadline(self, group: ClassicGroup, now: Moment) -> None:
-        """The time to join is over."""
+        """The join phase has timed out."""
         if not group.is_in(GroupState.PREPARING_REBALANCE):
             return
         remaining_ms = group.initial_remaining_ms
@@ -78,14 +78,14 @@ class Rebalance:
         self._timers.set(TimerKey(TimerKind.REBALANCE, group.group_id), now.monotonic_ms + delay_ms)
 
     def _complete(self, group: ClassicGroup, now: Moment) -> None:
-        """Begin the next generation with those who came; static members keep their places until their sessions end."""
+        """Start the next generation with the members that have joined; static members stay until their sessions expire."""
         group.initial_remaining_ms = None
         group.has_new_member = False
         for member in [each for each in group.members.values() if each.join_waiter is None and not each.is_static]:
             self.end_session(member)
             group.remove(member.member_id)
         if not group.elect_joined_leader() and group.members:
-            self._wait(group, group.rebalance_timeout_ms, now)  # only static members, and none of them came: their sessions decide
+            self._wait(group, group.rebalance_timeout_ms, now)  # only static members, and none rejoined: their session timeouts decide
             return
         self._timers.cancel(TimerKey(TimerKind.REBALANCE, group.group_id))
         group.begin_generation(now.wall_ms)
@@ -100,7 +100,7 @@ class Rebalance:
         self._timers.set(TimerKey(TimerKind.SYNC, group.group_id), now.monotonic_ms + group.rebalance_timeout_ms)
 
     def forget(self, group: ClassicGroup) -> None:
-        """The group goes over to the other protocol: whoever waits is to join again, and nothing is waited for any more."""
+        """The group is converted to the other protocol: fail pending requests so that members rejoin, and cancel all timers."""
         for member in group.members.values():
             self.answer_join(member, JoinAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id))
             self.answer_sync(member, SyncAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS))
@@ -110,17 +110,17 @@ class Rebalance:
         for kind in (TimerKind.REBALANCE, TimerKind.SYNC):
             self._timers.cancel(TimerKey(kind, group.group_id))
 
-    # Shares --------------------------------------------------------------------------------------------------------------------------------
+    # Assignments --------------------------------------------------------------------------------------------------------------------------
 
     def refuse_shares(self, group: ClassicGroup, error: ErrorCode, now: Moment) -> None:
-        """Answer all who wait for a share that there is none."""
+        """Fail all pending SyncGroup requests."""
         for member in group.members.values():
             member.assignment = b""
             if self.answer_sync(member, SyncAnswer(error=error)):
                 self.renew_session(member, now)
 
     def give_shares(self, group: ClassicGroup, assignments: dict[str, bytes], now: Moment) -> None:
-        """Answer all who wait with their shares."""
+        """Answer all pending SyncGroup requests with their assignments."""
         for member in group.members.values():
             member.assignment = assignments[member.member_id]
             answer = SyncAnswer(protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment)
@@ -128,7 +128,7 @@ class Rebalance:
                 self.renew_session(member, now)
 
     def on_sync_deadline(self, group: ClassicGroup, now: Moment) -> None:
-        """The time to ask for a share is over: who has not is out, and the others begin again (KAFKA-12453)."""
+        """The sync phase has timed out: remove members that have not sent SyncGroup, and start another rebalance (KAFKA-12453)."""
         if not group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.unsynced_members:
             return
         for member_id in list(group.unsynced_members):
@@ -140,7 +140,7 @@ class Rebalance:
     # Removal -------------------------------------------------------------------------------------------------------------------------------
 
     def remove(self, group: ClassicGroup, member: Member, now: Moment) -> None:
-        """Take a member out of its group. A join of it that waits is answered, so that a client that is alive tries again."""
+        """Remove a member from its group. Its pending JoinGroup is answered, so that a live client retries."""
         self.end_session(member)
         self.answer_join(member, JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID))
         self.answer_sync(member, SyncAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID))
@@ -151,13 +151,13 @@ class Rebalance:
             self.complete_if_all_joined(group, now)
 
     def remove_pending(self, group: ClassicGroup, member_id: str, now: Moment) -> None:
-        """Forget an id that was handed out."""
+        """Remove a pending member id."""
         self._timers.cancel(TimerKey(TimerKind.PENDING_MEMBER, group.group_id, member_id))
         group.remove(member_id)
         self.complete_if_all_joined(group, now)
 
     def on_session_end(self, group: ClassicGroup, member_id: str, now: Moment) -> None:
-        """Nothing was heard of a member for a session; one whose request waits is there, unless it is new."""
+        """A session has timed out; a member with a pending request is alive, unless it is new."""
         member = group.members.get(member_id)
         if member is None or group.is_in(GroupState.DEAD):
             return
@@ -165,10 +165,10 @@ class Rebalance:
         if member.is_new or not waits:
             self.remove(group, member, now)
 
-    # Answering -----------------------------------------------------------------------------------------------------------------------------
+    # Replies ------------------------------------------------------------------------------------------------------------------------------
 
     def answer_join(self, member: Member, answer: JoinAnswer) -> bool:
-        """Answer the join that waits, if one does, and tell whether one did."""
+        """Answer the pending JoinGroup, if any, and return whether there was one."""
         if member.join_waiter is None:
             return False
         self._outbox.reply(member.join_waiter, answer)
@@ -176,7 +176,7 @@ class Rebalance:
         return True
 
     def answer_sync(self, member: Member, answer: SyncAnswer) -> bool:
-        """Answer the sync that waits, if one does, and tell whether one did."""
+        """Answer the pending SyncGroup, if any, and return whether there was one."""
         if member.sync_waiter is None:
             return False
         self._outbox.reply(member.sync_waiter, answer)

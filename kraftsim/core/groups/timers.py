@@ -1,4 +1,4 @@
-"""Deadlines that move often and pass rarely: a heartbeat moves its member's session ahead without touching the queue.
+"""Deadlines that are often moved and rarely expire: a heartbeat extends its member's session without touching the queue.
 
 Source: kafka.server.DelayedOperationPurgatory, as the group coordinator uses it.
 """
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class TimerKind(IntEnum):
-    """What passes."""
+    """What the deadline is for."""
 
     SESSION = 0
     PENDING_MEMBER = 1
@@ -18,13 +18,13 @@ class TimerKind(IntEnum):
     CONSUMER_SESSION = 4
     CONSUMER_REVOCATION = 5
     CONSUMER_JOIN = 6
-    """A member that speaks the classic protocol is to join again."""
+    """A classic-protocol member has to rejoin."""
     CONSUMER_SYNC = 7
-    """A member that speaks the classic protocol is to ask for its share."""
+    """A classic-protocol member has to send SyncGroup."""
 
 
 class TimerKey(NamedTuple):
-    """Whose deadline it is; the member is empty where it is the group's own."""
+    """The owner of a deadline; the member is empty for a deadline of the group."""
 
     kind: TimerKind
     group_id: str
@@ -32,7 +32,7 @@ class TimerKey(NamedTuple):
 
 
 class Timers:
-    """Deadlines by key, on the monotonic clock. Those of the same millisecond pass in the order in which they were set."""
+    """Deadlines by key, on the monotonic clock. Those of the same millisecond expire in the order in which they were set."""
 
     def __init__(self) -> None:
         self._deadlines: dict[TimerKey, int] = {}
@@ -42,31 +42,31 @@ class Timers:
 
     @property
     def next_ms(self) -> int | None:
-        """When to look again: not later than the earliest deadline, perhaps earlier."""
+        """When to check again: not later than the earliest deadline, possibly earlier."""
         return self._queue[0][0] if self._queue else None
 
     def set(self, key: TimerKey, at_ms: int) -> None:
-        """Let a deadline be then, and not when it was."""
+        """Set or move a deadline."""
         self._deadlines[key] = at_ms
         queued = self._queued.get(key)
         if queued is None or at_ms < queued:
             self._push(key, at_ms)
 
     def set_if_absent(self, key: TimerKey, at_ms: int) -> None:
-        """Let a deadline be then, unless there is one already."""
+        """Set a deadline, unless there is one already."""
         if key not in self._deadlines:
             self.set(key, at_ms)
 
     def cancel(self, key: TimerKey) -> None:
-        """Let a deadline never pass."""
+        """Cancel a deadline."""
         self._deadlines.pop(key, None)
 
     def take_due(self, now_ms: int) -> TimerKey | None:
-        """Return a key whose deadline has passed, and forget it; None if there is none."""
+        """Remove and return a key whose deadline has expired; None if there is none."""
         while self._queue and self._queue[0][0] <= now_ms:
             at_ms, _, key = heapq.heappop(self._queue)
             if self._queued.get(key) != at_ms:
-                continue  # it was queued for an earlier moment since
+                continue  # it has since been queued for an earlier time
             del self._queued[key]
             deadline = self._deadlines.get(key)
             if deadline is None:

@@ -1,8 +1,8 @@
-"""Who may commit offsets for a group as part of a transaction, and how such a commit is written down: it waits for the marker.
+"""Offset commits in transactions: validation of the member, and the append, which stays pending until the marker.
 
-The producer is judged by the log that the commit goes to, the transaction by its own coordinator before anybody comes here; here only the group
-judges. Both happen in one step with the append: a rebalance in between would let in the offsets of a member that has lost its partitions
-(KAFKA-15784). Who names no member is not fenced: an old client, or a producer that reads without a group.
+The log validates the producer and the transaction coordinator has validated the transaction before; only the group is validated here. Validation and
+append are one step: a rebalance in between would accept offsets of a member that has lost its partitions (KAFKA-15784). A request without a member id
+is not fenced: an old client, or a producer whose consumer has no group.
 Source: kafka.coordinator.group.GroupCoordinator.{doTxnCommitOffsets, validateOffsetCommit}, KIP-98, KIP-447.
 """
 
@@ -19,13 +19,13 @@ from kraftsim.core.groups.group_offsets import CommittedOffset, OffsetHolder, To
 from kraftsim.core.groups.group_records import offset_record
 from kraftsim.core.groups.group_settings import GroupSettings
 from kraftsim.core.groups.moment import Moment
-from kraftsim.core.groups.offset_notes import OffsetNotes
+from kraftsim.core.groups.offset_events import OffsetEvents
 from kraftsim.core.groups.outbox import Outbox, Stored, WritingProducer
 from protocol.errors import ErrorCode
 
 
 class TransactionalCommitAsked(Struct, frozen=True, kw_only=True):
-    """A request to commit in a transaction. `generation_id` is negative, and `member_id` empty, from whoever names no member."""
+    """A TxnOffsetCommit request. `generation_id` is negative and `member_id` empty if the client sends no member."""
 
     transactional_id: str
     group_id: str
@@ -39,16 +39,16 @@ class TransactionalCommitAsked(Struct, frozen=True, kw_only=True):
 
 
 class TransactionalCommitting:
-    """The rules for transactional commits to the groups of one coordinator."""
+    """Validation and append of transactional commits for the groups of one coordinator partition."""
 
-    def __init__(self, settings: GroupSettings, outbox: Outbox, notes: OffsetNotes, topics: TopicsView) -> None:
+    def __init__(self, settings: GroupSettings, outbox: Outbox, events: OffsetEvents, topics: TopicsView) -> None:
         self._settings = settings
         self._outbox = outbox
-        self._notes = notes
+        self._events = events
         self._topics = topics
 
     def commit(self, group: ClassicGroup | ConsumerGroup, waiter: int, asked: TransactionalCommitAsked, now: Moment) -> None:
-        """Take offsets, or say why not. The session of a member goes on as it was."""
+        """Commit offsets, or reply with an error. The session of a member is not renewed."""
         error = self.refuse(group, asked)
         if error is not None:
             self._outbox.reply(waiter, CommitAnswer((error,) * len(asked.offsets)))
@@ -56,10 +56,10 @@ class TransactionalCommitting:
         self._store(group, waiter, asked, now)
 
     def refuse(self, group: ClassicGroup | ConsumerGroup, asked: TransactionalCommitAsked) -> ErrorCode | None:
-        """Return why a group does not take offsets from a member. A member of a consumer group names its epoch, and is told ILLEGAL_GENERATION, too.
+        """Return the error of a commit. A member of a consumer group sends its member epoch; a stale one is ILLEGAL_GENERATION, too.
 
-        Comes back with COORDINATOR_NOT_AVAILABLE, FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION. A rebalance that is not over refuses
-        nobody: whoever is to join again may still commit what it has read.
+        Returns COORDINATOR_NOT_AVAILABLE, FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION. A rebalance in
+        progress refuses no commit: a member that has to rejoin may still commit what it has read.
         """
         if isinstance(group, ConsumerGroup):
             partitions = by_topic_id(asked.offsets, self._topics, self._settings)
@@ -97,7 +97,7 @@ class TransactionalCommitting:
                     continue
                 placed = placed_at(offset, stored.base_offset + index)
                 if group.offsets.pend(producer_id, partition, offset, placed):
-                    self._note_pending(asked, partition, placed)
+                    self._emit_pending(asked, partition, placed)
             if not stored.is_late:
                 answers = [stored.error if error is ErrorCode.NONE else error for error in errors]
                 self._outbox.reply(waiter, CommitAnswer(tuple(answers)))
@@ -105,8 +105,8 @@ class TransactionalCommitting:
         records = [offset_record(group.group_id, partition, offset) for partition, offset in sent]
         self._outbox.store_offsets(records, on_stored, asked.producer)
 
-    def _note_pending(self, asked: TransactionalCommitAsked, partition: TopicPartition, placed: CommittedOffset) -> None:
-        self._notes.pending(
+    def _emit_pending(self, asked: TransactionalCommitAsked, partition: TopicPartition, placed: CommittedOffset) -> None:
+        self._events.pending(
             asked.group_id,
             partition,
             placed,

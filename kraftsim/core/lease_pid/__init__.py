@@ -1,5 +1,5 @@
-"""lease_pid: producers lease their ids, partitions remember how far each of them has come, and what is not used for a time is forgotten.
+"""lease_pid: producers lease their ids per partition, partitions track the sequence of each id, and unused ids expire.
 
-The design before Kafka's own, as rules of its own: pure, and nothing of them is shared with Kafka's producer state.
+The predecessor of Kafka's design, as separate rules without I/O; nothing is shared with Kafka's producer state.
 Source: the lease_pid draft of the idempotent producer.
 """

@@ -1,7 +1,8 @@
-"""One snapshot for all partitions of a server: the map of producers, and the vector of offsets up to which it is true.
+"""One snapshot for all partitions of a server: the producers, and the vector of offsets up to which they are recorded.
 
-After a crash each log is replayed from its place in the vector. A log that ends before its place was cut meanwhile: then what the snapshot says of
-that partition counts for nothing, and its log is replayed from the beginning.   Source: the lease_pid draft.
+After a crash each log is replayed from its offset in the vector. A log that ends before this offset was truncated
+meanwhile: then the partition's part of the snapshot is ignored, and its log is replayed from the beginning.   Source: the
+lease_pid draft.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ Where = tuple[str, int]
 
 
 def snapshot_of(partitions: Mapping[Where, tuple[LeasedPartition, int]]) -> StoredSnapshot:
-    """Return what is known of all partitions, each with the offset below which it is."""
+    """Return the state of all partitions, each with its offset (exclusive)."""
     snapshot = StoredSnapshot()
     for index, ((topic, partition), (leased, next_offset)) in enumerate(partitions.items()):
         snapshot.partitions.append(StoredPartition(topic=topic, partition=partition, next_offset=next_offset))
@@ -34,11 +35,11 @@ def snapshot_of(partitions: Mapping[Where, tuple[LeasedPartition, int]]) -> Stor
 
 
 def restore(snapshot: StoredSnapshot | None, where: Where, leased: LeasedPartition, end_offset: int) -> int:
-    """Let a partition know what the snapshot says of it; return from which offset its log is to be replayed."""
+    """Restore a partition from the snapshot; return the offset from which its log has to be replayed."""
     leased.restore(())
     for index, stored in enumerate(snapshot.partitions if snapshot is not None else ()):
         if (stored.topic, stored.partition) == where and stored.next_offset <= end_offset:
-            assert snapshot is not None, "its partitions were looked at"
+            assert snapshot is not None, "it has this partition"
             leased.restore(
                 LeasedProducerEntry(
                     producer.producer_id, producer.generation, producer.sequence_high_watermark, producer.first_seen_ms, producer.last_seen_ms

@@ -1,9 +1,9 @@
-"""The producers of a partition, kept three ways: a list in order, the list that the draft describes to the letter, and a table.
+"""Three representations of a partition's producers: an ordered list, the list that the draft describes literally, and a hash table.
 
-A list to which new producers are added at one end, and from the other end of which they expire, can be searched by halves if ids arrive in order; and
-they do not. A server hands 101 to 105 out in order, and 105 may write first; a leader that takes over goes on with a block of smaller ids. The
-repaired list puts each where it belongs. That with one id all greater ones are to expire, as is written, throws the youngest away: of ids that are
-given out upward, the smaller are older.
+A list with new producers appended at one end and expired ones removed from the other supports binary search if ids arrive
+in order; but they do not. A server allocates 101 to 105 in order, and 105 may write first; a new leader continues with a
+block of smaller ids. The repaired list inserts each entry in order. The literal rule, that all ids above an expired one
+expire too, removes the youngest: as ids are allocated upward, the smaller ones are older.
 Source: the lease_pid draft.
 """
 
@@ -17,7 +17,7 @@ from kraftsim.core.lease_pid.readings import Lookup
 
 
 class LeasedProducerEntry(msgspec.Struct, gc=False, eq=True):
-    """What is known of one producer in one partition. Times are of the wall clock of the server that saw it."""
+    """The state of one producer in one partition. Times are of the wall clock of the server that recorded them."""
 
     producer_id: int
     generation: int
@@ -30,49 +30,49 @@ IsDue = Callable[[LeasedProducerEntry], bool]
 
 
 class LeaseTable(Protocol):
-    """Finds producers by id."""
+    """A lookup of producers by id."""
 
     def get(self, producer_id: int) -> LeasedProducerEntry | None:
-        """Return what is known of a producer."""
+        """Return the entry of a producer."""
         ...
 
     def add(self, entry: LeasedProducerEntry) -> None:
-        """Take a producer in that `get` did not find."""
+        """Add a producer that `get` did not find."""
         ...
 
     def expire(self, is_due: IsDue) -> list[int]:
-        """Forget producers that are due, as far as this way of keeping them lets it; return their ids."""
+        """Remove expired producers, as far as the representation allows it; return their ids."""
         ...
 
     def entries(self) -> Iterator[LeasedProducerEntry]:
-        """Yield all of them, in an order that does not differ from run to run."""
+        """Yield all entries, in a deterministic order."""
         ...
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of entries."""
         ...
 
 
 class RepairedList:
-    """In order of ids. Those at the front go while they are due; one that is not due keeps all behind it, which does no harm but to memory."""
+    """Ordered by id. Expires from the front; an entry that is not due keeps all behind it, which costs memory only."""
 
     def __init__(self) -> None:
         self._ids: list[int] = []
         self._entries: list[LeasedProducerEntry] = []
 
     def get(self, producer_id: int) -> LeasedProducerEntry | None:
-        """Search by halves."""
+        """Binary search."""
         place = bisect_left(self._ids, producer_id)
         return self._entries[place] if place < len(self._ids) and self._ids[place] == producer_id else None
 
     def add(self, entry: LeasedProducerEntry) -> None:
-        """Put it where it belongs: mostly at the end."""
+        """Insert in order: mostly at the end."""
         place = bisect_left(self._ids, entry.producer_id)
         self._ids.insert(place, entry.producer_id)
         self._entries.insert(place, entry)
 
     def expire(self, is_due: IsDue) -> list[int]:
-        """Let go of the smallest ids, up to the first that is not due."""
+        """Remove the smallest ids, up to the first that is not due."""
         count = 0
         while count < len(self._entries) and is_due(self._entries[count]):
             count += 1
@@ -89,7 +89,7 @@ class RepairedList:
 
 
 class LiteralList(RepairedList):
-    """To the letter: appended in the order of arrival, searched by halves all the same, and with one that is due all above it go."""
+    """Literal: appended in the order of arrival, still searched by bisection, and one expired entry removes all above it."""
 
     def add(self, entry: LeasedProducerEntry) -> None:
         """Append it."""
@@ -97,7 +97,7 @@ class LiteralList(RepairedList):
         self._entries.append(entry)
 
     def expire(self, is_due: IsDue) -> list[int]:
-        """Let go of the first that is due, and of every one behind it."""
+        """Remove the first that is due, and all behind it."""
         place = next((number for number, entry in enumerate(self._entries) if is_due(entry)), len(self._entries))
         gone = self._ids[place:]
         del self._ids[place:], self._entries[place:]
@@ -105,7 +105,7 @@ class LiteralList(RepairedList):
 
 
 class Table:
-    """By id, in no order that means anything."""
+    """A hash table by id."""
 
     def __init__(self) -> None:
         self._entries: dict[int, LeasedProducerEntry] = {}
@@ -115,18 +115,18 @@ class Table:
         return self._entries.get(producer_id)
 
     def add(self, entry: LeasedProducerEntry) -> None:
-        """Put it in."""
+        """Add it."""
         self._entries[entry.producer_id] = entry
 
     def expire(self, is_due: IsDue) -> list[int]:
-        """Look at all of them."""
+        """Check all entries."""
         gone = [entry.producer_id for entry in self._entries.values() if is_due(entry)]
         for producer_id in gone:
             del self._entries[producer_id]
         return gone
 
     def entries(self) -> Iterator[LeasedProducerEntry]:
-        """Yield them as they came."""
+        """Yield them in order of insertion."""
         return iter(self._entries.values())
 
     def __len__(self) -> int:
@@ -134,7 +134,7 @@ class Table:
 
 
 def table_of(lookup: Lookup) -> LeaseTable:
-    """Make an empty one of a kind."""
+    """Create an empty table of a kind."""
     match lookup:
         case Lookup.REPAIRED_LIST:
             return RepairedList()

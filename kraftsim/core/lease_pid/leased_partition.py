@@ -1,7 +1,8 @@
-"""What one partition knows of its producers, and what it says to a message: the next one, one that is there, or none that it may take.
+"""The producer state of one partition, and the check of a message: next, duplicate, or refused.
 
-A message is appended if its sequence number is one above the mark and its generation the known one or the next. Leases change nothing here: what is
-known follows from the log alone, so that followers and whoever recovers know the same.   Source: the lease_pid draft.
+A message is appended if its sequence number is one above the last one and its generation is the known one or the next.
+Leases change nothing here: the state follows from the log alone, so that followers and recovering servers have the same.
+Source: the lease_pid draft.
 """
 
 from collections.abc import Collection, Iterable
@@ -18,7 +19,7 @@ from protocol.lease_pid.leasing import NOT_IDEMPOTENT
 from protocol.lease_pid.writing import LeasedMessage
 
 HALF_OF_SEQUENCES: Final = SEQUENCES // 2
-"""Numbers up to so far behind the mark were used, those ahead of it will be; with any more nobody could tell."""
+"""Sequence numbers up to this far behind the last one were used, those ahead are new; with a larger range they would be ambiguous."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +29,13 @@ class Next:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """It is in the log already; write nothing. `error` is what its producer hears."""
+    """It is already in the log; write nothing. `error` is returned to its producer."""
 
     error: ErrorCode
 
 
 NEXT: Final = Next()
-Judgement = Next | Repeated | Refusal
+MessageCheck = Next | Repeated | Refusal
 REPEAT_ERRORS: Final = {
     AnswerToRepeat.DUPLICATE: ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
     AnswerToRepeat.SUCCESS: ErrorCode.NONE,
@@ -43,12 +44,12 @@ REPEAT_ERRORS: Final = {
 
 
 def generation_after(generation: int) -> int:
-    """Return the next generation; the first is drawn by lot, so the largest has one behind it, too."""
+    """Return the next generation; the first one is random, so the largest wraps."""
     return increment_sequence(generation, 1)
 
 
 class LeasedPartition:
-    """`judge` a message, `apply` it once it is in the log, `expire` now and then."""
+    """`judge` a message, `apply` it once it is in the log, `expire` periodically."""
 
     def __init__(self, readings: Readings) -> None:
         self.readings = readings
@@ -58,29 +59,29 @@ class LeasedPartition:
         return len(self._table)
 
     def entries(self) -> list[LeasedProducerEntry]:
-        """Return what is known, by id."""
+        """Return all entries, by id."""
         return sorted(self._table.entries(), key=lambda entry: entry.producer_id)
 
     def known(self, producer_id: int) -> LeasedProducerEntry | None:
-        """Return what is known of a producer."""
+        """Return the entry of a producer."""
         return self._table.get(producer_id)
 
-    def judge(self, message: LeasedMessage) -> Judgement:
-        """Say what a message is; nothing changes. Comes back with 45, 46, 47 or 59, as the readings want it."""
+    def judge(self, message: LeasedMessage) -> MessageCheck:
+        """Check a message without changing the state. Errors are 45, 46, 47 or 59, depending on the readings."""
         if message.producer_id == NOT_IDEMPOTENT:
             return NEXT
         entry = self._table.get(message.producer_id)
         if entry is None:
-            return self._judge_unknown(message)
+            return self._check_unknown(message)
         if message.generation == entry.generation:
-            return self._judge_sequence(entry, message)
+            return self._check_sequence(entry, message)
         if message.generation == generation_after(entry.generation):
-            return self._judge_successor(entry, message)
-        why = f"producer {message.producer_id}: generation {message.generation}, and {entry.generation} is known"
+            return self._check_next_generation(entry, message)
+        why = f"producer {message.producer_id}: generation {message.generation}, the current one is {entry.generation}"
         return Refusal(ErrorCode.INVALID_PRODUCER_EPOCH, why)
 
     def apply(self, message: LeasedMessage, now_ms: int) -> None:
-        """Remember a message that is in the log, whoever judged it."""
+        """Record a message that is in the log, without checking it."""
         if message.producer_id == NOT_IDEMPOTENT:
             return
         entry = self._table.get(message.producer_id)
@@ -91,34 +92,34 @@ class LeasedPartition:
             entry.last_seen_ms = max(now_ms, entry.last_seen_ms)
 
     def restore(self, entries: Iterable[LeasedProducerEntry]) -> None:
-        """Forget all, and know what a snapshot says."""
+        """Replace the state by that of a snapshot."""
         self._table = table_of(self.readings.lookup)
         for entry in entries:
             self._table.add(entry)
 
     def forget(self, producer_ids: Collection[int]) -> list[int]:
-        """Forget some producers, in use or not; return those that were known."""
+        """Remove some producers, in use or not; return those that were known."""
         gone = [entry.producer_id for entry in self.entries() if entry.producer_id in producer_ids]
         if gone:
             self.restore([entry for entry in self.entries() if entry.producer_id not in producer_ids])
         return gone
 
     def expire(self, now_ms: int) -> list[int]:
-        """Forget whoever has not been seen for the time of disuse, by this server's wall clock; return their ids."""
+        """Remove producers that were not seen for the expiry time, by this server's wall clock; return their ids."""
         return self._table.expire(lambda entry: self._is_due(entry, now_ms))
 
     def _is_due(self, entry: LeasedProducerEntry, now_ms: int) -> bool:
         seen_ms = entry.first_seen_ms if self.readings.counts_from is CountsFrom.FIRST_SEEN else entry.last_seen_ms
         return now_ms - seen_ms >= self.readings.expire_ms
 
-    def _judge_unknown(self, message: LeasedMessage) -> Judgement:
+    def _check_unknown(self, message: LeasedMessage) -> MessageCheck:
         if message.sequence_number == self.readings.first_sequence or self.readings.unknown is AnswerToUnknown.TAKEN:
             return NEXT
-        why = f"producer {message.producer_id} is not known and comes with sequence {message.sequence_number}"
+        why = f"producer {message.producer_id} is unknown and starts with sequence {message.sequence_number}"
         is_59 = self.readings.unknown is AnswerToUnknown.UNKNOWN
         return Refusal(ErrorCode.UNKNOWN_PRODUCER_ID if is_59 else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, why)
 
-    def _judge_sequence(self, entry: LeasedProducerEntry, message: LeasedMessage) -> Judgement:
+    def _check_sequence(self, entry: LeasedProducerEntry, message: LeasedMessage) -> MessageCheck:
         mark = entry.sequence_high_watermark
         if is_next_sequence(mark, message.sequence_number):
             return NEXT
@@ -126,8 +127,11 @@ class LeasedPartition:
             return Repeated(REPEAT_ERRORS[self.readings.repeat])
         return _out_of_order(message, mark)
 
-    def _judge_successor(self, entry: LeasedProducerEntry, message: LeasedMessage) -> Judgement:
-        """The first message of the next generation. One behind the mark is no repeat: somebody else has written since the lease was given."""
+    def _check_next_generation(self, entry: LeasedProducerEntry, message: LeasedMessage) -> MessageCheck:
+        """Check the first message of the next generation.
+
+        A sequence behind the last one is no duplicate: another producer has written since the lease.
+        """
         begins_at_zero = self.readings.next_generation is NextGeneration.BEGINS_AT_ZERO
         before_first = decrement_sequence(self.readings.first_sequence, 1)
         mark = before_first if begins_at_zero else entry.sequence_high_watermark

@@ -1,6 +1,6 @@
-"""What the leader of a partition answers to lease_pid. It looks at what the partition knows, and changes nothing of it.
+"""The lease_pid request on the partition leader. It reads the partition's producer state, and does not change it.
 
-Since a lease leaves no trace, two that ask for the same id before either has written get the same generation: neither shuts the other out.
+As a lease is not recorded, two requests for the same id before either producer has written get the same generation: neither fences the other.
 Source: the lease_pid draft.
 """
 
@@ -18,7 +18,7 @@ from protocol.lease_pid.leasing import ASKS_FOR_ONE, NOT_IDEMPOTENT
 
 
 class NeedsIds(Enum):
-    """The reserve is empty: take another block from the counter, then ask again."""
+    """The reserve is empty: take another block from the counter, then retry."""
 
     NEEDS_IDS = "needs ids"
 
@@ -28,7 +28,7 @@ NEEDS_IDS = NeedsIds.NEEDS_IDS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """What a producer may count on. `sequence_number` is the next one that the partition takes, or (a reading) the last one that it has."""
+    """The lease response. `sequence_number` is the next one of the partition, or (a reading) its last one."""
 
     producer_id: int
     generation: int
@@ -45,14 +45,14 @@ def decide_lease(
     is_check: bool,
     drawn_generation: Callable[[], int],
 ) -> Lease | Refusal | NeedsIds:
-    """Grant a lease of a new id, or of one that is known; only the reserve changes.
+    """Grant a lease of a new id, or of a known one; only the reserve changes.
 
-    Comes back with UNKNOWN_PRODUCER_ID for an id that nobody has written with, or that has expired, and INVALID_REQUEST for id 0.
+    Fails with UNKNOWN_PRODUCER_ID for an id without messages, or an expired one, and INVALID_REQUEST for id 0.
     """
     readings = partition.readings
     granted_ms = granted_expiry(readings, expire_ms)
     if producer_id == NOT_IDEMPOTENT:
-        return Refusal(ErrorCode.INVALID_REQUEST, "id 0 is for messages that are not numbered: nobody leases it")
+        return Refusal(ErrorCode.INVALID_REQUEST, "id 0 is for messages without sequence numbers and cannot be leased")
     if producer_id == ASKS_FOR_ONE:
         claimed = reserve.claim()
         if claimed is None:
@@ -60,27 +60,27 @@ def decide_lease(
         return Lease(producer_id=claimed, generation=drawn_generation(), sequence_number=0, expire_ms=granted_ms)
     entry = partition.known(producer_id)
     if entry is None:
-        return Refusal(ErrorCode.UNKNOWN_PRODUCER_ID, f"producer {producer_id} has written nothing here, or was forgotten")
-    told_sequence = _told_sequence(readings, entry.sequence_high_watermark)
+        return Refusal(ErrorCode.UNKNOWN_PRODUCER_ID, f"producer {producer_id} has written nothing here, or has expired")
+    leased_sequence = _leased_sequence(readings, entry.sequence_high_watermark)
     if is_check:
-        return Lease(producer_id=producer_id, generation=entry.generation, sequence_number=told_sequence, expire_ms=granted_ms)
+        return Lease(producer_id=producer_id, generation=entry.generation, sequence_number=leased_sequence, expire_ms=granted_ms)
     begins_at_zero = readings.next_generation is NextGeneration.BEGINS_AT_ZERO
     return Lease(
         producer_id=producer_id,
         generation=generation_after(entry.generation),
-        sequence_number=0 if begins_at_zero else told_sequence,
+        sequence_number=0 if begins_at_zero else leased_sequence,
         expire_ms=granted_ms,
     )
 
 
-def _told_sequence(readings: Readings, high_watermark: int) -> int:
+def _leased_sequence(readings: Readings, high_watermark: int) -> int:
     if readings.sequence_of_lease is SequenceOfLease.HIGH_WATERMARK:
         return high_watermark
     return increment_sequence(high_watermark, 1)
 
 
 def granted_expiry(readings: Readings, asked_ms: int) -> int:
-    """Return for how long a lease is given; what is asked for counts only in readings that say so."""
+    """Return the expiry of a lease; the requested one is used only by readings that allow it."""
     match readings.asked_expiry:
         case AskedExpiry.IGNORED:
             return readings.expire_ms

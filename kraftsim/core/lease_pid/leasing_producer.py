@@ -1,7 +1,8 @@
-"""The rules of a producer that leases an id in each partition it writes to, numbers its messages, and sends again what was not answered.
+"""The state machine of a producer that leases an id per partition, numbers its messages, and retries those without a response.
 
-Whatever goes wrong, nothing new leaves before everything under way has come back; then the producer asks how the partition stands, or sends again
-from the first message without an answer. A lease that is renewed tells the next sequence number: so it tells what has arrived, too.
+After any error nothing new is sent until everything in flight is answered; then the producer requests the partition's
+state, or resends from the first unacknowledged message. A renewed lease has the next sequence number, so it also tells
+which messages have arrived.
 Source: the lease_pid draft.
 """
 
@@ -38,12 +39,12 @@ from protocol.lease_pid.leasing import ASKS_FOR_ONE
 
 IN_THE_LOG = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 RENEW_AT = 2 / 3
-"""Of the time that was leased: then it is renewed."""
+"""The fraction of the lease after which it is renewed."""
 
 
 @dataclass(slots=True)
 class _Partition:
-    """Where one partition stands. `waiting`: messages without an acknowledgement, the first of them numbered `first_sequence`."""
+    """The state of one partition. `waiting`: unacknowledged messages, the first of them has sequence `first_sequence`."""
 
     number: int
     wanted_id: int
@@ -51,11 +52,11 @@ class _Partition:
     lease: Lease | None = None
     first_sequence: int = 0
     sent: int = 0
-    """How many of the waiting ones are under way."""
+    """The number of waiting messages that are in flight."""
     under_way: int = 0
-    """Requests."""
+    """The number of requests in flight."""
     must_rewind: bool = False
-    must_ask: bool = True
+    needs_request: bool = True
     asks: bool = False
     renew_at_ms: int | None = None
     not_before_ms: int = 0
@@ -63,7 +64,7 @@ class _Partition:
 
 
 class LeasingProducer:
-    """One producer of one topic. Call `step` for everything that happens and carry out its effects in order."""
+    """One producer of one topic. Call `step` for every input and execute its effects in order."""
 
     def __init__(self, settings: LeasingSettings) -> None:
         self._settings = settings
@@ -75,12 +76,12 @@ class LeasingProducer:
 
     @property
     def waiting_count(self) -> int:
-        """How many messages are neither acknowledged nor given up."""
+        """The number of messages that are neither acknowledged nor failed."""
         return sum(len(each.waiting) for each in self._partitions.values())
 
     @property
     def is_shut_out(self) -> bool:
-        """Whether a successor has taken over some partition."""
+        """Whether it is fenced in some partition."""
         return any(each.is_shut_out for each in self._partitions.values())
 
     def held(self, partition: int) -> Lease | None:
@@ -90,20 +91,20 @@ class LeasingProducer:
 
     @property
     def wake_at_ms(self) -> int | None:
-        """When Waited is due even if nothing else happens; None: never."""
+        """When Waited is due without other inputs; None: never."""
         return min((moment for moment in self._moments() if moment > self._now_ms), default=None)
 
     def _moments(self) -> Iterator[int]:
         for each in self._partitions.values():
             if each.renew_at_ms is not None:
                 yield each.renew_at_ms
-            if each.waiting or each.must_ask:
+            if each.waiting or each.needs_request:
                 yield each.not_before_ms
             if each.waiting:
                 yield each.waiting[0].timestamp_ms + self._settings.delivery_timeout_ms
 
     def step(self, happened: LeasingInput, now_ms: int) -> list[LeasingEffect]:
-        """Take note of what happened and return what to do, in order. `timestamp_ms` of messages is of the same clock as `now_ms`."""
+        """Handle an input and return the effects, in order. `timestamp_ms` of messages is of the same clock as `now_ms`."""
         self._effects, self._now_ms = [], now_ms
         match happened:
             case Handed():
@@ -136,8 +137,8 @@ class LeasingProducer:
     # Leases -------------------------------------------------------------------------------------------------------------------------------
 
     def _take(self, each: _Partition, lease: Lease) -> None:
-        assert not each.under_way, "a lease is asked for when nothing is under way"
-        each.asks = each.must_ask = False
+        assert not each.under_way, "a lease is requested only with nothing in flight"
+        each.asks = each.needs_request = False
         if self._settings.sequence_of_lease is SequenceOfLease.HIGH_WATERMARK:
             lease = replace(lease, sequence_number=increment_sequence(lease.sequence_number, 1))
         is_new_id = each.lease is None or each.lease.producer_id != lease.producer_id
@@ -146,7 +147,7 @@ class LeasingProducer:
             self._end(each)
             return
         if arrived > len(each.waiting):
-            self._ask_anew(each)  # the log has less than was acknowledged: it was lost, and what waits must not be taken for what is there
+            self._request_new_id(each)  # acknowledged messages are lost: waiting ones must not be taken for duplicates
             return
         for _ in range(arrived):
             self._effects.append(Acknowledged(each.waiting.popleft()))
@@ -159,14 +160,14 @@ class LeasingProducer:
         each.asks = False
         each.not_before_ms = self._now_ms + self._settings.retry_backoff_ms
         if error is ErrorCode.UNKNOWN_PRODUCER_ID:
-            self._ask_anew(each)
+            self._request_new_id(each)
         elif error is not None and not error.retriable:
             self._give_up(each, error)
 
-    def _ask_anew(self, each: _Partition) -> None:
-        """Ask for another id; what waits is numbered from 0 under it. Whatever of it had arrived without an answer will be there twice."""
+    def _request_new_id(self, each: _Partition) -> None:
+        """Request another id; waiting messages are renumbered from 0. Those that had arrived without a response will be duplicated."""
         each.lease, each.wanted_id, each.first_sequence = None, ASKS_FOR_ONE, 0
-        each.must_ask, each.renew_at_ms = True, None
+        each.needs_request, each.renew_at_ms = True, None
 
     # Messages -----------------------------------------------------------------------------------------------------------------------------
 
@@ -182,16 +183,16 @@ class LeasingProducer:
         else:
             each.must_rewind = True
         if answer.error not in IN_THE_LOG:
-            self._hear(each, answer.error)
+            self._on_error(each, answer.error)
 
-    def _hear(self, each: _Partition, error: ErrorCode) -> None:
+    def _on_error(self, each: _Partition, error: ErrorCode) -> None:
         each.must_rewind = True
         if error is ErrorCode.INVALID_PRODUCER_EPOCH:
             self._end(each)
         elif error is ErrorCode.UNKNOWN_PRODUCER_ID:
-            self._ask_anew(each)
+            self._request_new_id(each)
         elif error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            each.must_ask = True
+            each.needs_request = True
         elif error.retriable:
             each.not_before_ms = self._now_ms + self._settings.retry_backoff_ms
         else:
@@ -215,7 +216,7 @@ class LeasingProducer:
         each.sent = 0
         each.must_rewind = True
 
-    # What comes next ----------------------------------------------------------------------------------------------------------------------
+    # Next action --------------------------------------------------------------------------------------------------------------------------
 
     def _go_on(self, each: _Partition) -> None:
         if each.is_shut_out:
@@ -223,26 +224,26 @@ class LeasingProducer:
             return
         if each.waiting and each.waiting[0].timestamp_ms + self._settings.delivery_timeout_ms <= self._now_ms and not each.under_way:
             self._give_up(each, ErrorCode.REQUEST_TIMED_OUT)
-            each.must_ask = True  # whether the log has them nobody knows: what comes next must have their numbers
+            each.needs_request = True  # they may be in the log: request the next sequence number
         if each.renew_at_ms is not None and each.renew_at_ms <= self._now_ms:
             each.renew_at_ms = None
-            each.must_ask = True
+            each.needs_request = True
             if not self._settings.renews:
                 each.wanted_id = ASKS_FOR_ONE
         if each.under_way:
-            return self._send(each) if not each.must_rewind and not each.must_ask else None
+            return self._send(each) if not each.must_rewind and not each.needs_request else None
         if each.must_rewind:
             each.must_rewind, each.sent = False, 0
         if each.not_before_ms > self._now_ms or each.asks:
             return None
-        if each.must_ask:
+        if each.needs_request:
             each.asks = True
             self._effects.append(AskLease(partition=each.number, producer_id=each.wanted_id, expire_ms=self._settings.expire_ms, is_check=False))
             return None
         return self._send(each)
 
     def _send(self, each: _Partition) -> None:
-        assert each.lease is not None, "what is sent has a lease"
+        assert each.lease is not None, "sending requires a lease"
         while each.sent < len(each.waiting) and each.under_way < self._settings.requests_max:
             messages = tuple(
                 each.waiting[place] for place in range(each.sent, min(each.sent + self._settings.messages_per_request, len(each.waiting)))
@@ -263,9 +264,9 @@ class LeasingProducer:
 
 
 def _is_of_another(held: Lease, granted: Lease, arrived: int, waiting: int) -> bool:
-    """Tell whether somebody else has written under our id: in a generation that we never had, or more than we have sent.
+    """Return whether another producer has written with this id: in a generation that this producer never had, or more than it has sent.
 
-    A zombie that wakes up late renews first, and would shut its successor out otherwise. The draft does not say what a producer makes of this.
+    A zombie that resumes late renews first, and would otherwise fence its successor. The draft does not say how a producer handles this.
     """
     is_ours = granted.generation in (held.generation, generation_after(held.generation))
     return not is_ours or waiting < arrived < HALF_OF_SEQUENCES

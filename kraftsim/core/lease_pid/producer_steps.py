@@ -1,4 +1,4 @@
-"""What goes into the rules of a leasing producer, and what comes out.   Source: the lease_pid draft."""
+"""The inputs and effects of a leasing producer.   Source: the lease_pid draft."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from protocol.lease_pid.leasing import ASKS_FOR_ONE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeasingSettings:
-    """`renews`: the same id under the next generation before the lease ends, else a new id (the draft says both)."""
+    """`renews`: the same id with the next generation before the lease ends, else a new id (the draft says both)."""
 
     expire_ms: int = 86_400_000
     requests_max: int = 5
@@ -21,17 +21,17 @@ class LeasingSettings:
     delivery_timeout_ms: int = 120_000
     renews: bool = True
     sequence_of_lease: SequenceOfLease = SequenceOfLease.NEXT
-    """How the servers mean the sequence number of a lease."""
+    """The servers' reading of a lease's sequence number."""
     known_ids: tuple[tuple[int, int], ...] = ()
-    """(partition, id) that an earlier incarnation held: it is taken over instead of asking for a new one."""
+    """(partition, id) of an earlier incarnation: leased again instead of requesting a new one."""
 
     def known_id(self, partition: int) -> int:
-        """Return which id to begin with."""
+        """Return the id to request first."""
         return dict(self.known_ids).get(partition, ASKS_FOR_ONE)
 
 
 class Handed(msgspec.Struct, frozen=True):
-    """The application hands over a message."""
+    """The application sends a message."""
 
     partition: int
     key: str
@@ -40,27 +40,27 @@ class Handed(msgspec.Struct, frozen=True):
 
 
 class LeaseWanted(msgspec.Struct, frozen=True):
-    """The application wants to know where a partition stands before it hands anything over."""
+    """The application requests the state of a partition before it sends anything."""
 
     partition: int
 
 
 class Leased(msgspec.Struct, frozen=True):
-    """lease_pid was answered."""
+    """The lease_pid response."""
 
     partition: int
     lease: Lease
 
 
 class LeaseRefused(msgspec.Struct, frozen=True):
-    """lease_pid was refused; None: nobody answered."""
+    """lease_pid failed with an error; None: no response."""
 
     partition: int
     error: ErrorCode | None
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """A request was answered: so many of its messages are in the log; `error` is why the next one is not."""
+    """The write response: this many messages are in the log; `error` is the reason of the next one's failure."""
 
     request_id: int
     taken: int
@@ -69,20 +69,20 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WriteLost(msgspec.Struct, frozen=True):
-    """A request was not answered: nobody knows."""
+    """No response to a write: the result is unknown."""
 
     request_id: int
 
 
 class Waited(msgspec.Struct, frozen=True):
-    """A moment that `wake_at_ms` named has come."""
+    """A time returned by `wake_at_ms` has come."""
 
 
 LeasingInput = Handed | LeaseWanted | Leased | LeaseRefused | Written | WriteLost | Waited
 
 
 class AskLease(msgspec.Struct, frozen=True, kw_only=True):
-    """Send lease_pid to whoever leads the partition."""
+    """Send lease_pid to the partition leader."""
 
     partition: int
     producer_id: int
@@ -91,7 +91,7 @@ class AskLease(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SendMessages(msgspec.Struct, frozen=True, kw_only=True):
-    """Send these, numbered from `first_sequence` on, to whoever leads the partition."""
+    """Send these messages, numbered from `first_sequence` on, to the partition leader."""
 
     request_id: int
     partition: int
@@ -102,7 +102,7 @@ class SendMessages(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaseTaken(msgspec.Struct, frozen=True, kw_only=True):
-    """The producer goes on under this lease."""
+    """The producer uses this lease from now on."""
 
     partition: int
     lease: Lease
@@ -116,14 +116,14 @@ class Acknowledged(msgspec.Struct, frozen=True):
 
 
 class GivenUp(msgspec.Struct, frozen=True, kw_only=True):
-    """A message will not be sent again; it may be in the log or not."""
+    """A message has failed and will not be retried; it may or may not be in the log."""
 
     message: Handed
     error: ErrorCode
 
 
 class ShutOut(msgspec.Struct, frozen=True):
-    """Somebody else writes in this partition under the next generation: this producer is a zombie, and ends."""
+    """Another producer writes to this partition with the next generation: this producer is a fenced zombie, and stops."""
 
     partition: int
 

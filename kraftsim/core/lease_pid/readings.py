@@ -1,7 +1,7 @@
-"""Where the draft contradicts itself or breaks off: each reading by its name, so that both can be played.
+"""The readings of the draft where it contradicts itself or is incomplete; each can be selected by its name.
 
-The first of each is what a server does that keeps the draft's promises; the others are there to be measured.
-Source: the lease_pid draft, held against KIP-98.
+The first of each keeps the draft's guarantees; the others are for comparison.
+Source: the lease_pid draft, compared with KIP-98.
 """
 
 from dataclasses import dataclass
@@ -13,45 +13,45 @@ IDS_PER_BLOCK: Final = 100
 
 
 class Lookup(Enum):
-    """How a server keeps the producers of a partition."""
+    """The representation of a partition's producers."""
 
     REPAIRED_LIST = "repaired list"
-    """Ordered by id, wherever a new one has to go; the smallest ids expire first, one by one, as long as they are due."""
+    """Ordered by id, with insertion in order; the smallest ids expire first, one by one, as long as they are due."""
     LITERAL_LIST = "literal list"
-    """New ones at one end, whatever their ids; searched as if it were in order; with id N all above N expire, as it is written."""
+    """Appended regardless of id; searched as if ordered; if id N expires, all above N expire, as the draft says."""
     TABLE = "table"
-    """No order at all."""
+    """Unordered."""
 
 
 class CountsFrom(Enum):
-    """From when on the time of disuse counts."""
+    """The start of the expiry time."""
 
     LAST_SEEN = "last seen"
-    """Disuse means that nothing came."""
+    """The last message: ids without messages expire."""
     FIRST_SEEN = "first seen"
-    """The first message that a server sees decides: a busy producer expires in the middle of its work."""
+    """The first message seen by a server: an active producer expires too."""
 
 
 class NextGeneration(Enum):
-    """Which sequence number the first message of the next generation has."""
+    """The sequence number of the first message of the next generation."""
 
     CONTINUES = "continues"
-    """The one that the lease told: the next one."""
+    """The next one, as in the lease."""
     BEGINS_AT_ZERO = "begins at zero"
-    """0, as in Kafka after a new epoch."""
+    """0, as in Kafka after an epoch bump."""
 
 
 class SequenceOfLease(Enum):
-    """What the sequence number of a lease is."""
+    """The meaning of a lease's sequence number."""
 
     NEXT = "next"
-    """The one that the partition takes next: a new producer begins with 0."""
+    """The next one that the partition accepts: a new producer starts with 0."""
     HIGH_WATERMARK = "high watermark"
-    """The last one that the partition has: a new producer begins with 1, one above the 0 that it is leased with."""
+    """The last one of the partition: a new producer starts with 1, one above the 0 of its lease."""
 
 
 class AnswerToRepeat(Enum):
-    """What is answered to a message that is in the log already."""
+    """The response to a message that is already in the log."""
 
     DUPLICATE = "46"
     SUCCESS = "0"
@@ -59,16 +59,16 @@ class AnswerToRepeat(Enum):
 
 
 class AnswerToUnknown(Enum):
-    """What is answered to a producer that is not known and does not begin with 0: its lease has expired, or the map was lost."""
+    """The response to an unknown producer that does not start with 0: its lease has expired, or the state was lost."""
 
     UNKNOWN = "59"
     OUT_OF_ORDER = "45"
     TAKEN = "taken"
-    """As brokers of Kafka do since 2.5."""
+    """Like Kafka brokers since 2.5."""
 
 
 class AskedExpiry(Enum):
-    """What a server makes of the expire_ms of a request."""
+    """How a server uses the expire_ms of a request."""
 
     IGNORED = "ignored"
     """One period for the cluster, as the draft proposes."""
@@ -81,12 +81,12 @@ class EndsWith(Enum):
 
     DISUSE = "disuse"
     CONNECTION = "connection"
-    """Rejected by the draft: ids are freed as soon as the connection breaks over which they came."""
+    """Rejected by the draft: ids are released when their connection closes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
-    """The choices of one server. `expire_ms`: after so long without use an id may be forgotten. `id_bits` is less than 32 to see ids come again."""
+    """The readings of one server. `expire_ms`: unused ids expire after this time. `id_bits` below 32 makes ids repeat soon."""
 
     lookup: Lookup = Lookup.REPAIRED_LIST
     counts_from: CountsFrom = CountsFrom.LAST_SEEN

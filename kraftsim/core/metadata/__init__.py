@@ -1,1 +1,4 @@
-"""What the controllers agree on: brokers, topics, configurations, features; and the image that brokers keep of it.   Source: KIP-500, KIP-631."""
+"""The cluster metadata: brokers, topics, configurations and features on the controllers, and the brokers' image of it.
+
+Source: KIP-500, KIP-631.
+"""

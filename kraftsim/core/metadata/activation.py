@@ -1,4 +1,4 @@
-"""The first records that an active controller writes.
+"""The records that a new active controller writes on activation.
 
 Source: org.apache.kafka.controller.ActivationRecordsGenerator, BootstrapMetadata.
 """
@@ -27,50 +27,50 @@ NOTHING_ELSE: Final[Mapping[str, tuple[int, int]]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bootstrap:
-    """What a cluster is given to begin with: its first records, and the level of metadata.version among them."""
+    """The bootstrap metadata of a cluster: its first records, and the metadata.version among them."""
 
     records: tuple[Message, ...]
     metadata_version: int
     refusal: str | None = None
-    """Why no log can begin so."""
+    """The error if no log can start with these records."""
 
 
 def bootstrap_at(metadata_version: int, supported: Mapping[str, tuple[int, int]] = NOTHING_ELSE) -> Bootstrap:
-    """Return what a cluster begins with that is told nothing but its level: that, and what goes with it of the features that are `supported`."""
+    """Return the bootstrap metadata for a metadata.version: this level, and the default levels of the `supported` features."""
     levels = {FEATURE: metadata_version, **default_levels(metadata_version, supported)}
     records = tuple(FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items())
     return Bootstrap(records=records, metadata_version=metadata_version)
 
 
 class PastTold(Enum):
-    """Where a new log says that there never was a ZooKeeper."""
+    """The levels at which a new log records that the cluster was created in KRaft mode."""
 
     WHERE_IT_CAN_BE = "from 3.4-IV0 on"
     IN_TRANSACTIONS = "from 3.6-IV1 on"
-    """By releases that migrate no cluster without metadata transactions."""
+    """In releases that migrate only with metadata transactions."""
     NEVER = "at no level"
 
 
 class ActivationRefused(Exception):
-    """A controller cannot lead with this log and these properties: it goes down."""
+    """The controller cannot become active with this log and configuration: it shuts down."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationManners:
-    """How a release begins and ends the migration of a cluster from ZooKeeper.   Source: KIP-866, KAFKA-14805, ActivationRecordsGenerator.
+    """How a release starts and completes a migration from ZooKeeper.   Source: KIP-866, KAFKA-14805, ActivationRecordsGenerator.
 
-    `is_enabled`: zookeeper.metadata.migration.enable of this controller. `state_before` is what the log says until all is copied.
+    `is_enabled`: zookeeper.metadata.migration.enable of this controller. `state_before`: the recorded state until all metadata is copied.
     """
 
     is_enabled: bool = False
     is_known: bool = True
-    """Whether the release can finish what an older one began (not since 4.0)."""
+    """Whether the release can complete a migration that an older one started (not since 4.0)."""
     needs_transactions: bool = True
-    """Whether a copy must stand or fall as a whole (since 3.9)."""
+    """Whether the copy has to be one metadata transaction (since 3.9)."""
     state_before: int = PRE_MIGRATION
-    """3.4 has another number for it, which later releases take for a copy that is done."""
+    """3.4 uses another number, which later releases read as a completed copy."""
     finishes: bool = True
-    """Whether a controller without the setting ends the migration (not in 3.4)."""
+    """Whether a controller without the setting completes the migration (not in 3.4)."""
 
 
 NO_MIGRATION: Final = MigrationManners()
@@ -83,10 +83,10 @@ def bootstrap_records(
     min_in_sync_replicas: str = "1",
     migration: MigrationManners = NO_MIGRATION,
 ) -> list[Message]:
-    """Return what an empty log begins with: what the cluster is given, and, where the release says so, that there never was a ZooKeeper, or is one.
+    """Return the first records of an empty log: the bootstrap metadata and, depending on the release, the ZkMigrationStateRecord.
 
-    Where eligible leaders are kept, the properties' min.insync.replicas is that of the whole cluster from the beginning (KIP-966).
-    Raises ActivationRefused where a migration is wanted and the level is too low for one.
+    With eligible leader replicas the static min.insync.replicas becomes the dynamic cluster default (KIP-966).
+    Raises ActivationRefused if a migration is enabled and the metadata.version does not support it.
     """
     level = MetadataLevel(bootstrap.metadata_version)
     if migration.is_enabled and not (level.has_transactions if migration.needs_transactions else level.has_migration_state):
@@ -111,13 +111,13 @@ def bootstrap_records(
 def takeover_records(
     *, is_in_transaction: bool, migration_state: int = NONE, level: MetadataLevel | None = None, migration: MigrationManners = NO_MIGRATION
 ) -> list[Message]:
-    """Return what a log that is not empty needs from a new active controller: an end to what the one before left open, or to a migration.
+    """Return the records that a new active controller adds to a non-empty log: the end of an open metadata transaction, or of a migration.
 
-    Raises ActivationRefused where the log and the properties do not go together.
+    Raises ActivationRefused if the log and the configuration contradict each other.
     """
     records: list[Message] = [AbortTransactionRecord(reason=FAILOVER)] if is_in_transaction else []
     if not migration.is_known and migration_state in (PRE_MIGRATION, MIGRATION):
-        raise ActivationRefused("The metadata log is in the middle of a migration from ZooKeeper, which this release does not know any more.")
+        raise ActivationRefused("The metadata log is in the middle of a migration from ZooKeeper, which this release does not support.")
     if level is not None and not level.has_migration_state:
         if migration.is_enabled:
             name = METADATA_VERSIONS[level.level].name

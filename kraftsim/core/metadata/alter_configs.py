@@ -1,7 +1,7 @@
-"""How the configurations of topics, brokers and client metrics are changed: some of them, one by one, or all that a resource has, at once.
+"""Alters configurations of topics, brokers and client metrics: incrementally, or all of a resource at once.
 
-Each resource changes or is refused by itself; what changes goes in one batch. A record is written for a broker even where nothing changes, so that
-it reads its files again (KAFKA-14136). Values of brokers are looked at by the broker that passes the request on.
+Each resource succeeds or fails by itself; all changes are one batch. A broker record is written even if nothing changes, so that the broker
+reloads its files (KAFKA-14136). Broker values are validated by the broker that forwards the request.
 Source: KIP-133, KIP-339, org.apache.kafka.controller.ConfigurationControlManager, kafka.server.{ControllerApis, ControllerConfigurationValidator}.
 """
 
@@ -38,22 +38,22 @@ TOO_LARGE: Final = Refusal(ErrorCode.POLICY_VIOLATION, "Unable to perform excess
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigView:
-    """What the rules look at. `refuse_missing` says why a resource that is none cannot have configurations."""
+    """The state that validation reads. `refuse_missing` returns the error of a resource that does not exist."""
 
     configs: ConfigControl
     resource_types: frozenset[ConfigResourceType]
     refuse_missing: RefuseMissing
     has_eligible_leaders: bool = False
-    """Whether who may lead hangs on min.insync.replicas (KIP-966)."""
+    """Whether leader eligibility depends on min.insync.replicas (KIP-966)."""
 
 
 def decide_alter_configs(view: ConfigView, request: IncrementalAlterConfigsRequest) -> Decision[Results] | Refusal:
-    """Propose single changes. Refuses the whole where Kafka's controller fails, or with POLICY_VIOLATION where it is too much."""
+    """Apply incremental changes. Fails as a whole where Kafka's controller does, or with POLICY_VIOLATION if the request is too large."""
     return whole(alter_configs_steps(view, request))
 
 
 def alter_configs_steps(view: ConfigView, request: IncrementalAlterConfigsRequest) -> Steps[Decision[Results] | Refusal]:
-    """The same, step by step."""
+    """Like `decide_alter_configs`, in steps."""
     asked = {(each.resource_type, each.resource_name): each.configs for each in request.resources}
     results, resources = _sorted_out(view, [(each.resource_type, each.resource_name) for each in request.resources])
     proposed = []
@@ -68,12 +68,12 @@ def alter_configs_steps(view: ConfigView, request: IncrementalAlterConfigsReques
 
 
 def decide_replace_configs(view: ConfigView, request: AlterConfigsRequest) -> Decision[Results] | Refusal:
-    """Propose that resources have just what is named. Refuses the whole with POLICY_VIOLATION where it is too much."""
+    """Replace all configurations of the resources. Fails as a whole with POLICY_VIOLATION if the request is too large."""
     return whole(replace_configs_steps(view, request))
 
 
 def replace_configs_steps(view: ConfigView, request: AlterConfigsRequest) -> Steps[Decision[Results] | Refusal]:
-    """The same, step by step."""
+    """Like `decide_replace_configs`, in steps."""
     asked = {(each.resource_type, each.resource_name): each.configs for each in request.resources}
     results, resources = _sorted_out(view, [(each.resource_type, each.resource_name) for each in request.resources])
     proposed: list[tuple[Resource, Values | Refusal, Sequence[str]]] = []
@@ -91,7 +91,7 @@ def replace_configs_steps(view: ConfigView, request: AlterConfigsRequest) -> Ste
 
 
 def _sorted_out(view: ConfigView, asked: Sequence[Resource]) -> tuple[Results, list[Resource]]:
-    """Return what is refused at a glance, and the resources that are left, each once."""
+    """Return the resources that fail before any value is checked, and the remaining ones without duplicates."""
     refused: Results = []
     twice: dict[Resource, None] = {}
     left: dict[Resource, None] = {}
@@ -108,7 +108,7 @@ def _sorted_out(view: ConfigView, asked: Sequence[Resource]) -> tuple[Results, l
 
 
 def _altered(view: ConfigView, resource: Resource, operations: Sequence[AlterableConfig]) -> Values | Refusal:
-    """Return the values that change, by name; None: the value goes. Of several operations on one name the last one counts."""
+    """Return the changed values by name; None deletes the value. Of several operations on one name the last one wins."""
     present = view.configs.configs_of(*resource)
     changed: dict[str, str | None] = {}
     for name, operation in {operation.name: operation for operation in operations}.items():
@@ -121,7 +121,7 @@ def _altered(view: ConfigView, resource: Resource, operations: Sequence[Alterabl
 
 
 def _altered_value(definition: ConfigDefinition | None, present: str | None, operation: AlterableConfig) -> str | Refusal | None:
-    """Return the value after an operation; None: there is none of its own."""
+    """Return the value after an operation; None: the resource has no value of its own."""
     if operation.config_operation in (SET, DELETE):
         return operation.value if operation.config_operation == SET else None
     if operation.config_operation not in (APPEND, SUBTRACT):
@@ -152,7 +152,7 @@ def _decided(
 
 
 def _refuse_values(view: ConfigView, resource: Resource, changed: Values, dropped: Sequence[str]) -> Refusal | None:
-    """Return why a resource cannot have what it would have then, or None."""
+    """Return the error of the resulting configuration, or None."""
     resource_type, name = ConfigResourceType(resource[0]), resource[1]
     together: dict[str, str | None] = {**view.configs.configs_of(*resource), **changed}
     gone = frozenset(dropped)
@@ -165,7 +165,7 @@ def _refuse_values(view: ConfigView, resource: Resource, changed: Values, droppe
 
 
 def _refuse_min_in_sync(broker: str, changed: Values) -> Refusal | None:
-    """Return why a broker's own value, or that of all brokers, cannot change while partitions have eligible leaders; None where nothing speaks."""
+    """Return why min.insync.replicas of a broker or of all brokers cannot change while ELR is enabled, or None."""
     if MIN_IN_SYNC_CONFIG not in changed:
         return None
     if broker:
@@ -176,13 +176,13 @@ def _refuse_min_in_sync(broker: str, changed: Values) -> Refusal | None:
 
 
 def clear_elr_records(records: Sequence[Message]) -> list[Message]:
-    """Return what follows on other values of min.insync.replicas: nobody outside the ISRs of these topics, or of any, may lead any more."""
+    """Return the records for a changed min.insync.replicas: they clear the eligible leader replicas of these topics, or of all."""
     changed = [record for record in records if isinstance(record, ConfigRecord) and record.name == MIN_IN_SYNC_CONFIG]
     return [ClearElrRecord(topic_name=record.resource_name if record.resource_type == TOPIC_RESOURCE else "") for record in changed]
 
 
 def refuse_resource(resource_type: ConfigResourceType, name: str) -> Refusal | None:
-    """Return why nothing can have this name, or None."""
+    """Return the error of an invalid resource name, or None."""
     if resource_type is ConfigResourceType.TOPIC:
         if not name:
             return Refusal(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
@@ -230,7 +230,7 @@ def _appended(present: str | None, text: str) -> str:
 
 
 def _subtracted(present: str | None, text: str) -> str:
-    """Take away the first of what is there for each part of the text, as java.util.List.remove does."""
+    """Remove the first occurrence of each element of the text, like java.util.List.remove."""
     times = Counter(java_split(text))
     left = []
     for part in _parts(present):

@@ -1,4 +1,4 @@
-"""A leader asks for another set of in-sync replicas; the controller agrees if the leader still leads what it believes to lead.
+"""AlterPartition: a leader requests another ISR; the controller accepts if leader and epochs match.
 
 Source: KIP-497, KIP-704, KIP-841, KIP-903, ReplicationControlManager.{alterPartition, validateAlterPartitionData}.
 """
@@ -26,13 +26,13 @@ from protocol.metadata.m05_partition_change import NO_LEADER_CHANGE
 from protocol.schema import Message
 
 TOPIC_IDS_SINCE: Final = 2
-"""The first version that names topics by their ids, and that knows INELIGIBLE_REPLICA and NEW_LEADER_ELECTED."""
+"""The first version with topic ids, INELIGIBLE_REPLICA and NEW_LEADER_ELECTED."""
 BROKER_EPOCHS_SINCE: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlteredPartition:
-    """The partition as it is now, or why it is not so."""
+    """The current state of the partition, or the error."""
 
     partition: int
     state: PartitionRegistration | None = None
@@ -41,7 +41,7 @@ class AlteredPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlteredTopic:
-    """The partitions of one topic, as they were asked for."""
+    """The partitions of one topic, in the order of the request."""
 
     topic: str
     topic_id: bytes
@@ -49,9 +49,9 @@ class AlteredTopic:
 
 
 def decide_alter_partition(view: ReplicationView, request: AlterPartitionRequest, version: int) -> Decision[list[AlteredTopic]] | Refusal:
-    """Propose what a leader asks for, each partition by itself. Refuses the whole with STALE_BROKER_EPOCH.
+    """Change the ISRs that a leader requests, each partition by itself. Fails as a whole with STALE_BROKER_EPOCH.
 
-    A change that completes a move may take the leadership from the asker: it is made, and answered NEW_LEADER_ELECTED.
+    A change that completes a reassignment may elect another leader: it is applied, and answered with NEW_LEADER_ELECTED.
     """
     if not request.topics:
         return Decision([], [])
@@ -101,7 +101,10 @@ def _decide_partition(
 
 
 def _refuse_epochs(partition: PartitionRegistration, broker_id: int, asked: AlterPartitionData) -> Refusal | None:
-    """Return why the asker knows another state of the partition. Who is ahead of this controller takes it for a deposed one."""
+    """Return the error of a request with other epochs.
+
+    A request with higher epochs is from a leader of a newer controller: NOT_CONTROLLER.
+    """
     if asked.leader_epoch > partition.leader_epoch:
         return Refusal(ErrorCode.NOT_CONTROLLER, f"the leader epoch is {partition.leader_epoch} here, not {asked.leader_epoch}")
     if asked.partition_epoch > partition.partition_epoch:
@@ -116,17 +119,17 @@ def _refuse_epochs(partition: PartitionRegistration, broker_id: int, asked: Alte
 
 
 def _refuse_isr(partition: PartitionRegistration, new_isr: Sequence[int], recovery_state: int) -> Refusal | None:
-    """Return why an ISR cannot be: unknown or repeated members, none of them the leader, or several while the leader recovers."""
+    """Return the error of an invalid ISR: unknown or duplicate members, without the leader, or with followers while the leader recovers."""
     if len(set(new_isr)) != len(new_isr) or not set(new_isr) <= set(partition.replicas):
-        return Refusal(ErrorCode.INVALID_REQUEST, f"{list(new_isr)} is no ISR of {list(partition.replicas)}")
+        return Refusal(ErrorCode.INVALID_REQUEST, f"{list(new_isr)} is not a valid ISR of {list(partition.replicas)}")
     if partition.leader not in new_isr:
-        return Refusal(ErrorCode.INVALID_REQUEST, f"{list(new_isr)} lacks the leader")
+        return Refusal(ErrorCode.INVALID_REQUEST, f"{list(new_isr)} does not contain the leader")
     if recovery_state not in (RECOVERED, RECOVERING):
-        return Refusal(ErrorCode.INVALID_REQUEST, f"there is no leader recovery state {recovery_state}")
+        return Refusal(ErrorCode.INVALID_REQUEST, f"unknown leader recovery state {recovery_state}")
     if recovery_state == RECOVERING and len(new_isr) > 1:
-        return Refusal(ErrorCode.INVALID_REQUEST, "a leader that recovers has no followers in sync")
+        return Refusal(ErrorCode.INVALID_REQUEST, "the ISR of a recovering leader can have the leader only")
     if recovery_state == RECOVERING and partition.leader_recovery_state == RECOVERED:
-        return Refusal(ErrorCode.INVALID_REQUEST, "a leader that has recovered does not recover again")
+        return Refusal(ErrorCode.INVALID_REQUEST, "the leader has already recovered")
     return None
 
 
@@ -136,5 +139,5 @@ def _refuse_ineligible(view: ReplicationView, new_isr: Sequence[BrokerState], ve
         is_known = broker is not None and replica.broker_epoch in (UNCHECKED_BROKER_EPOCH, broker.broker_epoch)
         if broker is None or not is_known or not broker.is_active:
             error = ErrorCode.INELIGIBLE_REPLICA if version >= TOPIC_IDS_SINCE else ErrorCode.OPERATION_NOT_ATTEMPTED
-            return Refusal(error, f"broker {replica.broker_id} is not in service, or in another life")
+            return Refusal(error, f"broker {replica.broker_id} is not active, or has another epoch")
     return None

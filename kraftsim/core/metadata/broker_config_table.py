@@ -1,6 +1,6 @@
-"""What a setting of a broker is: its type, its default, and whether it can be changed while the broker runs.
+"""The definition of a broker configuration: type, default, and dynamic update mode.
 
-The settings themselves are in config_facts.
+The configurations themselves are in config_facts.
 
 Source: kafka.server.KafkaConfig.configDef and DynamicBrokerConfig.AllDynamicConfigs.
 """
@@ -15,26 +15,26 @@ from protocol.config_resources import ConfigType
 
 
 class UpdateMode(Enum):
-    """How a configuration can be changed while brokers run."""
+    """The dynamic update mode of a configuration."""
 
     READ_ONLY = "read-only"
     INTERNAL = "internal"
-    """Read-only, for tests of Kafka's own, and described to no client."""
+    """Read-only and internal: for Kafka's own tests, not described to clients."""
     PER_BROKER = "per-broker"
-    """Only for one broker at a time."""
+    """Per-broker only."""
     CLUSTER_WIDE = "cluster-wide"
-    """For one broker or for all."""
+    """Per-broker, or as cluster-wide default."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig(ConfigDefinition):
-    """A configuration of a broker."""
+    """A broker configuration."""
 
     mode: UpdateMode = UpdateMode.READ_ONLY
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether it can be changed while the broker runs."""
+        """Whether it can be updated dynamically."""
         return self.mode in (UpdateMode.PER_BROKER, UpdateMode.CLUSTER_WIDE)
 
 
@@ -50,4 +50,4 @@ DYNAMIC_ONLY: Final[Mapping[str, BrokerConfig]] = {
     "leader.replication.throttled.rate": _row(LONG, "9223372036854775807", CLUSTER_WIDE, at_least(0)),
     "replica.alter.log.dirs.io.max.bytes.per.second": _row(LONG, "9223372036854775807", CLUSTER_WIDE, at_least(0)),
 }
-"""What can only be set dynamically, and is in no list of a broker's configurations until it is."""
+"""Dynamic-only configurations, which are not described until they are set."""

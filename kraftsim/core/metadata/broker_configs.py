@@ -1,6 +1,6 @@
-"""What holds for a broker: what was set on it, or on all brokers, while they run; what its properties say; and what goes without saying.
+"""The effective configuration of a broker: dynamic values of the broker and of the cluster, static properties, and defaults.
 
-Some settings have older names, in other units, that count where the newer ones are not set.
+Some configurations have synonyms in other units, which apply if the preferred names are not set.
 Source: kafka.server.DynamicBrokerConfig, kafka.server.DynamicConfig, KIP-226.
 """
 
@@ -17,7 +17,7 @@ from protocol.disk.java_integers import parse_int32
 MS_PER_HOUR: Final = 3_600_000
 MS_PER_MINUTE: Final = 60_000
 OWN_PREFIX: Final = "kraftsim."
-"""Settings of ours, which no client of Kafka asks for."""
+"""Configurations of kraftsim, which no Kafka client uses."""
 
 SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     name: names
@@ -28,7 +28,7 @@ SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     )
     for name in names
 } | {"log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")}
-"""name -> every name that says the same, the strongest first."""
+"""name -> its synonyms in order of precedence."""
 MS_PER_UNIT: Final = {
     "log.roll.hours": MS_PER_HOUR,
     "log.roll.jitter.hours": MS_PER_HOUR,
@@ -39,36 +39,36 @@ MS_PER_UNIT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """The layers of one broker's settings, the strongest first. `static` is what its properties say."""
+    """The layers of a broker's configuration in order of precedence. `static` are its properties."""
 
     static: Mapping[str, str] = field(default_factory=dict)
     own: Mapping[str, str] = field(default_factory=dict)
-    """Set on this broker while it runs."""
+    """Dynamic configuration of this broker."""
     cluster: Mapping[str, str] = field(default_factory=dict)
-    """Set on all brokers while they run."""
+    """Dynamic default of all brokers."""
     tables: ConfigTables = KAFKA_3_9
 
     def layers(self) -> Iterable[tuple[ConfigSource, Mapping[str, str]]]:
-        """Yield where values come from, and the values by name."""
+        """Yield the source of each layer, and its values by name."""
         yield ConfigSource.DYNAMIC_BROKER_CONFIG, self.own
         yield ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, self.cluster
         yield ConfigSource.STATIC_BROKER_CONFIG, self.static
         yield ConfigSource.DEFAULT_CONFIG, self.tables.broker_defaults
 
     def value(self, name: str) -> str | None:
-        """Return what holds under a name itself, whatever its synonyms say; None: nothing."""
+        """Return the effective value of a name, without its synonyms; None if not set."""
         return next((layer[name] for _, layer in self.layers() if name in layer), None)
 
     def names(self) -> list[str]:
-        """Return every name there is to tell of this broker."""
+        """Return the names of all configurations to describe."""
         set_here = (name for layer in (self.static, self.cluster, self.own) for name in layer if not name.startswith(OWN_PREFIX))
         return list(dict.fromkeys((*self.tables.broker, *set_here)))
 
     def for_topics(self) -> dict[str, str]:
-        """Return what stands behind the configurations of topics, by the broker's strongest names for it."""
+        """Return the defaults of topic configurations, by the preferred broker name of each."""
         found = {}
         for name in self.tables.broker_keys_of_topics:
-            value = next((told for told in map(self._in_its_unit, synonyms_of(name)) if told is not None), None)
+            value = next((each for each in map(self._in_its_unit, synonyms_of(name)) if each is not None), None)
             if value is not None:
                 found[name] = value
         tiering = self.value(SYSTEM_ENABLE)
@@ -77,7 +77,7 @@ class BrokerSettings:
         return found
 
     def _in_its_unit(self, name: str) -> str | None:
-        """Return a value as the strongest of its synonyms would say it; less than nothing means without end."""
+        """Return a value in the unit of its preferred synonym; a negative value is unlimited."""
         value = self.value(name)
         if value is None or name not in MS_PER_UNIT:
             return value
@@ -85,9 +85,9 @@ class BrokerSettings:
 
 
 def in_milliseconds(name: str, value: str) -> str:
-    """Return the value of a setting as the topics' setting that it stands behind would say it: hours and minutes in milliseconds, all else as it is.
+    """Return a broker value in the unit of the topic configuration that it is the default of: hours and minutes become milliseconds.
 
-    What is no number of 32 bits counts as 0.   Source: org.apache.kafka.server.config.ConfigSynonym.
+    A value that is not a 32-bit number counts as 0.   Source: org.apache.kafka.server.config.ConfigSynonym.
     """
     if name not in MS_PER_UNIT:
         return value
@@ -98,12 +98,12 @@ def in_milliseconds(name: str, value: str) -> str:
 
 
 def static_settings(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of a node as Kafka reads them: it has its id under both names."""
+    """Return the static properties of a node; its id has both names (node.id, broker.id)."""
     return {**given, "broker.id": given["node.id"]} if "node.id" in given else dict(given)
 
 
 def synonyms_of(name: str) -> tuple[str, ...]:
-    """Return every name that says what a setting says, itself among them."""
+    """Return the synonyms of a configuration, itself included."""
     if name.startswith(LISTENER_PREFIX):
         return name, base_name(name)
     return SYNONYMS.get(name, (name,))

@@ -1,4 +1,4 @@
-"""What a heartbeat makes of a broker: the table of KIP-631.
+"""The state transitions of a broker on heartbeats: the table of KIP-631.
 
 Source: org.apache.kafka.controller.BrokerHeartbeatManager.calculateNextBrokerState.
 """
@@ -10,7 +10,7 @@ from kraftsim.core.metadata.broker_registration import BrokerRegistration
 
 
 class BrokerControlState(Enum):
-    """What the controller lets a broker do."""
+    """The state of a broker on the controller."""
 
     FENCED = "fenced"
     UNFENCED = "unfenced"
@@ -20,7 +20,7 @@ class BrokerControlState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatReply:
-    """The answer. A broker that must wait with its shutdown asks again."""
+    """The heartbeat response. A broker that must wait with its shutdown sends further heartbeats."""
 
     is_caught_up: bool
     is_fenced: bool
@@ -29,10 +29,10 @@ class HeartbeatReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerWish:
-    """What a heartbeat says, and what the controller knows beside it.
+    """The input of a state transition: fields of the heartbeat, and state of the controller.
 
-    is_caught_up: the broker has read its own registration. others_are_caught_up: all active brokers have read what its shutdown changed; this and
-    leads_partitions count only for a broker that wants to shut down, or is about to.
+    is_caught_up: the broker has replayed its own registration. others_are_caught_up: all active brokers have replayed the
+    changes of its shutdown; this and leads_partitions matter only for a broker in, or requesting, a controlled shutdown.
     """
 
     wants_fence: bool
@@ -43,9 +43,9 @@ class BrokerWish:
 
 
 def control_state(broker: BrokerRegistration, *, is_leaving: bool) -> BrokerControlState:
-    """Return the state that a broker is in. `is_leaving`: its controlled shutdown began under this controller, and under this registration.
+    """Return the state of a broker. `is_leaving`: its controlled shutdown began under this controller and this registration.
 
-    What the registration says of a controlled shutdown does not count here: a broker must say to every new controller that it wants to go.
+    The registration's in_controlled_shutdown is not used: a broker requests its shutdown from every new controller.
     """
     if broker.fenced:
         return BrokerControlState.FENCED
@@ -53,7 +53,7 @@ def control_state(broker: BrokerRegistration, *, is_leaving: bool) -> BrokerCont
 
 
 def next_state(current: BrokerControlState, wish: BrokerWish) -> BrokerControlState:
-    """Return the state after a heartbeat. SHUTDOWN_NOW is an answer, never a state that lasts."""
+    """Return the state after a heartbeat. SHUTDOWN_NOW is a response, never a stored state."""
     match current, wish.wants_fence, wish.wants_shut_down:
         case BrokerControlState.FENCED, _, True:
             return BrokerControlState.SHUTDOWN_NOW

@@ -1,4 +1,4 @@
-"""A broker as the metadata log knows it; the same value on controllers and in every broker's image.
+"""A broker registration of the metadata log; the same type on controllers and in the brokers' images.
 
 Source: org.apache.kafka.metadata.BrokerRegistration.
 """
@@ -14,7 +14,7 @@ from protocol.metadata.m17_broker_registration_change import FENCE, IN_CONTROLLE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredListener:
-    """Where a broker can be reached. security_protocol: 0 plain text, 1 TLS, 2 SASL, 3 both."""
+    """A listener of a broker. security_protocol: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
 
     name: str
     host: str
@@ -24,7 +24,7 @@ class RegisteredListener:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupportedFeature:
-    """The levels of a feature that a broker supports, both inside."""
+    """The range of levels of a feature that a broker supports, inclusive."""
 
     name: str
     first_level: int
@@ -33,7 +33,7 @@ class SupportedFeature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistration:
-    """`broker_epoch` is the offset at which this incarnation registered; requests that carry another one come from another life of the broker."""
+    """`broker_epoch` is the offset of the registration record; a request with another epoch is from another incarnation of the broker."""
 
     broker_id: int
     broker_epoch: int
@@ -46,11 +46,11 @@ class BrokerRegistration:
     directories: tuple[bytes, ...]
     is_migrating_zk_broker: bool = False
     cordoned_directories: tuple[bytes, ...] | None = None
-    """Directories that get no new partitions (KIP-1066); None: it has not said."""
+    """Cordoned directories, which get no new partitions (KIP-1066); None: not reported."""
 
     @property
     def is_active(self) -> bool:
-        """Whether it may lead partitions."""
+        """Whether it is active: neither fenced nor in controlled shutdown."""
         return not self.fenced and not self.in_controlled_shutdown
 
     @property
@@ -60,13 +60,13 @@ class BrokerRegistration:
         return not (cordoned and self.directories) or any(directory not in cordoned for directory in self.directories)
 
     def listener(self, name: str) -> RegisteredListener | None:
-        """Return the listener of a name, or None."""
+        """Return the listener with a name, or None."""
         return next((listener for listener in self.listeners if listener.name == name), None)
 
     def changed_by(self, record: BrokerRegistrationChangeRecord) -> "BrokerRegistration":
-        """Return the registration after a change. A controlled shutdown is never taken back under the same registration, whatever becomes of it.
+        """Return the registration after a change. A controlled shutdown is not reset while the registration lasts.
 
-        Source: BrokerRegistration.cloneWith; asked of Apache Kafka 3.9.1.
+        Source: BrokerRegistration.cloneWith; compared with Apache Kafka 3.9.1.
         """
         assert record.broker_epoch == self.broker_epoch, f"a change for epoch {record.broker_epoch} of broker {self.broker_id}"
         return replace(
@@ -79,7 +79,7 @@ class BrokerRegistration:
 
 
 def registration_of(record: RegisterBrokerRecord) -> BrokerRegistration:
-    """Return what a RegisterBrokerRecord says."""
+    """Return the registration of a RegisterBrokerRecord."""
     return BrokerRegistration(
         broker_id=record.broker_id,
         broker_epoch=record.broker_epoch,
@@ -102,7 +102,7 @@ def registration_of(record: RegisterBrokerRecord) -> BrokerRegistration:
 
 
 def register_broker_record(broker: BrokerRegistration, level: MetadataLevel) -> RegisterBrokerRecord:
-    """Return the record that says all of a broker, as it is written at a level."""
+    """Return the full registration as a record, in the version of a metadata.version."""
     return RegisterBrokerRecord(
         broker_id=broker.broker_id,
         is_migrating_zk_broker=broker.is_migrating_zk_broker and level.has_migration_state,
@@ -125,6 +125,6 @@ def register_broker_record(broker: BrokerRegistration, level: MetadataLevel) -> 
 
 
 def as_registration_change(record: FenceBrokerRecord | UnfenceBrokerRecord) -> BrokerRegistrationChangeRecord:
-    """Return what an older record (before 3.3-IV2) says in the words of the newer one."""
+    """Convert an older record (before 3.3-IV2) to a BrokerRegistrationChangeRecord."""
     fenced = FENCE if isinstance(record, FenceBrokerRecord) else UNFENCE
     return BrokerRegistrationChangeRecord(broker_id=record.id, broker_epoch=record.epoch, fenced=fenced)

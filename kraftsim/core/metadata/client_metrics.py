@@ -1,4 +1,4 @@
-"""What a subscription to clients' metrics may say (KIP-714).   Source: org.apache.kafka.server.metrics.ClientMetricsConfigs (3.9, 4.0)."""
+"""Validation of client metrics subscriptions (KIP-714).   Source: org.apache.kafka.server.metrics.ClientMetricsConfigs (3.9, 4.0)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -6,7 +6,7 @@ from typing import Final
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.java_expressions import is_java_expression
-from kraftsim.core.metadata.config_definitions import ConfigDefinition, java_split, no_empty_words, parse_value
+from kraftsim.core.metadata.config_definitions import ConfigDefinition, java_split, no_empty_elements, parse_value
 from protocol.config_resources import ConfigType
 from protocol.disk.java_integers import parse_int32
 from protocol.errors import ErrorCode
@@ -16,8 +16,9 @@ DEFINITIONS: Final = {
     "match": ConfigDefinition(ConfigType.LIST, ""),
     "metrics": ConfigDefinition(ConfigType.LIST, ""),
 }
-WITHOUT_EMPTY_WORDS: Final = {
-    name: replace(definition, check=no_empty_words) if definition.kind is ConfigType.LIST else definition for name, definition in DEFINITIONS.items()
+WITHOUT_EMPTY_ELEMENTS: Final = {
+    name: replace(definition, check=no_empty_elements) if definition.kind is ConfigType.LIST else definition
+    for name, definition in DEFINITIONS.items()
 }
 """Since 4.2."""
 NAMES: Final = ("metrics", "interval.ms", "match")
@@ -26,7 +27,7 @@ MATCHED: Final = ("client_instance_id", "client_id", "client_software_name", "cl
 
 
 def refuse_client_metrics(subscription: str, configs: Mapping[str, str], definitions: Mapping[str, ConfigDefinition]) -> Refusal | None:
-    """Return why a subscription cannot be so, or None. Values are parsed by `definitions` first; there are none before 4.0."""
+    """Return why a subscription is invalid, or None. Values are parsed by `definitions` first; there are none before 4.0."""
     if not subscription:
         return Refusal(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
     unknown = next((name for name in sorted(configs) if name not in NAMES), None)
@@ -40,13 +41,13 @@ def refuse_client_metrics(subscription: str, configs: Mapping[str, str], definit
 
 
 def _patterns(text: str | None, *, is_list: bool) -> Sequence[str]:
-    """Return what is between commas; before values had types, empty ones at the end were left out."""
+    """Split at commas; before values had types, empty ones at the end were dropped."""
     if text is None:
         return ()
     if not is_list:
         return java_split(text)
     parts = parse_value(ConfigType.LIST, text)
-    assert isinstance(parts, tuple), "a list was parsed"
+    assert isinstance(parts, tuple), "the value is parsed as a list"
     return parts
 
 
@@ -56,7 +57,7 @@ def _refuse_interval(text: str | None) -> Refusal | None:
     try:
         interval_ms = parse_int32(text)
     except ValueError:
-        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)  # nobody catches the exception of Integer.parseInt before 4.0
+        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)  # the exception of Integer.parseInt is not caught before 4.0
     if INTERVALS_MS[0] <= interval_ms <= INTERVALS_MS[1]:
         return None
     why = f"Invalid value {interval_ms} for interval.ms, interval must be between {INTERVALS_MS[0]} and {INTERVALS_MS[1]} (1 hour)"

@@ -1,4 +1,4 @@
-"""Quotas of users, client ids and addresses: how they are changed, and how they are told.
+"""Client quotas of users, client ids and IPs: alteration and description.
 
 Source: KIP-546, KIP-612, org.apache.kafka.controller.ClientQuotaControlManager, org.apache.kafka.image.ClientQuotasImage.
 """
@@ -32,7 +32,7 @@ QUOTAS: Final[Mapping[str, ConfigType]] = {
     "request_percentage": ConfigType.DOUBLE,
     "controller_mutation_rate": ConfigType.DOUBLE,
 }
-"""Of users and client ids."""
+"""Quotas of users and client ids."""
 IP_QUOTAS: Final[Mapping[str, ConfigType]] = {"connection_creation_rate": ConfigType.INT}
 HIGHEST: Final = {ConfigType.INT: 2**31 - 1, ConfigType.LONG: 2**63 - 1}
 FRACTION_MAX: Final = 1e-6
@@ -50,7 +50,7 @@ class DescribedQuotas:
 
 
 def decide_alter_quotas(registries: Registries, request: AlterClientQuotasRequest) -> Decision[Results]:
-    """Propose other quotas; each entity changes or is refused by itself, one result per entity."""
+    """Alter quotas; each entity succeeds or fails by itself, one result per entity."""
     results: dict[QuotaEntity, Refusal | None] = {}
     records: dict[QuotaEntity, list[ClientQuotaRecord]] = {}
     for alteration in request.entries:
@@ -68,7 +68,7 @@ def decide_alter_quotas(registries: Registries, request: AlterClientQuotasReques
 
 
 def describe_quotas(registries: Registries, request: DescribeClientQuotasRequest) -> list[DescribedQuotas] | Refusal:
-    """Return the quotas that meet every condition. Refuses with INVALID_REQUEST or UNSUPPORTED_VERSION (a type of entity that is none)."""
+    """Return the quotas that match all components. Fails with INVALID_REQUEST, or UNSUPPORTED_VERSION for an unknown entity type."""
     exact: dict[str, str | None] = {}
     any_name: dict[str, None] = {}
     for component in request.components:
@@ -91,7 +91,7 @@ def describe_quotas(registries: Registries, request: DescribeClientQuotasRequest
 
 
 def _entity_of(alteration: QuotaAlteration) -> QuotaEntity:
-    """Return whom an alteration is for; of a type that is named twice, the last name counts."""
+    """Return the entity of an alteration; of duplicate types the last name wins."""
     parts = {part.entity_type: part.entity_name for part in alteration.entity}
     return tuple(sorted(parts.items()))
 
@@ -116,7 +116,7 @@ def _refuse_entity(entity: QuotaEntity) -> Refusal | None:
 
 
 def _may_be_host(text: str) -> bool:
-    """Tell whether a text is an address, or could be the name of a host; nobody is asked."""
+    """Return whether a text is an address, or a well-formed host name; without a name lookup."""
     try:
         ipaddress.ip_address(text.removeprefix("[").removesuffix("]"))
     except ValueError:
@@ -169,8 +169,8 @@ def _refuse_component(component: ComponentData, seen: set[str]) -> Refusal | Non
         return None if match is not None else Refusal(ErrorCode.INVALID_REQUEST, "Request specified MATCH_TYPE_EXACT, but set match string to null.")
     if component.match_type not in (DEFAULT_ENTITY, ANY_NAME):
         return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown match type {component.match_type}")
-    word = "MATCH_TYPE_DEFAULT" if component.match_type == DEFAULT_ENTITY else "MATCH_TYPE_SPECIFIED"
-    return None if match is None else Refusal(ErrorCode.INVALID_REQUEST, f"Request specified {word}, but also specified a match string.")
+    match_type = "MATCH_TYPE_DEFAULT" if component.match_type == DEFAULT_ENTITY else "MATCH_TYPE_SPECIFIED"
+    return None if match is None else Refusal(ErrorCode.INVALID_REQUEST, f"Request specified {match_type}, but also specified a match string.")
 
 
 def _meets(names: Mapping[str, str | None], exact: Mapping[str, str | None], any_name: Mapping[str, None]) -> bool:
@@ -178,7 +178,7 @@ def _meets(names: Mapping[str, str | None], exact: Mapping[str, str | None], any
 
 
 def _by_entity(registries: Registries) -> Iterator[tuple[QuotaEntity, tuple[tuple[str, float], ...]]]:
-    """Yield entities with their quotas, in an order that does not depend on how they came."""
+    """Yield entities with their quotas, in an order independent of their insertion."""
     found: dict[QuotaEntity, list[tuple[str, float]]] = {}
     for record in registries.quotas.records():
         entity = tuple(sorted((part.entity_type, part.entity_name) for part in record.entity))
@@ -191,7 +191,7 @@ def _parts(entity: QuotaEntity) -> list[EntityData]:
 
 
 def _as_map(entity: QuotaEntity) -> str:
-    """Return an entity as Java prints a map."""
+    """Return an entity in the format of a printed Java map."""
     return "{" + ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in entity) + "}"
 
 

@@ -1,6 +1,6 @@
-"""Which brokers there are, and which of them may serve clients.
+"""Broker registration and fencing.
 
-A broker registers and gets an epoch, reads the metadata log up to its own registration, is let in, and is put out again when it falls silent.
+A broker registers and gets an epoch, replays the metadata log up to its registration, is unfenced, and is fenced again when its session expires.
 Source: KIP-631, org.apache.kafka.controller.ClusterControlManager.
 """
 
@@ -12,7 +12,7 @@ from kraftsim.core.metadata.broker_registration import BrokerRegistration, regis
 from kraftsim.core.metadata.broker_sessions import BrokerSessions
 from kraftsim.core.metadata.feature_control import FeatureControl
 from kraftsim.core.metadata.metadata_level import FEATURE, MINIMUM_LEVEL, MetadataLevel
-from kraftsim.core.migration.standing import MigrationStanding
+from kraftsim.core.migration.standing import MigrationStatus
 from kraftsim.core.timeline import Journal, TimelineDict
 from kraftsim.events.metadata import BrokerRegistered
 from protocol.errors import ErrorCode
@@ -26,7 +26,7 @@ from protocol.metadata.m21_zk_migration_state import NONE
 from protocol.uuids import uuid_text
 
 RESERVED_DIRECTORY_IDS: Final = 100
-"""The first hundred uuids are no directories.   Source: org.apache.kafka.common.DirectoryId."""
+"""The first hundred uuids are reserved.   Source: org.apache.kafka.common.DirectoryId."""
 
 
 class ClusterControl:
@@ -34,10 +34,10 @@ class ClusterControl:
 
     def __init__(self, journal: Journal, features: FeatureControl, *, cluster_id: str, session_timeout_ms: int, has_sessions_of_epochs: bool) -> None:
         self._features = features
-        self.standing = MigrationStanding(features, lambda: NONE)
-        """Where a migration from ZooKeeper stands."""
+        self.standing = MigrationStatus(features, lambda: NONE)
+        """The state of a migration from ZooKeeper."""
         self._has_sessions_of_epochs = has_sessions_of_epochs
-        """Whether a session belongs to one incarnation, and holds also when it is fenced (since 4.0)."""
+        """Whether a session belongs to one incarnation, and is valid also while the broker is fenced (since 4.0)."""
         self._cluster_id = cluster_id
         self._brokers: TimelineDict[int, BrokerRegistration] = TimelineDict(journal)
         self._register_offsets: TimelineDict[int, int] = TimelineDict(journal)
@@ -52,29 +52,29 @@ class ClusterControl:
         return (self._brokers[broker_id] for broker_id in sorted(self._brokers))
 
     def usable_brokers(self) -> Iterator[BrokerRegistration]:
-        """Yield the registrations of brokers that may get new partitions, by broker id: fenced ones too, but none that is about to go."""
+        """Yield the brokers that may get new partitions, by broker id: fenced ones too, but none in controlled shutdown."""
         return (broker for broker in self.brokers() if broker.takes_partitions and not self.sessions.is_leaving(broker.broker_id))
 
     def is_active(self, broker_id: int) -> bool:
-        """Tell whether a broker may lead partitions."""
+        """Return whether a broker is active, so that it may lead partitions."""
         broker = self._brokers.get(broker_id)
         return broker is not None and broker.is_active
 
     def is_current(self, broker_id: int, broker_epoch: int) -> bool:
-        """Tell whether an epoch is that of the broker's present registration, fenced or not."""
+        """Return whether an epoch is that of the broker's current registration, fenced or not."""
         broker = self._brokers.get(broker_id)
         return broker is not None and broker.broker_epoch == broker_epoch
 
     def register_offset(self, broker_id: int) -> int | None:
-        """Return the offset of a broker's latest registration record: it must have read that far to be let in."""
+        """Return the offset of a broker's latest registration record: it must have replayed it to be unfenced."""
         return self._register_offsets.get(broker_id)
 
     def decide_register(self, request: BrokerRegistrationRequest, broker_epoch: int, now_ms: int) -> Decision[int] | Refusal:
-        """Propose a registration; the result is the broker's epoch. `broker_epoch` is the offset that the record will get.
+        """Register a broker; the result is its epoch. `broker_epoch` is the offset that the record will get.
 
-        The same incarnation may register again: it keeps epoch and state, and only what it says of itself changes.
-        Refuses with INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, BROKER_ID_NOT_REGISTERED (a broker that migrates from ZooKeeper where
-        none is expected, or one that does not before all is copied), INVALID_REGISTRATION or UNSUPPORTED_VERSION.
+        The same incarnation may register again: it keeps its epoch and state, and only its own properties change.
+        Fails with INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, BROKER_ID_NOT_REGISTERED (a migrating ZooKeeper broker where none is
+        expected, or a KRaft broker before the migration is complete), INVALID_REGISTRATION or UNSUPPORTED_VERSION.
         """
         refusal = self._refuse_identity(request, now_ms) or self._refuse_directories(request) or self._refuse_features(request)
         if refusal is not None:
@@ -105,40 +105,40 @@ class ClusterControl:
         return Decision([record], epoch, (fact,))
 
     def stale_broker(self, now_ms: int) -> BrokerRegistration | None:
-        """Return the unfenced broker that was silent for the longest time, if its session is over."""
+        """Return the unfenced broker with the oldest heartbeat, if its session has expired."""
         silent = self.sessions.longest_silent(self._unfenced_ids())
         return None if silent is None or self.sessions.is_valid(silent[0], now_ms) else self._brokers[silent[0]]
 
     def next_stale_at_ms(self) -> int | None:
-        """Return when the next session is over, if nothing is heard until then; None if no broker is unfenced."""
+        """Return when the next session expires without further heartbeats; None if no broker is unfenced."""
         silent = self.sessions.longest_silent(self._unfenced_ids())
         return None if silent is None else silent[1] + self.sessions.session_timeout_ms + 1
 
     def others_are_caught_up(self, broker_id: int) -> bool:
-        """Tell whether every broker that serves and stays has read what the controlled shutdown of this one changed."""
+        """Return whether every active broker has replayed the changes of this broker's controlled shutdown."""
         active = (broker for broker in self.brokers() if not broker.fenced and not self.sessions.is_leaving(broker.broker_id))
         lowest = self.sessions.lowest_metadata_offset(broker.broker_id for broker in active)
         return lowest is None or self.sessions.controlled_shutdown_offset(broker_id) <= lowest
 
     def replay_register(self, record: RegisterBrokerRecord, offset: int) -> None:
-        """Take a registration from the log."""
+        """Replay a registration."""
         before = self._brokers.get(record.broker_id)
         if self._has_sessions_of_epochs and before is not None and before.broker_epoch != record.broker_epoch:
-            self.sessions.forget(record.broker_id)  # that of the new epoch begins with its first heartbeat
+            self.sessions.forget(record.broker_id)  # the session of the new epoch starts with its first heartbeat
         self._brokers[record.broker_id] = registration_of(record)
         self._register_offsets[record.broker_id] = offset
         self.sessions.begin_registration(record.broker_id)
 
     def replay_unregister(self, record: UnregisterBrokerRecord) -> None:
-        """Take from the log that a broker is no member any more."""
+        """Replay an unregistration."""
         if record.broker_id in self._brokers:
             del self._brokers[record.broker_id]
             del self._register_offsets[record.broker_id]
             self.sessions.forget(record.broker_id)
 
     def replay_change(self, record: BrokerRegistrationChangeRecord) -> None:
-        """Take the fencing, unfencing or controlled shutdown of a broker from the log."""
-        assert record.broker_id in self._brokers, f"broker {record.broker_id} changes and is not registered"
+        """Replay the fencing, unfencing or controlled shutdown of a broker."""
+        assert record.broker_id in self._brokers, f"broker {record.broker_id} is not registered"
         changed = self._brokers[record.broker_id] = self._brokers[record.broker_id].changed_by(record)
         self.sessions.begin_change(record.broker_id, is_fenced=changed.fenced)
 
@@ -152,7 +152,7 @@ class ClusterControl:
         is_another = known is not None and known.incarnation_id != request.incarnation_id
         is_another = is_another and (self._has_sessions_of_epochs or (known is not None and not known.fenced))
         if is_another and self.sessions.is_valid(request.broker_id, now_ms):
-            why = f"another incarnation of broker {request.broker_id} was heard within its session"
+            why = f"another incarnation of broker {request.broker_id} has a valid session"
             return Refusal(ErrorCode.DUPLICATE_BROKER_REGISTRATION, why)
         return self.standing.refuse(request)
 
@@ -182,25 +182,25 @@ class ClusterControl:
 
 
 def _features(request: BrokerRegistrationRequest) -> dict[str, tuple[int, int]]:
-    """Return feature -> (first, last level); a broker that is silent on metadata.version supports the first level with KRaft."""
+    """Return feature -> (min, max level); a broker without metadata.version supports the first KRaft level."""
     features = {feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in request.features}
     return features if FEATURE in features else {**features, FEATURE: (MINIMUM_LEVEL, MINIMUM_LEVEL)}
 
 
 def fence_record(broker: BrokerRegistration, level: MetadataLevel) -> BrokerRegistrationChangeRecord | FenceBrokerRecord:
-    """Return the record that puts a broker out of service."""
+    """Return the record that fences a broker."""
     if not level.has_registration_changes:
         return FenceBrokerRecord(id=broker.broker_id, epoch=broker.broker_epoch)
     return BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, fenced=FENCE)
 
 
 def unfence_record(broker: BrokerRegistration, level: MetadataLevel) -> BrokerRegistrationChangeRecord | UnfenceBrokerRecord:
-    """Return the record that lets a broker serve clients."""
+    """Return the record that unfences a broker."""
     if not level.has_registration_changes:
         return UnfenceBrokerRecord(id=broker.broker_id, epoch=broker.broker_epoch)
     return BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, fenced=UNFENCE)
 
 
 def controlled_shutdown_record(broker: BrokerRegistration) -> BrokerRegistrationChangeRecord:
-    """Return the record with which a broker's controlled shutdown begins."""
+    """Return the record that starts the controlled shutdown of a broker."""
     return BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN)

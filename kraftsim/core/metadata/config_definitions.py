@@ -1,4 +1,4 @@
-"""What a configuration is: its type, its default, and which values it takes. The sentences about wrong values are Kafka's own.
+"""Configuration definitions: type, default, validation. The error messages are Kafka's.
 
 Source: org.apache.kafka.common.config.ConfigDef (parseType, Range, ValidString, ValidList).
 """
@@ -15,16 +15,16 @@ from protocol.disk.java_integers import parse_int32, parse_int64
 
 Value = bool | int | float | str | tuple[str, ...]
 Check = Callable[[Value], "str | tuple[str | None, str] | None"]
-"""A value -> what is wrong with it, or None; where only part of a list is, (that part, what is wrong); (None, the whole sentence)."""
+"""A value -> its error, or None; for one element of a list (element, error); (None, message) replaces the whole message."""
 
 _DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
 PLAIN_NOTATION: Final = (1e-3, 1e7)
-"""Java writes doubles outside of this range with an exponent."""
+"""Java prints doubles outside of this range with an exponent."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigDefinition:
-    """A configuration that somebody can set. `default` is as Kafka shows it; None: there is none."""
+    """The definition of a configuration. `default` is in Kafka's text form; None: there is none."""
 
     kind: ConfigType
     default: str | None
@@ -32,16 +32,16 @@ class ConfigDefinition:
 
     @property
     def is_list(self) -> bool:
-        """Whether values can be appended to it."""
+        """Whether it is a list, to which values can be appended."""
         return self.kind is ConfigType.LIST
 
     @property
     def is_sensitive(self) -> bool:
-        """Whether its value is shown to nobody."""
+        """Whether its value is sensitive, so that it is not returned."""
         return self.kind is ConfigType.PASSWORD
 
     def complaint(self, name: str, text: str) -> str | None:
-        """Return Kafka's sentence about a value that cannot be taken, or None."""
+        """Return Kafka's error message about an invalid value, or None."""
         try:
             value = parse_value(self.kind, text)
         except ValueError as reason:
@@ -55,7 +55,7 @@ class ConfigDefinition:
 
 
 def parse_value(kind: ConfigType, text: str) -> Value:
-    """Return what a text stands for. Raises ValueError with the reason."""
+    """Parse a text. Raises ValueError with the reason."""
     plain = text.strip()
     match kind:
         case ConfigType.BOOLEAN:
@@ -75,7 +75,7 @@ def parse_value(kind: ConfigType, text: str) -> Value:
 
 
 def shown_value(value: Value) -> str:
-    """Return a value as Java prints it."""
+    """Return a value in Java's text form."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -88,21 +88,22 @@ def shown_value(value: Value) -> str:
 
 
 def plain_text(kind: ConfigType, text: str) -> str:
-    """Return a value that can be taken as answers show it: spelled as Java spells what it means."""
+    """Return a valid value as responses show it: in Java's text form of the parsed value."""
     value = parse_value(kind, text)
     return ",".join(value) if isinstance(value, tuple) else shown_value(value)
 
 
-# Checks -------------------------------------------------------------------------------------------------------------------------------------------
+# Validators -----------------------------------------------------------------------------------------------------------
+# ---------------------------
 
 
 def at_least(lowest: float) -> Check:
-    """A number that is not below another one."""
+    """A number not below a minimum."""
     return between(lowest, inf)
 
 
 def between(lowest: float, highest: float) -> Check:
-    """A number from one to another, both inside."""
+    """A number in a range, inclusive."""
 
     def check(value: Value) -> str | None:
         assert isinstance(value, int | float), "a range is for numbers"
@@ -114,23 +115,23 @@ def between(lowest: float, highest: float) -> Check:
 
 
 def one_of(*choices: str) -> Check:
-    """One of some words."""
+    """One of some strings."""
     return lambda value: None if value in choices else f"String must be one of: {', '.join(choices)}"
 
 
 def any_case_of(*choices: str) -> Check:
-    """One of some words, in whatever case."""
+    """One of some strings, case-insensitive."""
     lower = [choice.lower() for choice in choices]
     return lambda value: None if str(value).lower() in lower else f"String must be one of (case insensitive): {', '.join(choices)}"
 
 
 def non_empty(value: Value) -> str | None:
-    """A text that is not empty."""
+    """A string that is not empty."""
     return None if value else "String must be non-empty"
 
 
 def some_of(*choices: str) -> Check:
-    """Any of some words, or none of them."""
+    """A list of these strings, possibly empty."""
 
     def check(value: Value) -> tuple[str, str] | None:
         assert isinstance(value, tuple), "this check is for lists"
@@ -140,42 +141,42 @@ def some_of(*choices: str) -> Check:
     return check
 
 
-EMPTY_WORD: Final = (None, "Configuration '{name}' values must not be empty.")
+EMPTY_ELEMENT: Final = (None, "Configuration '{name}' values must not be empty.")
 
 
-def no_empty_words(value: Value) -> tuple[str | None, str] | None:
-    """What is between two commas must be something (since 4.2, KIP-1161)."""
+def no_empty_elements(value: Value) -> tuple[str | None, str] | None:
+    """No list element may be empty (since 4.2, KIP-1161)."""
     assert isinstance(value, tuple), "this check is for lists"
-    return EMPTY_WORD if "" in value else None
+    return EMPTY_ELEMENT if "" in value else None
 
 
 def java_split(text: str, separator: str = ",") -> list[str]:
-    """Return the parts between separators as String.split of Java does: empty ones at the end are left out."""
+    """Split like Java's String.split: empty parts at the end are dropped."""
     parts = text.split(separator)
     while len(parts) > 1 and not parts[-1]:
         parts.pop()
     return parts if parts != [""] or not text else []
 
 
-def some_words_of(*choices: str) -> Check:
-    """The same since 4.2: what is between two commas must be something (KIP-1161); the first that is wrong is told."""
+def non_empty_some_of(*choices: str) -> Check:
+    """Like `some_of` since 4.2: no element may be empty (KIP-1161); the first invalid one is reported."""
     any_of = some_of(*choices)
 
     def check(value: Value) -> str | tuple[str | None, str] | None:
         assert isinstance(value, tuple), "this check is for lists"
         wrong = next((part for part in value if part not in choices), None)
-        return EMPTY_WORD if wrong == "" else any_of(value)
+        return EMPTY_ELEMENT if wrong == "" else any_of(value)
 
     return check
 
 
 def gzip_level(value: Value) -> str | None:
-    """A level of gzip; -1 is its own default."""
+    """A gzip level; -1 is gzip's own default."""
     return None if isinstance(value, int) and (value == -1 or 1 <= value <= 9) else "Value must be between 1 and 9 or equal to -1"
 
 
 def throttled_replicas(value: Value) -> str | None:
-    """All replicas, or some by partition and broker."""
+    """All replicas, or some as partition:broker."""
     assert isinstance(value, tuple), "this check is for lists"
     if all(re.fullmatch(r"([0-9]+:[0-9]+)?", part) for part in value) or "".join(value) == "*":
         return None
@@ -193,7 +194,7 @@ def _integer(kind: ConfigType, plain: str) -> int:
 
 
 def shown_double(value: float) -> str:
-    """Return a double as Double.toString of Java does."""
+    """Return a double in the format of Java's Double.toString."""
     if not isfinite(value):
         return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if value == 0 or PLAIN_NOTATION[0] <= abs(value) < PLAIN_NOTATION[1]:

@@ -1,6 +1,6 @@
-"""Which configurations each release line knows: the generated rows of config_facts, up to that line.
+"""The configurations of each release line: the generated rows of config_facts, up to that line.
 
-The tables of a line are made when they are first asked for.
+The tables of a line are created on first use.
 Source: kafka.server.KafkaConfig.configDef, DynamicBrokerConfig, LogConfig of each release; written by tests/apache_kafka/config_facts.py.
 """
 
@@ -11,7 +11,7 @@ from math import inf
 from typing import Final, TypeAlias
 
 from kraftsim.core.metadata.broker_config_table import BrokerConfig, UpdateMode
-from kraftsim.core.metadata.client_metrics import DEFINITIONS, WITHOUT_EMPTY_WORDS
+from kraftsim.core.metadata.client_metrics import DEFINITIONS, WITHOUT_EMPTY_ELEMENTS
 from kraftsim.core.metadata.config_definitions import (
     Check,
     ConfigDefinition,
@@ -19,9 +19,9 @@ from kraftsim.core.metadata.config_definitions import (
     between,
     gzip_level,
     non_empty,
+    non_empty_some_of,
     one_of,
     some_of,
-    some_words_of,
     throttled_replicas,
 )
 from kraftsim.core.metadata.config_facts import brokers_2, brokers_3, brokers_4, topics
@@ -36,11 +36,11 @@ BROKER_GONE: Final = brokers_2.GONE | brokers_3.GONE | brokers_4.GONE
 LINES: Final = tuple(BROKER_ROWS)
 """The release lines, oldest first."""
 DEFAULT_LINE: Final = "3.9"
-FIRST_WITHOUT_EMPTY_WORDS: Final = "4.2"
-"""Since then what is between two commas must be something (KIP-1161)."""
+FIRST_WITHOUT_EMPTY_ELEMENTS: Final = "4.2"
+"""Since then list elements must not be empty (KIP-1161)."""
 FIRST_WITH_TYPED_CLIENT_METRICS: Final = "4.0"
 FIRST_WITH_DESCRIBED_CLIENT_METRICS: Final = "4.1"
-"""Both asked of Apache Kafka 3.9.1, 4.0.2, 4.1.2 and 4.4.0."""
+"""Both measured with Apache Kafka 3.9.1, 4.0.2, 4.1.2 and 4.4.0."""
 INTERNAL: Final = "internal"
 _NUMBER: Final = r"(-?\d+(?:\.\d+)?)"
 _NUMBERS = re.compile(rf"\[{_NUMBER},\.\.\.(?:,{_NUMBER})?\]")
@@ -49,7 +49,7 @@ _ANY_CASE = "(case insensitive) "
 
 @cache
 def config_tables(line: str) -> ConfigTables:
-    """Return the configurations of a release line; those of 3.9 for a line that is not known."""
+    """Return the configurations of a release line; those of 3.9 for an unknown line."""
     if line not in LINES:
         return config_tables(DEFAULT_LINE)
     brokers, of_topics = rows_until(BROKER_ROWS, BROKER_GONE, line), rows_until(topics.CHANGED, topics.GONE, line)
@@ -68,17 +68,17 @@ def config_tables(line: str) -> ConfigTables:
 def _client_metrics(line: str) -> Mapping[str, ConfigDefinition]:
     if LINES.index(line) < LINES.index(FIRST_WITH_TYPED_CLIENT_METRICS):
         return {}
-    return DEFINITIONS if LINES.index(line) < LINES.index(FIRST_WITHOUT_EMPTY_WORDS) else WITHOUT_EMPTY_WORDS
+    return DEFINITIONS if LINES.index(line) < LINES.index(FIRST_WITHOUT_EMPTY_ELEMENTS) else WITHOUT_EMPTY_ELEMENTS
 
 
 @cache
 def all_broker_settings() -> frozenset[str]:
-    """Return the name of every setting that some release knows."""
+    """Return the names of all broker configurations of any release."""
     return frozenset(str(row[0]) for rows in BROKER_ROWS.values() for row in rows)
 
 
 def rows_until(changed: dict[str, tuple[tuple[str | None, ...], ...]], gone: dict[str, tuple[str, ...]], line: str) -> Rows:
-    """Return the rows that hold in a release line, by name."""
+    """Return the rows that apply to a release line, by name."""
     found: Rows = {}
     for each in LINES[: LINES.index(line) + 1]:
         found.update({str(row[0]): row for row in changed[each]})
@@ -88,8 +88,8 @@ def rows_until(changed: dict[str, tuple[tuple[str | None, ...], ...]], gone: dic
 
 
 def _fields(row: tuple[str | None, ...]) -> Iterator[str]:
-    """Yield what stands behind the default in a row: two words, and empty ones for what was left out."""
-    return (word or "" for word in (*row[3:], "", "")[:2])
+    """Yield the fields of a row after the default; omitted ones are empty."""
+    return (text or "" for text in (*row[3:], "", "")[:2])
 
 
 def _broker_config(row: tuple[str | None, ...], line: str) -> BrokerConfig:
@@ -110,7 +110,7 @@ def _default(row: tuple[str | None, ...]) -> str | None:
 
 @cache
 def _check(kind: ConfigType, valid: str, line: str) -> Check | None:
-    """Return what refuses what is not valid, by the words of the definition."""
+    """Return the validator for the valid values in the definition's text."""
     numbers = _NUMBERS.fullmatch(valid)
     if numbers is not None:
         return between(_number(numbers[1]), _number(numbers[2]) if numbers[2] else inf)
@@ -124,21 +124,21 @@ def _check(kind: ConfigType, valid: str, line: str) -> Check | None:
         case "[partitionId]:[brokerId],[partitionId]:[brokerId],...":
             return throttled_replicas
     if valid.startswith(_ANY_CASE):
-        return any_case_of(*_words(valid.removeprefix(_ANY_CASE)))
+        return any_case_of(*_elements(valid.removeprefix(_ANY_CASE)))
     if not valid.startswith("["):
         return None
-    assert "..." not in valid, f"a range that is not understood: {valid}"
+    assert "..." not in valid, f"unknown format of a range: {valid}"
     if kind is not ConfigType.LIST:
-        return one_of(*_words(valid))
-    some = some_of if LINES.index(line) < LINES.index(FIRST_WITHOUT_EMPTY_WORDS) else some_words_of
-    return some(*_words(valid))
+        return one_of(*_elements(valid))
+    some = some_of if LINES.index(line) < LINES.index(FIRST_WITHOUT_EMPTY_ELEMENTS) else non_empty_some_of
+    return some(*_elements(valid))
 
 
 def _number(text: str) -> int | float:
     return float(text) if "." in text else int(text)
 
 
-def _words(valid: str) -> tuple[str, ...]:
+def _elements(valid: str) -> tuple[str, ...]:
     return tuple(valid.strip("[]").split(", "))
 
 

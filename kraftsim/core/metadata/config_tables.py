@@ -1,4 +1,4 @@
-"""The configurations that a release knows, and what follows from them: what may be changed while brokers run, and what holds for a topic.
+"""The configurations of a release, and derived rules: dynamic updates, and effective topic configurations.
 
 Source: kafka.server.{DynamicBrokerConfig, DynamicConfig}, org.apache.kafka.storage.internals.log.LogConfig, KIP-226.
 """
@@ -32,45 +32,45 @@ OF_LISTENERS_ONLY: Final = frozenset(
         "ssl.truststore.type",
     }
 )
-"""What can be changed while a broker runs for one of its listeners only (SslConfigs.RECONFIGURABLE_CONFIGS)."""
+"""Dynamic configurations that need a listener prefix (SslConfigs.RECONFIGURABLE_CONFIGS)."""
 
 
 @dataclass(frozen=True, eq=False)
 class ConfigTables:
-    """All configurations of brokers, and those of topics in the order in which Kafka looks at them."""
+    """All broker configurations, and the topic configurations in Kafka's order of validation."""
 
     broker: Mapping[str, BrokerConfig]
     topic: Mapping[str, TopicConfig]
     internal: Mapping[str, BrokerConfig] = field(default_factory=dict)
-    """Settings of brokers that are described to no client."""
+    """Internal broker configurations, which are not described."""
     client_metrics: Mapping[str, ConfigDefinition] = field(default_factory=dict)
-    """By what the values of subscriptions to clients' metrics are parsed (since 4.0)."""
+    """The definitions of client metrics subscriptions (since 4.0)."""
     describes_client_metrics: bool = False
-    """Whether all that they can say is described, set or not, with types (since 4.1; before: what was set)."""
+    """Whether all client metrics configurations are described, with types (since 4.1; before: those that are set)."""
 
     @cached_property
     def broker_defaults(self) -> Mapping[str, str]:
-        """What goes without saying, by name."""
+        """The default values, by name."""
         return {name: config.default for name, config in self.broker.items() if config.default is not None}
 
     @cached_property
     def broker_keys_of_topics(self) -> tuple[str, ...]:
-        """The brokers' settings that stand behind those of topics."""
+        """The broker configurations that are defaults of topic configurations."""
         return tuple(config.broker_key for config in self.topic.values() if config.broker_key is not None)
 
     def definition_of(self, name: str) -> BrokerConfig | None:
-        """Return what is known of a broker's setting, also under the name of a listener; None for one that Kafka does not know."""
+        """Return the definition of a broker configuration, also with a listener prefix; None for an unknown one."""
         return self.broker.get(base_name(name)) or DYNAMIC_ONLY.get(name)
 
     def is_dynamic(self, name: str) -> bool:
-        """Tell whether a setting of Kafka's can be changed while the broker runs."""
+        """Return whether a known configuration can be updated dynamically."""
         known = self.broker.get(name)
         return known is not None and known.is_dynamic
 
     def complaint_about_dynamic(self, values: Mapping[str, str], *, is_for_all: bool) -> str | None:
-        """Return Kafka's sentence about what cannot be set while brokers run, on one or (`is_for_all`) on all of them, or None.
+        """Return Kafka's error message about values that cannot be set dynamically, on one or (`is_for_all`) on all brokers, or None.
 
-        A name that Kafka does not know is taken: it may be meant for a plugin.
+        An unknown name is accepted: it may belong to a plugin.
         """
         fixed = [name for name in values if name in self.broker and not self.broker[name].is_dynamic]
         if fixed:
@@ -91,13 +91,13 @@ class ConfigTables:
         return None
 
     def applicable(self, values: Mapping[str, str], *, is_for_all: bool) -> dict[str, str]:
-        """Return what of the values that were set while brokers run can be followed; a controller takes any."""
+        """Return those dynamic values that apply on a broker; a controller accepts any."""
         return {name: value for name, value in values.items() if self.complaint_about_dynamic({name: value}, is_for_all=is_for_all) is None}
 
     def complaint_about_topic(
         self, values: Mapping[str, str], broker_settings: Mapping[str, str], present: Mapping[str, str] | None = None
     ) -> str | None:
-        """Return Kafka's sentence about the first thing that is wrong with all that a topic overrides, or None; `present`: what it does now."""
+        """Return Kafka's message about the first error in the overrides of a topic, or None; `present` are the current ones."""
         unknown = next((name for name in sorted(values) if name not in self.topic), None)
         if unknown is not None:
             return f"Unknown topic config name: {unknown}"
@@ -112,10 +112,10 @@ class ConfigTables:
         return complaint_about_tiering(effective, broker_settings, was_tiered=is_true(present or {}, "remote.storage.enable"))
 
     def effective_topic_configs(self, overrides: Mapping[str, str], broker_settings: Mapping[str, str]) -> dict[str, str]:
-        """Return every topic configuration by name: the topic's own value, else the broker's (by the broker's key), else Kafka's default."""
+        """Return all topic configurations by name: the topic override, else the broker value, else Kafka's default."""
         effective = {}
         for name, config in self.topic.items():
-            assert config.default is not None, "every configuration of a topic has a default"
+            assert config.default is not None, "every topic configuration has a default"
             broker_value = broker_settings.get(config.broker_key) if config.broker_key is not None else None
             effective[name] = overrides.get(name, config.default if broker_value is None else broker_value)
         return effective
@@ -127,10 +127,10 @@ class ConfigTables:
 
 
 def base_name(name: str) -> str:
-    """Return the name of a setting without the listener that it is for."""
+    """Return the name of a configuration without its listener prefix."""
     return name.split(".", 3)[3] if name.startswith(LISTENER_PREFIX) and name.count(".") >= 3 else name
 
 
 def _as_set(names: Iterable[str]) -> str:
-    """Return names as Scala prints a set."""
+    """Return names in the format of a printed Scala set."""
     return f"Set({', '.join(names)})"

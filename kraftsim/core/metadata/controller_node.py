@@ -1,4 +1,4 @@
-"""What a controller knows of itself: who it is, what it supports, what its properties say, and who else is in the quorum by them.
+"""The local properties of a controller: node id, supported features, static configuration, quorum voters.
 
 Source: org.apache.kafka.controller.QuorumFeatures, org.apache.kafka.metadata.KafkaConfigSchema.
 """
@@ -17,22 +17,22 @@ BEFORE_CLIENT_METRICS: Final = frozenset((ConfigResourceType.TOPIC, ConfigResour
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationManners:
-    """In what releases differ about partitions.
+    """Release differences of partition changes.
 
-    `moves_wait_for_all`: a move is done only when all who shall stay are in sync (up to 4.2).
-    `assignments_forget_eligible`: where a replica is said to lie in a directory, nobody is an eligible leader any more (up to 4.2).
+    `moves_wait_for_all`: a reassignment completes only when all target replicas are in sync (up to 4.2).
+    `assignments_forget_eligible`: assigning a replica to a directory clears the eligible leader replicas (up to 4.2).
     """
 
     moves_wait_for_all: bool = True
     assignments_forget_eligible: bool = True
 
 
-EARLY_MANNERS: Final = ReplicationManners()
+EARLY_BEHAVIOR: Final = ReplicationManners()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerNode:
-    """One controller. `supported_features` maps a feature to its (lowest, highest) level; `quorum_ids` are the voters that its properties name."""
+    """One controller. `supported_features`: feature -> (min, max level); `quorum_ids`: the static voters."""
 
     node_id: int = NOBODY
     supported_features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -40,17 +40,17 @@ class ControllerNode:
     static_configs: Mapping[str, str] = field(default_factory=dict)
     config_tables: ConfigTables = KAFKA_3_9
     resource_types: frozenset[ConfigResourceType] = BEFORE_CLIENT_METRICS | {ConfigResourceType.CLIENT_METRICS}
-    """What can have configurations as far as its release knows."""
+    """The resource types with configurations in its release."""
     looks_back_at_registration: bool = False
-    """Whether a new incarnation of a broker loses what the one before had when it registers (since 4.0)."""
+    """Whether the registration of a new incarnation fences the partitions of the former one (since 4.0)."""
     explains_unregistration: bool = False
-    """Whether it is said why a broker cannot be unregistered (since 4.0)."""
-    replication: ReplicationManners = EARLY_MANNERS
+    """Whether the error of a failed unregistration has a message (since 4.0)."""
+    replication: ReplicationManners = EARLY_BEHAVIOR
     names_downgrades: bool = False
-    """Whether a refused downgrade of metadata.version is told with both levels (since 4.3)."""
+    """Whether the error of an unsafe metadata.version downgrade names both levels (since 4.3)."""
     migrates: bool = False
-    """Whether it takes the cluster over from ZooKeeper (zookeeper.metadata.migration.enable)."""
+    """Whether it migrates the cluster from ZooKeeper (zookeeper.metadata.migration.enable)."""
     inter_broker_listener: str | None = None
-    """The listener that a broker which migrates must have."""
+    """The listener that a migrating broker must have."""
     updates_features_atomically: bool = False
-    """Whether UpdateFeatures changes all or nothing (since 4.0)."""
+    """Whether UpdateFeatures is all or nothing (since 4.0)."""

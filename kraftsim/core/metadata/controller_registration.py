@@ -1,4 +1,4 @@
-"""How controllers come onto the cluster's books, and off them.   Source: KIP-919, org.apache.kafka.controller.ClusterControlManager."""
+"""Registration and unregistration of controllers.   Source: KIP-919, org.apache.kafka.controller.ClusterControlManager."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ TOO_OLD: Final = Refusal(ErrorCode.UNSUPPORTED_VERSION, "The current MetadataVer
 
 
 def decide_register_controller(level: MetadataLevel, request: ControllerRegistrationRequest) -> Decision[None] | Refusal:
-    """Propose a registration; nothing of it is looked at. Refuses with UNSUPPORTED_VERSION."""
+    """Register a controller, without validation of its fields. Fails with UNSUPPORTED_VERSION."""
     if not level.has_controller_registrations:
         return TOO_OLD
     record = RegisterControllerRecord(

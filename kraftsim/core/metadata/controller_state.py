@@ -1,7 +1,7 @@
-"""Everything that a controller knows from the metadata log, and the operations that touch more than one part of it.
+"""The state of a controller, replayed from the metadata log, and the operations that touch more than one part of it.
 
-The active controller replays its own records before they are committed, so that two requests in a row see each other; what was not committed when
-it loses its leadership is undone by the journal.   Source: org.apache.kafka.controller.QuorumController.
+The active controller replays its own records before they are committed, so that later requests see them; on loss of leadership the journal reverts
+what was not committed.   Source: org.apache.kafka.controller.QuorumController.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,8 +20,8 @@ from kraftsim.core.metadata.record_kinds import MetadataRecord
 from kraftsim.core.metadata.registries import Registries
 from kraftsim.core.metadata.replication_control import ReplicationControl
 from kraftsim.core.metadata.replication_view import RECORDS_PER_OPERATION_MAX, TOO_LARGE, TopicDefaults
-from kraftsim.core.migration.standing import MigrationStanding
-from kraftsim.core.producer_ids.control import ProducerIdControl, Told
+from kraftsim.core.migration.standing import MigrationStatus
+from kraftsim.core.producer_ids.control import DynamicConfig, ProducerIdControl
 from kraftsim.core.timeline import Journal, Key, TimelineDict, TimelineValue, Value
 from kraftsim.events.metadata import BrokerFenced, BrokerUnfenced, BrokerUnregistered, PartitionChanged
 from protocol.config_resources import ConfigResourceType
@@ -49,12 +49,12 @@ from protocol.metadata.m29_unregister_controller import UnregisterControllerReco
 from protocol.schema import Message
 
 FIRST_WITH_PREVIOUS_EPOCH: Final = 3
-"""The version of BrokerRegistration since which a broker names the epoch of its last clean stop."""
-ProducerIdControlFactory = Callable[[Journal, Callable[[int, int], bool], Told], ProducerIdControl]
+"""The BrokerRegistration version since which a broker sends the epoch of its last clean shutdown."""
+ProducerIdControlFactory = Callable[[Journal, Callable[[int, int], bool], DynamicConfig], ProducerIdControl]
 
 
 class ControllerState:
-    """The controls of one controller over one journal. Offsets are those of the metadata log; `now_ms` is the monotonic clock."""
+    """The control managers of one controller over one journal. Offsets are those of the metadata log; `now_ms` is the monotonic clock."""
 
     def __init__(
         self,
@@ -77,10 +77,10 @@ class ControllerState:
             has_sessions_of_epochs=self.node.looks_back_at_registration,
         )
         self.configs = ConfigControl(self.journal, self.node)
-        self.replication = ReplicationControl(self.journal, self.features, self.cluster, self.configs, topic_defaults, manners=self.node.replication)
+        self.replication = ReplicationControl(self.journal, self.features, self.cluster, self.configs, topic_defaults, behavior=self.node.replication)
         self.producer_ids = producer_id_control(self.journal, self.cluster.is_current, self.configs.of_all_brokers)
         self.registries = Registries(self._new_table)
-        self.cluster.standing = MigrationStanding(
+        self.cluster.standing = MigrationStatus(
             self.features,
             lambda: self.registries.migration_state.zk_migration_state,
             is_enabled=self.node.migrates,
@@ -90,28 +90,28 @@ class ControllerState:
 
     @property
     def is_before_migration(self) -> bool:
-        """Whether the cluster is still ZooKeeper's: nothing but registrations may be decided."""
+        """Whether the cluster is still in ZooKeeper mode: only registrations are handled."""
         return self.cluster.standing.is_before
 
     @property
     def is_in_transaction(self) -> bool:
-        """Whether the log ends inside a metadata transaction."""
+        """Whether the log ends in an open metadata transaction."""
         return self._transaction_start.value is not None
 
     def activate(self, now_ms: int) -> None:
-        """Begin to judge brokers by their heartbeats: everybody who is unfenced has a full session from now on."""
+        """Start monitoring broker sessions: every unfenced broker gets a full session."""
         self.cluster.sessions.renew_all((broker.broker_id for broker in self.cluster.brokers() if not broker.fenced), now_ms)
 
     def decide_register(
         self, request: BrokerRegistrationRequest, next_offset: int, now_ms: int, version: int = FIRST_WITH_PREVIOUS_EPOCH
     ) -> Decision[int] | Refusal:
-        """Propose a registration; the result is the broker epoch. `next_offset` is where the first of the records will go.
+        """Register a broker; the result is its epoch. `next_offset` is the offset of the first record.
 
-        What another incarnation of the broker still has after its session is taken from it in the same batch. Refusals: `ClusterControl`.
+        If another incarnation is still unfenced after its session, the same batch fences it. Errors: `ClusterControl`.
         """
         known = self.cluster.broker(request.broker_id)
         if self.node.looks_back_at_registration:
-            return self._decide_register_anew(request, known, next_offset, now_ms, version)
+            return self._decide_register_since_4_0(request, known, next_offset, now_ms, version)
         is_replaced = known is not None and not known.fenced and known.incarnation_id != request.incarnation_id
         fenced = self._decide_fence(known, "registered again") if known is not None and is_replaced else Decision([], None)
         registered = self.cluster.decide_register(request, next_offset + len(fenced.records), now_ms)
@@ -119,10 +119,10 @@ class ControllerState:
             return registered
         return Decision([*fenced.records, *registered.records], registered.result, (*fenced.facts, *registered.facts))
 
-    def _decide_register_anew(
+    def _decide_register_since_4_0(
         self, request: BrokerRegistrationRequest, known: BrokerRegistration | None, next_offset: int, now_ms: int, version: int
     ) -> Decision[int] | Refusal:
-        """Propose a registration as 4.0 and later do: a new incarnation says whether the one before ended cleanly (since version 3)."""
+        """Register a broker as since 4.0: a new incarnation reports whether the former one shut down cleanly (since version 3)."""
         registered = self.cluster.decide_register(request, next_offset, now_ms)
         if isinstance(registered, Refusal) or (known is not None and known.incarnation_id == request.incarnation_id):
             return registered
@@ -131,9 +131,9 @@ class ControllerState:
         return Decision([*left, *registered.records], registered.result, (*self.replication.facts_of(left), *registered.facts))
 
     def decide_heartbeat(self, request: BrokerHeartbeatRequest, next_offset: int, now_ms: int) -> Decision[HeartbeatReply] | Refusal:
-        """Propose what a heartbeat makes of its broker. Also takes note of it: the session is no replicated state.
+        """Handle a heartbeat: state transition of the broker, and its session, which is not replicated.
 
-        Refuses with STALE_BROKER_EPOCH. `next_offset` is where the first of the records will go.
+        Fails with STALE_BROKER_EPOCH. `next_offset` is the offset of the first record.
         """
         broker = self.cluster.broker(request.broker_id)
         register_offset = self.cluster.register_offset(request.broker_id)
@@ -142,7 +142,7 @@ class ControllerState:
         self.cluster.sessions.touch(request.broker_id, request.current_metadata_offset, now_ms)
         is_caught_up = request.current_metadata_offset >= register_offset
         begun = self.cluster.sessions.is_leaving(request.broker_id)
-        is_leaving = request.want_shut_down or begun  # else nobody asks what else a shutdown hangs on
+        is_leaving = request.want_shut_down or begun  # else the two last fields are not used
         wish = BrokerWish(
             wants_fence=request.want_fence,
             wants_shut_down=request.want_shut_down,
@@ -164,7 +164,7 @@ class ControllerState:
         return Decision(changed.records, reply, changed.facts)
 
     def decide_fence_stale(self, now_ms: int) -> Decision[int] | None:
-        """Propose to fence the broker that was silent for longest, if its session is over; the result is its id. Ask again until None."""
+        """Fence the broker with the oldest heartbeat if its session has expired; the result is its id. Repeat until None."""
         broker = self.cluster.stale_broker(now_ms)
         if broker is None:
             return None
@@ -172,9 +172,9 @@ class ControllerState:
         return Decision(fenced.records, broker.broker_id, fenced.facts)
 
     def decide_unregister(self, broker_id: int) -> Decision[None] | Refusal:
-        """Propose that a broker is no member any more, whether it is fenced or not: it leaves every ISR.
+        """Unregister a broker, fenced or not: it leaves every ISR.
 
-        Refuses with BROKER_ID_NOT_REGISTERED, and with POLICY_VIOLATION where it is in too many of them.
+        Fails with BROKER_ID_NOT_REGISTERED, or with POLICY_VIOLATION if it is in too many ISRs.
         Source: KIP-631, ReplicationControlManager.unregisterBroker.
         """
         broker = self.cluster.broker(broker_id)
@@ -188,9 +188,9 @@ class ControllerState:
         return Decision([*left, gone], None, (*self.replication.facts_of(left), fact))
 
     def decide_unregister_controller(self, controller_id: int) -> Decision[None] | Refusal:
-        """Propose that a controller is no member any more, so that what it supports does not matter.
+        """Unregister a controller, so that its supported features do not matter any more.
 
-        Refuses with INVALID_REQUEST (itself), UNSUPPORTED_VERSION (no such record at this level) and CONTROLLER_ID_NOT_REGISTERED.
+        Fails with INVALID_REQUEST (itself), UNSUPPORTED_VERSION (no such record at this level) or CONTROLLER_ID_NOT_REGISTERED.
         Source: QuorumController.unregisterController (4.4).
         """
         if controller_id == self.node.node_id:
@@ -202,7 +202,7 @@ class ControllerState:
         return Decision([UnregisterControllerRecord(controller_id=controller_id)], None)
 
     def config_view(self) -> ConfigView:
-        """Return what the rules of configurations look at."""
+        """Return the state that configuration changes are validated against."""
         return ConfigView(
             configs=self.configs,
             resource_types=self.node.resource_types,
@@ -211,25 +211,25 @@ class ControllerState:
         )
 
     def feature_view(self) -> FeatureView:
-        """Return what the rules of features look at."""
+        """Return the state that feature updates are validated against."""
         return FeatureView(node=self.node, features=self.features, cluster=self.cluster, configs=self.configs, registries=self.registries)
 
     def record_version(self, record: Message) -> int:
-        """Return the version in which a record is written at the present level of the cluster."""
+        """Return the version of a record at the current metadata.version."""
         return self.features.metadata_level.record_version(record)
 
     def replay(self, record: Message, offset: int) -> None:
-        """Apply the record at an offset: the only way in which anything replicated changes. Offsets only grow; control records have none here."""
+        """Replay the record at an offset: the only way to change replicated state. Offsets increase; control records have none here."""
         self.journal.mark(offset)
         self._apply(record, offset)
 
     def commit_through(self, last_offset: int) -> None:
-        """Give up the way back before an offset, which is inside. A transaction that is open stays undoable as a whole."""
+        """Drop the undo information up to and including an offset. An open transaction stays revertible as a whole."""
         start = self._transaction_start.value
         self.journal.commit_through(last_offset if start is None else min(last_offset, start - 1))
 
     def revert_to(self, next_offset: int) -> None:
-        """Undo the record at next_offset and everything after it."""
+        """Revert the record at next_offset and all later ones."""
         self.journal.revert_to(next_offset)
         self.registries.on_undone()
 
@@ -237,11 +237,11 @@ class ControllerState:
         level = self.features.metadata_level
         match following:
             case BrokerControlState.SHUTDOWN_NOW:
-                return self._decide_fence(broker, "shut down")  # each time: the record is written even for a broker that is fenced
+                return self._decide_fence(broker, "shut down")  # each time: the record is written even for a fenced broker
             case _ if following is current:
                 return Decision([], None)
             case BrokerControlState.FENCED:
-                return self._decide_fence(broker, "asked for it")
+                return self._decide_fence(broker, "requested by the broker")
             case BrokerControlState.UNFENCED:
                 fact = BrokerUnfenced(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch)
                 led = self.replication.unfence_records(broker.broker_id)
@@ -252,7 +252,7 @@ class ControllerState:
                 return Decision([*begins, *left], None, self.replication.facts_of(left))
 
     def _with_offline_directories(self, changed: Decision[None], broker: BrokerRegistration, offline: Sequence[bytes]) -> Decision[None]:
-        """Add what becomes of partitions in directories that a heartbeat says have failed."""
+        """Add the partition changes for directories that a heartbeat reports offline."""
         if not offline or not self.features.metadata_level.has_directories:
             return changed
         records = [*changed.records, *self.replication.offline_directory_records(broker, offline)]
@@ -260,7 +260,7 @@ class ControllerState:
         return Decision(records, None, (*self.replication.facts_of(records), *others))
 
     def _with_cordons(self, changed: Decision[None], broker: BrokerRegistration, cordoned: Sequence[bytes] | None) -> Decision[None]:
-        """Add which directories get no new partitions, where a heartbeat says something else than the ones before."""
+        """Add the registration change if the cordoned directories of a heartbeat differ from the registered ones."""
         known = broker.cordoned_directories
         if cordoned is None or not self.features.metadata_level.has_cordons or (known is not None and set(known) == set(cordoned)):
             return changed
@@ -301,7 +301,7 @@ class ControllerState:
                 assert not self.is_in_transaction, "transactions do not nest"
                 self._transaction_start.value = offset
             case EndTransactionRecord():
-                assert self.is_in_transaction, "a transaction ends that did not begin"
+                assert self.is_in_transaction, "the end of a transaction without its begin"
                 self._transaction_start.value = None
             case AbortTransactionRecord():
                 self._abort_transaction()
@@ -313,7 +313,7 @@ class ControllerState:
                 self.registries.replay(record)
 
     def _refuse_missing(self, resource_type: ConfigResourceType, name: str) -> Refusal | None:
-        """Return why there is nothing of this name that could have configurations, or None.
+        """Return the error of a resource that does not exist, or None.
 
         Source: QuorumController.ConfigResourceExistenceChecker.
         """
@@ -329,11 +329,11 @@ class ControllerState:
 
     def _abort_transaction(self) -> None:
         start = self._transaction_start.value
-        assert start is not None, "a transaction is aborted that did not begin"
+        assert start is not None, "the abort of a transaction without its begin"
         self.journal.revert_to(start)
         self.registries.on_undone()
 
 
 def kinds_of(records: Sequence[Message]) -> str:
-    """Return the kinds of records as the event log lists them."""
+    """Return the record types as the event log lists them."""
     return ",".join(type(record).__name__ for record in records)

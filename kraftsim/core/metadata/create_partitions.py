@@ -1,6 +1,6 @@
-"""More partitions for a topic: what is there stays where it is.   Source: KIP-195, ReplicationControlManager.createPartitions.
+"""CreatePartitions: adds partitions to topics, existing ones are unchanged.   Source: KIP-195, ReplicationControlManager.createPartitions.
 
-The sentences are Kafka's own, because clients show them to people. Every topic succeeds or fails by itself; all records go in one batch.
+The error messages are Kafka's, because clients show them. Every topic succeeds or fails by itself; all records are one batch.
 """
 
 from collections import Counter
@@ -21,23 +21,23 @@ from protocol.schema import Message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WidenedTopic:
-    """What became of one topic; without a refusal it has the partitions that were asked for."""
+    """The result for one topic; without an error it has the requested partition count."""
 
     name: str
     refusal: Refusal | None = None
 
 
 def decide_create_partitions(view: ReplicationView, request: CreatePartitionsRequest, chance: Chance) -> Decision[list[WidenedTopic]]:
-    """Propose new partitions, one result per name: first the names that came twice, then the others in the order of the request.
+    """Add partitions, one result per topic: duplicate names first, then the others in the order of the request.
 
-    With validate_only nothing is proposed. Where a topic would make the records too many it is refused, and none of its partitions is made; Apache
-    Kafka answers the same, but makes those that were not too many.
+    With validate_only no records are returned. A topic that exceeds the record limit fails as a whole; Apache Kafka returns the same error, but
+    creates the partitions below the limit.
     """
     return whole(create_partitions_steps(view, request, chance))
 
 
 def create_partitions_steps(view: ReplicationView, request: CreatePartitionsRequest, chance: Chance) -> Steps[Decision[list[WidenedTopic]]]:
-    """The same, step by step."""
+    """Like `decide_create_partitions`, in steps."""
     counts = Counter(topic.name for topic in request.topics)
     twice = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     results = [WidenedTopic(name=name, refusal=twice) for name, count in counts.items() if count > 1]
@@ -81,7 +81,7 @@ def _decide_topic(view: ReplicationView, asked: CreatePartitionsTopic, chance: C
 def _placement(
     view: ReplicationView, topic: Topic, assignments: Sequence[CreatePartitionsAssignment] | None, additional_count: int, chance: Chance
 ) -> Placement | Refusal:
-    """Return where the new partitions go, each with as many replicas as partition 0 has."""
+    """Return the replicas of the new partitions, each with as many as partition 0 has."""
     replication_factor = len(topic.partitions[0].replicas)
     if assignments is None:
         placement = place_replicas(additional_count, replication_factor, view.cluster.usable_brokers(), chance)

@@ -1,6 +1,6 @@
-"""Which topics can be made as asked, and the records that make them.   Source: KIP-4, KIP-464, ReplicationControlManager.createTopics.
+"""CreateTopics: validation, and the records of new topics.   Source: KIP-4, KIP-464, ReplicationControlManager.createTopics.
 
-The sentences are Kafka's own, because clients show them to people. Every topic is made or refused by itself; all that is made goes in one batch.
+The error messages are Kafka's, because clients show them. Every topic succeeds or fails by itself; all records are one batch.
 """
 
 from collections import Counter
@@ -9,7 +9,7 @@ from typing import Final
 
 from kraftsim.core.decision import Decision, Refusal, Steps, ends_step, whole
 from kraftsim.core.metadata.alter_configs import clear_elr_records
-from kraftsim.core.metadata.config_control import ToldConfig
+from kraftsim.core.metadata.config_control import EffectiveConfig
 from kraftsim.core.metadata.new_partitions import partition_records, refuse_unled
 from kraftsim.core.metadata.partition_facts import partition_facts
 from kraftsim.core.metadata.replica_assignment import refuse_assignment, refuse_inactive
@@ -25,7 +25,7 @@ from protocol.schema import Message
 from protocol.uuids import uuid_text
 
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
-"""ReplicationControlManager.MAX_PARTITIONS_PER_BATCH: so that a request cannot make a controller run out of memory."""
+"""ReplicationControlManager.MAX_PARTITIONS_PER_BATCH: so that a request cannot exhaust a controller's memory."""
 TWICE: Final = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
 PROHIBITED: Final = Refusal(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
 TOPIC_ID_BYTES: Final = 16
@@ -34,28 +34,28 @@ LAST_RESERVED_ID: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """A topic as it was made, or would be (validate only)."""
+    """A created topic, or one that would be created (validate only)."""
 
     name: str
     topic_id: bytes
     partition_count: int
     replication_factor: int
-    configs: tuple[ToldConfig, ...]
-    """All that holds for the topic."""
+    configs: tuple[EffectiveConfig, ...]
+    """The effective configurations of the topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedTopic:
-    """A topic that was not made."""
+    """A topic that failed."""
 
     name: str
     refusal: Refusal
 
 
 def decide_create_topics(view: ReplicationView, request: CreateTopicsRequest, chance: Chance) -> Decision[list[NewTopic | RefusedTopic]] | Refusal:
-    """Propose the topics of a request, one result per name: in the order of the request, then the names that cannot be asked for.
+    """Create the topics of a request, one result per name: in the order of the request, then the names that are invalid.
 
-    The whole request is refused with POLICY_VIOLATION when it asks for too much at once. With validate_only nothing is proposed.
+    Fails as a whole with POLICY_VIOLATION if the request is too large. With validate_only no records are returned.
     """
     return whole(create_topics_steps(view, request, chance))
 
@@ -63,7 +63,7 @@ def decide_create_topics(view: ReplicationView, request: CreateTopicsRequest, ch
 def create_topics_steps(
     view: ReplicationView, request: CreateTopicsRequest, chance: Chance
 ) -> Steps[Decision[list[NewTopic | RefusedTopic]] | Refusal]:
-    """The same, step by step."""
+    """Like `decide_create_topics`, in steps."""
     counts = Counter(topic.name for topic in request.topics)
     asked = [topic for topic in request.topics if counts[topic.name] == 1 and topic.name != METADATA_TOPIC]
     if sum(_partition_count_asked(view, topic) for topic in asked) > PARTITIONS_PER_REQUEST_MAX:
@@ -90,7 +90,10 @@ def create_topics_steps(
 
 
 def is_proper_topic_id(drawn: bytes) -> bool:
-    """Tell whether drawn bytes may name a topic: not a reserved id, and not one whose text begins with a hyphen.   Source: Uuid.randomUuid."""
+    """Return whether random bytes are valid as a topic id: not reserved, and text form without leading hyphen.
+
+    Source: Uuid.randomUuid.
+    """
     return int.from_bytes(drawn) > LAST_RESERVED_ID and not uuid_text(drawn).startswith("-")
 
 
@@ -112,8 +115,8 @@ def _decide_topic(view: ReplicationView, topic: CreatableTopic, chance: Chance) 
         replication_factor=len(placement[0]),
         configs=tuple(view.configs.told_of_new_topic({record.name: record.value for record in config_records if record.value is not None})),
     )
-    told: list[Message] = [*config_records, *(clear_elr_records(config_records) if view.features.has_eligible_leaders else ())]
-    return new_topic, [TopicRecord(name=topic.name, topic_id=topic_id), *told, *partition_records(view, topic_id, placement)]
+    config_changes: list[Message] = [*config_records, *(clear_elr_records(config_records) if view.features.has_eligible_leaders else ())]
+    return new_topic, [TopicRecord(name=topic.name, topic_id=topic_id), *config_changes, *partition_records(view, topic_id, placement)]
 
 
 def _draw_topic_id(chance: Chance) -> bytes:

@@ -1,6 +1,6 @@
-"""Which topics a request means, by name or by id, and the records that remove them.   Source: KIP-4, KIP-516, ControllerApis.deleteTopics.
+"""DeleteTopics: resolves topics by name or id, and removes them.   Source: KIP-4, KIP-516, ControllerApis.deleteTopics.
 
-Sentences are Kafka's own. Who names a topic twice, in whatever way, loses none of it: nobody knows what was meant.
+The error messages are Kafka's. A topic that occurs more than once, by name or id, is not deleted, as the request is ambiguous.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ from protocol.uuids import ZERO_UUID
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicToDelete:
-    """What a request says of one topic: a name, or null and an id."""
+    """One topic of a request: a name, or null and an id."""
 
     name: str | None
     topic_id: bytes = ZERO_UUID
@@ -26,7 +26,7 @@ class TopicToDelete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedTopic:
-    """What became of it. `name` is null and `topic_id` zero where the asker did not say it and it was not found."""
+    """The result for one topic. `name` is null and `topic_id` zero if neither requested nor found."""
 
     name: str | None
     topic_id: bytes
@@ -34,7 +34,7 @@ class DeletedTopic:
 
 
 def decide_delete_topics(view: ReplicationView, asked: Sequence[TopicToDelete]) -> Decision[list[DeletedTopic]] | Refusal:
-    """Propose to remove topics; one result per topic that was meant. Refuses the whole with POLICY_VIOLATION where it is too much at once."""
+    """Delete topics; one result per requested topic. Fails as a whole with POLICY_VIOLATION if the request is too large."""
     results: list[DeletedTopic] = []
     names, ids = _sorted_out(asked, results)
     found: dict[bytes, str] = {}
@@ -64,7 +64,7 @@ def decide_delete_topics(view: ReplicationView, asked: Sequence[TopicToDelete]) 
 
 
 def _sorted_out(asked: Sequence[TopicToDelete], results: list[DeletedTopic]) -> tuple[list[str], Counter[bytes]]:
-    """Return the names that are asked for once, and how often each id is; add results for what cannot be meant."""
+    """Return the names requested once, and the count of each id; add results for invalid entries."""
     for topic in asked:
         if topic.name is None and topic.topic_id == ZERO_UUID:
             nothing = Refusal(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")

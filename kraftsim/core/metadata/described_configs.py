@@ -1,4 +1,4 @@
-"""What DescribeConfigs tells of topics, brokers and client metrics: every value, where it comes from, and what would hold without it.
+"""DescribeConfigs of topics, brokers and client metrics: each value with its source and synonyms.
 
 Source: KIP-133, KIP-226, KIP-569, kafka.server.ConfigHelper.
 """
@@ -17,7 +17,7 @@ DYNAMIC_DEFAULT: Final = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Synonym:
-    """A value that counts if none before it does. The value of a secret is None."""
+    """A value that applies if none before it is set. The value of a sensitive configuration is None."""
 
     name: str
     value: str | None
@@ -26,7 +26,7 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedConfig:
-    """One configuration. The value is None where it is a secret, or nothing is set. `kind` None: the answer says nothing of the type."""
+    """One configuration. The value is None if it is sensitive or not set. `kind` None: the response has no type."""
 
     name: str
     value: str | None
@@ -38,23 +38,23 @@ class DescribedConfig:
 
 
 def describe_topic(overrides: Mapping[str, str], broker: BrokerSettings, names: Collection[str] | None = None) -> list[DescribedConfig]:
-    """Return the configurations of a topic that hold on a broker: all, or those that are named."""
+    """Return the effective configurations of a topic on a broker: all, or the named ones."""
     effective = broker.tables.effective_topic_configs(overrides, broker.for_topics())
     return [_of_topic(name, effective[name], overrides, broker) for name in broker.tables.topic if _is_asked(name, names)]
 
 
 def describe_broker(broker: BrokerSettings, names: Collection[str] | None = None) -> list[DescribedConfig]:
-    """Return all that holds for one broker, or what of it is named."""
+    """Return the effective configurations of one broker: all, or the named ones."""
     return [_of_broker(name, broker.value(name), broker) for name in broker.names() if _is_asked(name, names)]
 
 
 def describe_all_brokers(broker: BrokerSettings, names: Collection[str] | None = None) -> list[DescribedConfig]:
-    """Return what was set for all brokers while they run, or what of it is named."""
+    """Return the dynamic defaults of all brokers: all, or the named ones."""
     return [_of_all_brokers(name, value, broker) for name, value in broker.cluster.items() if _is_asked(name, names)]
 
 
 def describe_client_metrics(configs: Mapping[str, str], names: Collection[str] | None = None, *, is_complete: bool) -> list[DescribedConfig]:
-    """Return what was set on a subscription, or (`is_complete`, since 4.1) all that can be, as far as it is named."""
+    """Return the values set on a subscription, or (`is_complete`, since 4.1) all configurations: all, or the named ones."""
     if is_complete:
         return [_of_client_metrics(name, configs) for name in DEFINITIONS if _is_asked(name, names)]
     return [DescribedConfig(name=name, value=value, source=ConfigSource.CLIENT_METRICS_CONFIG) for name, value in configs.items()]
@@ -93,21 +93,21 @@ def _of_broker(name: str, value: str | None, broker: BrokerSettings) -> Describe
 
 
 def _of_all_brokers(name: str, value: str, broker: BrokerSettings) -> DescribedConfig:
-    told = _of_broker(name, value, broker)
-    synonyms = tuple(each for each in told.synonyms if each.source is DYNAMIC_DEFAULT)
+    described = _of_broker(name, value, broker)
+    synonyms = tuple(each for each in described.synonyms if each.source is DYNAMIC_DEFAULT)
     return DescribedConfig(
         name=name,
-        value=told.value,
+        value=described.value,
         source=_source(synonyms),
-        is_read_only=told.is_read_only,
-        is_sensitive=told.is_sensitive,
+        is_read_only=described.is_read_only,
+        is_sensitive=described.is_sensitive,
         synonyms=synonyms,
-        kind=told.kind,
+        kind=described.kind,
     )
 
 
 def _synonyms(name: str, broker: BrokerSettings, *, is_secret: bool) -> tuple[Synonym, ...]:
-    """Return what is set under any name of a setting, the strongest first, beginning with its own name."""
+    """Return the values of all synonyms of a configuration, in order of precedence, its own name first."""
     found = [
         Synonym(name=each, value=None if is_secret else layer[each], source=source)
         for source, layer in broker.layers()

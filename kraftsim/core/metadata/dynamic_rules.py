@@ -1,6 +1,6 @@
-"""Which values of settings Apache Kafka does not take while a broker runs, though their definitions allow them.
+"""Values that Apache Kafka rejects as dynamic updates although their definitions allow them.
 
-Asked of Apache Kafka 4.4.0 by IncrementalAlterConfigs with validate_only.
+Measured with Apache Kafka 4.4.0 by IncrementalAlterConfigs with validate_only.
 Source: kafka.network.ConnectionQuotas (validateReconfiguration), KafkaConfig.validateValues, DynamicThreadPool, DynamicListenerConfig.
 """
 
@@ -50,7 +50,7 @@ Value = Callable[[str], str | None]
 
 
 def complaint_about_number(name: str, text: str) -> str | None:
-    """Return why a value of a setting cannot be followed, whatever the others are, or None. `text` fits the definition."""
+    """Return why a value is rejected independently of other configurations, or None. `text` is valid by its definition."""
     match name:
         case "max.connections" | "max.connection.creation.rate" if _number(text) <= 0:
             return RECONFIGURED.format(f"Invalid {name} {_number(text)}")
@@ -66,10 +66,10 @@ def complaint_about_number(name: str, text: str) -> str | None:
 
 
 def complaint_about_change(changed: Mapping[str, str], present: Value, *, is_advertised_dynamic: bool = False) -> str | None:
-    """Return why settings cannot be changed so where `present` holds, or None.
+    """Return why changes are rejected on top of the `present` values, or None.
 
-    `present` returns what holds for the broker under a name before the change; values fit their definitions. `is_advertised_dynamic`: the release
-    compares the advertised listeners, and refuses any that change in KRaft (up to 3.9); later ones refuse the setting itself.
+    `present` returns the broker's effective value of a name before the change; values are valid by their definitions. `is_advertised_dynamic`: the
+    release compares the advertised listeners, and rejects a change in KRaft (up to 3.9); later ones reject the configuration itself.
     """
 
     def then(name: str) -> str | None:
@@ -103,7 +103,7 @@ def complaint_about_change(changed: Mapping[str, str], present: Value, *, is_adv
 
 
 def _complaint_about_local_retention(changed: Mapping[str, str], then: Value) -> str | None:
-    """Return why a broker would keep more of a tiered log than there is of the whole log, or None."""
+    """Return why local retention would exceed the retention of the whole log, or None."""
     if not any(name.startswith((LOCAL, WHOLE)) for name in changed):
         return None
     whole_ms = next((_number(text) * unit for name, unit in RETENTION_UNITS.items() if (text := then(WHOLE + name)) is not None), UNLIMITED)
@@ -124,22 +124,22 @@ def _complaint_about_local_retention(changed: Mapping[str, str], then: Value) ->
 
 
 def _complaint_about_listeners(changed: Mapping[str, str], present: Value, then: Value, *, is_advertised_dynamic: bool) -> str | None:
-    """Return why a broker could not be reached any more, or None."""
+    """Return why the listeners are invalid, or None."""
     if not changed.keys() & {ADVERTISED, LISTENERS, PROTOCOL_MAP}:
         return None
-    if ADVERTISED in changed and not _words(changed[ADVERTISED]):
+    if ADVERTISED in changed and not _elements(changed[ADVERTISED]):
         return REQUIRED.format(NO_ADVERTISED)
-    words = _words(then(LISTENERS))
-    if not words:
+    endpoints = _elements(then(LISTENERS))
+    if not endpoints:
         return f"Configuration '{LISTENERS}' must not be empty. Valid values include: any non-empty value"
     protocols, complaint = _protocols(then(PROTOCOL_MAP))
     if complaint is not None:
         return complaint
-    complaint = _complaint_about_addresses(words, protocols)
+    complaint = _complaint_about_addresses(endpoints, protocols)
     if complaint is not None:
         return complaint
-    names = [_listener_of(word) for word in words]
-    of_controllers = [name.upper() for name in _words(present(CONTROLLERS))]
+    names = [_listener_of(endpoint) for endpoint in endpoints]
+    of_controllers = [name.upper() for name in _elements(present(CONTROLLERS))]
     hidden = next((name for name in of_controllers if PROTOCOL_MAP in changed and name not in protocols), None)
     if hidden is not None:
         return WITHOUT_PROTOCOL.format(hidden)
@@ -149,10 +149,14 @@ def _complaint_about_listeners(changed: Mapping[str, str], present: Value, then:
     if inter_broker not in names:
         options = f"The valid options based on currently configured listeners are {','.join(names)}"
         return REQUIRED.format(f"{INTER_BROKER} must be a listener name defined in advertised.listeners. {options}")
-    if is_advertised_dynamic and present(ROLES) and _words(then(ADVERTISED) or then(LISTENERS)) != _words(present(ADVERTISED) or present(LISTENERS)):
+    if (
+        is_advertised_dynamic
+        and present(ROLES)
+        and _elements(then(ADVERTISED) or then(LISTENERS)) != _elements(present(ADVERTISED) or present(LISTENERS))
+    ):
         return RECONFIGURED.format(NOT_ALTERED)
     before, _ = _protocols(present(PROTOCOL_MAP))
-    moved = next((name for word in _words(present(LISTENERS)) if _is_changed(name := _listener_of(word), names, before, protocols)), None)
+    moved = next((name for endpoint in _elements(present(LISTENERS)) if _is_changed(name := _listener_of(endpoint), names, before, protocols)), None)
     return None if moved is None else RECONFIGURED.format(f"Security protocol cannot be updated for existing listener ListenerName({moved})")
 
 
@@ -161,9 +165,9 @@ def _is_changed(name: str, names: Sequence[str], before: Mapping[str, str], afte
 
 
 def _protocols(text: str | None) -> tuple[dict[str, str], str | None]:
-    """Return the security protocol of each listener, the last of several; or why the map cannot be read."""
+    """Return the security protocol of each listener, the last of several; or the error of the map."""
     found: dict[str, str] = {}
-    for pair in _words(text):
+    for pair in _elements(text):
         name, colon, protocol = pair.rpartition(":")
         if not colon:
             return {}, f"Error parsing configuration property '{PROTOCOL_MAP}': begin 0, end -1, length {len(pair)}"
@@ -173,32 +177,32 @@ def _protocols(text: str | None) -> tuple[dict[str, str], str | None]:
     return found, None
 
 
-def _complaint_about_addresses(words: Sequence[str], protocols: Mapping[str, str]) -> str | None:
-    """Return which listener cannot be understood, has no protocol, or is in the way of another one."""
-    shown = f"[{', '.join(words)}]"
-    for word in words:
-        if not _is_endpoint(word):
-            return f"Error creating broker listeners from '{shown}': Unable to parse {word} to a broker endpoint"
-    unmapped = next((name for name in map(_listener_of, words) if name not in protocols), None)
+def _complaint_about_addresses(endpoints: Sequence[str], protocols: Mapping[str, str]) -> str | None:
+    """Return the error of a listener that cannot be parsed, has no security protocol, or conflicts with another one."""
+    shown = f"[{', '.join(endpoints)}]"
+    for endpoint in endpoints:
+        if not _is_endpoint(endpoint):
+            return f"Error creating broker listeners from '{shown}': Unable to parse {endpoint} to a broker endpoint"
+    unmapped = next((name for name in map(_listener_of, endpoints) if name not in protocols), None)
     if unmapped is not None:
         return f"Error creating broker listeners from '{shown}': No security protocol defined for listener {unmapped}"
-    if len({_listener_of(word) for word in words}) < len(words):
+    if len({_listener_of(endpoint) for endpoint in endpoints}) < len(endpoints):
         return f"Error creating broker listeners from '{shown}': Each listener must have a different name, listeners: {shown}"
-    ports = [port for word in words if (port := word.rpartition(":")[2]) != "0"]
+    ports = [port for endpoint in endpoints if (port := endpoint.rpartition(":")[2]) != "0"]
     times = Counter(ports)
     twice = next((port for port in ports if times[port] > 1), None)
     if twice is None:
         return None
-    hosts = [word.partition("://")[2].rpartition(":")[0] for word in words if word.endswith(f":{twice}")]
+    hosts = [endpoint.partition("://")[2].rpartition(":")[0] for endpoint in endpoints if endpoint.endswith(f":{twice}")]
     if sorted(host.startswith("[") for host in hosts) == [False, True]:
         return None
     rule = "If you have two listeners on the same port then one needs to be IPv4 and the other IPv6"
     return f"Error creating broker listeners from '{shown}': {rule}, listeners: {shown}, port: {twice}"
 
 
-def _is_endpoint(word: str) -> bool:
-    """Tell whether this is a listener with an address, as NAME://HOST:PORT; an address of IPv6 stands in brackets, and no host is any."""
-    name, separator, address = word.partition("://")
+def _is_endpoint(endpoint: str) -> bool:
+    """Return whether this is a listener address, NAME://HOST:PORT; IPv6 addresses are in brackets, an empty host is any."""
+    name, separator, address = endpoint.partition("://")
     host, colon, port = address.rpartition(":")
     in_brackets = host.startswith("[") and host.endswith("]")
     allowed = ":%." if in_brackets else "-%._"
@@ -207,8 +211,8 @@ def _is_endpoint(word: str) -> bool:
     return bool(name and separator and colon) and is_host and port.isascii() and port.isdecimal()
 
 
-def _listener_of(word: str) -> str:
-    return word.partition("://")[0].upper()
+def _listener_of(endpoint: str) -> str:
+    return endpoint.partition("://")[0].upper()
 
 
 def _complaint_about_threads(name: str, text: str, current: str | None) -> str | None:
@@ -226,7 +230,7 @@ def _complaint_about_threads(name: str, text: str, current: str | None) -> str |
 def _complaint_about_overrides(text: str) -> str | None:
     if not text.strip():
         return None
-    for pair in _words(text):
+    for pair in _elements(text):
         _, colon, count = pair.rpartition(":")
         if not colon:
             return f"Error parsing configuration property '{OVERRIDES}': begin 0, end -1, length {len(pair)}"
@@ -235,11 +239,11 @@ def _complaint_about_overrides(text: str) -> str | None:
     return None
 
 
-def _words(text: str | None) -> list[str]:
-    return [word.strip() for word in (text or "").split(",") if word.strip()]
+def _elements(text: str | None) -> list[str]:
+    return [element.strip() for element in (text or "").split(",") if element.strip()]
 
 
 def _number(text: str) -> int:
     value = parse_value(ConfigType.LONG, text)
-    assert isinstance(value, int), "the definition takes whole numbers only"
+    assert isinstance(value, int), "the definition allows integers only"
     return value

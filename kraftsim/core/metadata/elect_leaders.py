@@ -1,4 +1,4 @@
-"""Elections of leaders: those that people ask for, and those that the controller holds by itself from time to time.
+"""Leader elections: by request, and periodically by the controller.
 
 Source: KIP-183, KIP-460, ReplicationControlManager.{electLeaders, maybeBalancePartitionLeaders, maybeElectUncleanLeaders}.
 """
@@ -9,7 +9,7 @@ from itertools import count
 from typing import Final
 
 from kraftsim.core.decision import Decision, Refusal, Steps, ends_step, whole
-from kraftsim.core.metadata.partition_change import AS_IT_IS, Election
+from kraftsim.core.metadata.partition_change import UNCHANGED, Election
 from kraftsim.core.metadata.partition_facts import partition_facts
 from kraftsim.core.metadata.replication_view import RECORDS_PER_OPERATION_MAX, TOO_LARGE, ReplicationView
 from kraftsim.core.metadata.topic_table import PartitionKey
@@ -19,7 +19,7 @@ from protocol.metadata.m05_partition_change import PartitionChangeRecord
 from protocol.schema import Message
 
 ELECTIONS_PER_ROUND_MAX: Final = 1_000
-"""ReplicationControlManager.MAX_ELECTIONS_PER_IMBALANCE: afterwards others get their turn."""
+"""ReplicationControlManager.MAX_ELECTIONS_PER_IMBALANCE: limits the elections of one batch, so that other events are handled."""
 ELECTIONS: Final = {PREFERRED: Election.PREFERRED, UNCLEAN: Election.UNCLEAN}
 NOT_AVAILABLE: Final = {
     Election.PREFERRED: Refusal(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."),
@@ -30,7 +30,7 @@ NOT_NEEDED: Final = Refusal(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectedPartition:
-    """What became of the election of one partition."""
+    """The election result of one partition."""
 
     topic: str
     partition: int
@@ -39,22 +39,22 @@ class ElectedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectedTopic:
-    """The partitions of one topic, as they were asked for."""
+    """The partitions of one topic, in the order of the request."""
 
     topic: str
     partitions: tuple[ElectedPartition, ...]
 
 
 def decide_elect_leaders(view: ReplicationView, request: ElectLeadersRequest) -> Decision[list[ElectedTopic]] | Refusal:
-    """Propose the elections that a request asks for. Asked for all partitions, those that need none are left out of the results.
+    """Elect the leaders of a request. If it is for all partitions, those without need of an election are not in the results.
 
-    Refuses the whole with INVALID_REQUEST (an election of another type) or POLICY_VIOLATION (too much at once).
+    Fails as a whole with INVALID_REQUEST (unknown election type) or POLICY_VIOLATION (too large).
     """
     return whole(elect_leaders_steps(view, request))
 
 
 def elect_leaders_steps(view: ReplicationView, request: ElectLeadersRequest) -> Steps[Decision[list[ElectedTopic]] | Refusal]:
-    """The same, step by step."""
+    """Like `decide_elect_leaders`, in steps."""
     election = ELECTIONS.get(request.election_type)
     if election is None:
         return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
@@ -84,7 +84,7 @@ def elect_leaders_steps(view: ReplicationView, request: ElectLeadersRequest) -> 
 
 
 def decide_balance(view: ReplicationView) -> Decision[bool]:
-    """Propose to give partitions back to their preferred leaders where these are in sync and in service; the result is whether there may be more."""
+    """Elect preferred leaders that are in sync and active; the result is whether there may be more."""
     records: list[Message] = []
     for key in view.topics.imbalanced():
         if len(records) == ELECTIONS_PER_ROUND_MAX:
@@ -96,7 +96,7 @@ def decide_balance(view: ReplicationView) -> Decision[bool]:
 
 
 def decide_unclean_elections(view: ReplicationView) -> Decision[bool]:
-    """Propose leaders for partitions without one whose topics allow to lose records; the result is whether there may be more."""
+    """Elect leaders for leaderless partitions whose topics allow unclean election; the result is whether there may be more."""
     election_of = view.elections()
     records: list[Message] = []
     for key in view.topics.leaderless():
@@ -124,5 +124,5 @@ def _elected(view: ReplicationView, name: str, number: int, election: Election) 
 
 def _election_record(view: ReplicationView, key: PartitionKey, election: Election) -> PartitionChangeRecord | None:
     partition = view.topics.partition(key)
-    assert partition is not None, "only what is there is elected for"
-    return view.change(key, partition, AS_IT_IS, election)
+    assert partition is not None, "elections are for existing partitions only"
+    return view.change(key, partition, UNCHANGED, election)

@@ -1,4 +1,4 @@
-"""The finalized levels of the cluster's features.   Source: KIP-584, KIP-778, org.apache.kafka.controller.FeatureControlManager."""
+"""The finalized feature levels of the cluster.   Source: KIP-584, KIP-778, org.apache.kafka.controller.FeatureControlManager."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -12,7 +12,7 @@ NO_LEVEL: Final = 0
 
 
 class FeatureControl:
-    """feature -> level; a feature at level 0 is absent. `default_level` of metadata.version holds until the log says otherwise."""
+    """feature -> level; a feature at level 0 is absent. `default_level` of metadata.version applies until the log has one."""
 
     def __init__(self, journal: Journal, default_level: int) -> None:
         self._levels: TimelineDict[str, int] = TimelineDict(journal)
@@ -25,12 +25,12 @@ class FeatureControl:
         return MetadataLevel(self._default_level if level is None else level)
 
     def level_of(self, feature: str) -> int:
-        """Return the finalized level of a feature; 0 where it has none."""
+        """Return the finalized level of a feature; 0 if it is not finalized."""
         return self.metadata_level.level if feature == FEATURE else self._levels.get(feature) or NO_LEVEL
 
     @property
     def has_eligible_leaders(self) -> bool:
-        """Whether partitions remember who left the ISR and could still lead (KIP-966)."""
+        """Whether eligible leader replicas are enabled (KIP-966)."""
         return self.level_of(ELIGIBLE_LEADER_REPLICAS_VERSION) > NO_LEVEL
 
     @property
@@ -41,7 +41,7 @@ class FeatureControl:
         return dict(sorted(levels.items()))
 
     def replay(self, record: FeatureLevelRecord) -> None:
-        """Take a level from the log."""
+        """Replay a level."""
         if record.feature_level != NO_LEVEL:
             self._levels[record.name] = record.feature_level
         elif record.name in self._levels:

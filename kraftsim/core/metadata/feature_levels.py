@@ -1,4 +1,4 @@
-"""The features of a cluster beside metadata.version: what each level of one needs, and with which level of metadata.version a cluster begins with it.
+"""The features besides metadata.version: the dependencies of each level, and the default levels of a new cluster.
 
 Source: KIP-584, KIP-1022, org.apache.kafka.server.common.{Feature, TransactionVersion, GroupVersion, EligibleLeaderReplicasVersion, ShareVersion,
 StreamsVersion} (4.4), `kafka-storage version-mapping` and `feature-dependencies`.
@@ -19,7 +19,10 @@ STREAMS_VERSION: Final = "streams.version"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureLevel:
-    """A level that can be had. A new cluster has it from a level of metadata.version on (`since`); `needs`: feature -> lowest level, at any time."""
+    """One level of a feature.
+
+    It is the default of new clusters since a metadata.version (`since`); `needs`: feature -> lowest required level.
+    """
 
     level: int
     since: int
@@ -33,11 +36,11 @@ FEATURE_LEVELS: Final[Mapping[str, tuple[FeatureLevel, ...]]] = {
     STREAMS_VERSION: (FeatureLevel(level=1, since=29),),
     TRANSACTION_VERSION: (FeatureLevel(level=1, since=24), FeatureLevel(level=2, since=24)),
 }
-"""Level 0 is the absence of a feature. kraft.version is missing: it is no record of the log but of the quorum."""
+"""Level 0 is the absence of a feature. kraft.version is not here: it is stored in the quorum state, not in a metadata record."""
 
 
 def default_levels(metadata_version: int, supported: Mapping[str, tuple[int, int]]) -> dict[str, int]:
-    """Return feature -> level of a new cluster at a level of metadata.version, sorted by name; those that begin at 0 are left out."""
+    """Return feature -> default level for a metadata.version, sorted by name; those with level 0 are left out."""
     found = {}
     for name, levels in FEATURE_LEVELS.items():
         _, highest = supported.get(name, (0, 0))

@@ -1,6 +1,6 @@
-"""Which levels of features can be finalized: those that every node knows, upwards freely, downwards where nothing gets lost.
+"""UpdateFeatures: a level can be finalized if every node supports it; downgrades must be lossless.
 
-Up to 3.9 each feature of a request changes or fails by itself; since 4.0 all change or none does, and a level may need one of another feature.
+Up to 3.9 each feature of a request succeeds or fails by itself; since 4.0 a request is all or nothing, and levels may depend on other features.
 Source: KIP-584, KIP-778, KIP-1022, org.apache.kafka.controller.{FeatureControlManager, QuorumFeatures}.
 """
 
@@ -34,7 +34,7 @@ DOWNWARDS: Final = (SAFE_DOWNGRADE, UNSAFE_DOWNGRADE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureView:
-    """What the rules look at."""
+    """The state that feature updates are validated against."""
 
     node: ControllerNode
     features: FeatureControl
@@ -47,11 +47,11 @@ class FeatureView:
         return self.features.finalized.get(feature, NO_LEVEL)
 
     def proposed(self, updates: Mapping[str, FeatureUpdateKey]) -> dict[str, int]:
-        """Return the levels that there would be."""
+        """Return the levels after the updates."""
         return {**self.features.finalized, **{name: update.max_version_level for name, update in updates.items()}}
 
     def other_controllers(self) -> Iterator[tuple[int, dict[str, tuple[int, int]]]]:
-        """Yield (id, supported features) of every other controller that is registered."""
+        """Yield (id, supported features) of every other registered controller."""
         for record in self.registries.controllers.records():
             if record.controller_id != self.node.node_id:
                 ranges = {feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in record.features}
@@ -59,12 +59,12 @@ class FeatureView:
 
 
 def decide_update_features(view: FeatureView, request: UpdateFeaturesRequest, version: int) -> Decision[Results] | Refusal:
-    """Propose other levels; one result per feature, by name. Refuses the whole where one feature fails and they change together (since 4.0)."""
+    """Update feature levels; one result per feature, by name. If they are atomic (since 4.0), the request fails with the first error."""
     return whole(update_features_steps(view, request, version))
 
 
 def update_features_steps(view: FeatureView, request: UpdateFeaturesRequest, version: int) -> Steps[Decision[Results] | Refusal]:
-    """The same, step by step."""
+    """Like `decide_update_features`, in steps."""
     updates = {update.feature: update for update in request.feature_updates}
     results: Results = []
     for index, name in enumerate(sorted(updates)):
@@ -84,7 +84,7 @@ def update_features_steps(view: FeatureView, request: UpdateFeaturesRequest, ver
 
 
 def _min_in_sync_records(configs: ConfigControl) -> Iterator[ConfigRecord]:
-    """Yield what makes min.insync.replicas the same for all brokers: who may lead hangs on it from now on (KIP-966)."""
+    """Yield the records that make min.insync.replicas the same on all brokers: leader eligibility depends on it from now on (KIP-966)."""
     broker = int(ConfigResourceType.BROKER)
     if MIN_IN_SYNC_CONFIG not in configs.configs_of(broker, ALL_BROKERS):
         yield ConfigRecord(resource_type=broker, resource_name=ALL_BROKERS, name=MIN_IN_SYNC_CONFIG, value=configs.static_min_in_sync_replicas())
@@ -94,7 +94,7 @@ def _min_in_sync_records(configs: ConfigControl) -> Iterator[ConfigRecord]:
 
 
 def _refuse(view: FeatureView, update: FeatureUpdateKey, version: int, updates: Mapping[str, FeatureUpdateKey]) -> Refusal | None:
-    """Return why a feature cannot get a level, or None."""
+    """Return why a level of a feature is rejected, or None."""
     name, level, kind = update.feature, update.max_version_level, _kind(view, update, version)
     current = view.level_of(name)
     why: str | None = None
@@ -116,14 +116,14 @@ def _refuse(view: FeatureView, update: FeatureUpdateKey, version: int, updates: 
 
 
 def _kind(view: FeatureView, update: FeatureUpdateKey, version: int) -> int:
-    """Return the kind of the update. Before version 1 a request only allows a downgrade or does not, which 3.9 does not look at."""
+    """Return the upgrade type. Version 0 of the request has only an allow-downgrade flag, which 3.9 ignores."""
     if version > 0:
         return update.upgrade_type
     return SAFE_DOWNGRADE if update.allow_downgrade and view.node.updates_features_atomically else UPGRADE
 
 
 def _why_unsupported(view: FeatureView, name: str, level: int) -> str | None:
-    """Return which node does not know a level of a feature, or None. Controllers are looked at as far as they register."""
+    """Return which node does not support a level of a feature, or None. Only registered controllers are checked."""
     nodes = [(f"Local controller {view.node.node_id}", view.node.supported_features.get(name, DISABLED))]
     for broker in view.cluster.brokers():
         ranges = {feature.name: (feature.first_level, feature.last_level) for feature in broker.features}
@@ -131,9 +131,13 @@ def _why_unsupported(view: FeatureView, name: str, level: int) -> str | None:
     are_registered = view.features.metadata_level.has_controller_registrations
     others = dict(view.other_controllers()) if are_registered else {}
     nodes += [(f"Controller {node_id}", ranges.get(name, DISABLED)) for node_id, ranges in others.items()]
-    for who, (lowest, highest) in nodes:
+    for node_name, (lowest, highest) in nodes:
         if not lowest <= level <= highest:
-            return f"{who} does not support this feature." if highest == NO_LEVEL else f"{who} only supports versions {_range(lowest, highest)}"
+            return (
+                f"{node_name} does not support this feature."
+                if highest == NO_LEVEL
+                else f"{node_name} only supports versions {_range(lowest, highest)}"
+            )
     missing = [node_id for node_id in view.node.quorum_ids if node_id != view.node.node_id and node_id not in others]
     if are_registered and missing:
         return f"controller {missing[0]} has not registered, and may not support this feature"
@@ -162,7 +166,7 @@ def _refuse_metadata_version(view: FeatureView, current: int, level: int, *, is_
 
 
 def _why_dependent(name: str, level: int, proposed: Mapping[str, int]) -> str | None:
-    """Return which level of metadata.version a level of another feature needs, or None."""
+    """Return which dependency of a level is not satisfied, or None."""
     if level == NO_LEVEL:
         return None
     said = f"{name} could not be set to {level} because it depends on {FEATURE}"

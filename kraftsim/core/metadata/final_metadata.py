@@ -1,6 +1,6 @@
-"""What the controllers' disks say of the cluster when a run is over, read from the bytes of their logs and snapshots: the judge of both.
+"""The final state of the controllers' disks after a run: metadata logs and snapshots, decoded from their bytes, as input of invariants.
 
-Nothing here trusts a node's memory or parts: records are folded with the image of Kafka as it should be, whatever bugs the nodes had.
+Independent of the nodes' memory and code: records are applied to the unmodified image, whatever bugs the nodes had.
 Source: KIP-630, org.apache.kafka.image.MetadataImage.
 """
 
@@ -35,7 +35,7 @@ class _Disk:
     """End offset -> epoch and bytes."""
 
     def batches(self) -> list[RecordBatch]:
-        """Return the batches of the log up to the first that is torn or damaged."""
+        """Return the batches of the log up to the first torn or corrupt one."""
         found: list[RecordBatch] = []
         for _, data in sorted(self.segments):
             for batch in _intact(data):
@@ -46,7 +46,7 @@ class _Disk:
 
 
 def final_metadata_events(files: Mapping[str, bytes]) -> Iterator[FinalMetadata | FinalMetadataLog]:
-    """Yield how far each log goes, and what it says at its end and where any snapshot ends: by itself, and by each snapshot and what follows.
+    """Yield the end of each log, and the image at its end and at each snapshot's end: from the log, and from each snapshot plus the log after it.
 
     `files` maps 'NODE/__cluster_metadata-0/FILE' to bytes; other paths are ignored.
     """
@@ -91,10 +91,10 @@ def _said(
                     image.load(parse_record(record))
         image.skip(from_offset - 1)
         yield _event(node, from_offset, next_offset, epoch, _digest(image, timestamp))
-    told = next_offset
+    reported_offset = next_offset
     for batch in batches:
         if batch.base_offset > next_offset:
-            return  # the log does not reach back to the snapshot
+            return  # the log starts after the snapshot
         for offset, record in _entries(batch):
             if offset < next_offset:
                 continue
@@ -104,9 +104,9 @@ def _said(
                 image.replay(parse_record(record), offset)
             next_offset, epoch, timestamp = offset + 1, batch.partition_leader_epoch, batch.max_timestamp
             if next_offset in places and not image.is_in_transaction:
-                told = next_offset
+                reported_offset = next_offset
                 yield _event(node, from_offset, next_offset, epoch, _digest(image, timestamp))
-    if told != next_offset and not image.is_in_transaction:
+    if reported_offset != next_offset and not image.is_in_transaction:
         yield _event(node, from_offset, next_offset, epoch, _digest(image, timestamp))
 
 
@@ -115,7 +115,7 @@ def _event(node: str, from_offset: int, end_offset: int, epoch: int, digest: str
 
 
 def _digest(image: MetadataImage, timestamp: int) -> str:
-    """Digest what a snapshot would hold; `timestamp` is that of the last record that it covers, which its header names."""
+    """Digest the contents of a snapshot; `timestamp` is that of the last contained record, which is in its header."""
     level = image.metadata_level
     digest = hashlib.sha256(str(timestamp).encode())
     for record in snapshot_records(image):
@@ -132,7 +132,7 @@ def _header_timestamp(snapshot: bytes) -> int:
 
 
 def _entries(batch: RecordBatch) -> Iterator[tuple[int, bytes | None]]:
-    """Yield the offsets of a batch with their records; None stands for what is not about the cluster."""
+    """Yield the offsets of a batch with their records; None stands for control records and the like."""
     if batch.is_control:
         yield from ((offset, None) for offset in range(batch.base_offset, batch.next_offset))
         return

@@ -1,6 +1,6 @@
-"""What a broker knows of the cluster: the fold of the committed metadata log, and what changed since it was last looked at.
+"""A broker's metadata image: the state of the committed metadata log, and the changes since they were last taken.
 
-Records of a metadata transaction show only at its end, all at once.   Source: org.apache.kafka.image.MetadataImage, MetadataBatchLoader.
+Records of a metadata transaction become visible at its end.   Source: org.apache.kafka.image.MetadataImage, MetadataBatchLoader.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -46,7 +46,7 @@ class TopicImage:
 
 @dataclass(slots=True)
 class ImageChanges:
-    """What the log touched. Keys stand in the order in which they were touched first; the values are in the image."""
+    """The keys that the log changed, in order of their first change; the values are in the image."""
 
     topics: dict[bytes, None] = field(default_factory=dict)
     partitions: dict[tuple[bytes, int], None] = field(default_factory=dict)
@@ -54,24 +54,24 @@ class ImageChanges:
     configs: dict[tuple[int, str], None] = field(default_factory=dict)
     features: bool = False
     registries: bool = False
-    """Controllers, quotas, credentials, tokens, access rules, or the state of a migration."""
+    """Whether controllers, quotas, credentials, tokens, ACLs or the migration state changed."""
 
     def __bool__(self) -> bool:
         return bool(self.topics or self.partitions or self.brokers or self.configs or self.features or self.registries)
 
 
 class MetadataImage:
-    """Fed with committed records only, so nothing here is ever undone."""
+    """Receives committed records only, so nothing is ever reverted."""
 
     remembers_zookeeper = True
-    """Whether a snapshot says where the cluster came from."""
+    """Whether a snapshot has the migration state."""
 
     def __init__(self) -> None:
         self.highest_offset = NO_OFFSET
-        """The last offset that the image contains; also that of control records (`skip`)."""
+        """The last offset in the image; control records count (`skip`)."""
         self.next_producer_id: int | None = None
         self.before_applying: Callable[[MetadataRecord], None] | None = None
-        """Hears of each record before it shows."""
+        """Called with each record before it becomes visible."""
         self.registries = Registries(dict)
         self._features: dict[str, int] = {}
         self._brokers: dict[int, BrokerRegistration] = {}
@@ -80,11 +80,11 @@ class MetadataImage:
         self._configs: dict[tuple[int, str], Mapping[str, str]] = {}
         self._changes = ImageChanges()
         self._transaction: list[MetadataRecord] | None = None
-        """The records of the transaction that is open."""
+        """The records of the open transaction."""
 
     @property
     def metadata_level(self) -> MetadataLevel:
-        """The level of the cluster; the lowest there is while the log has not said."""
+        """The metadata.version of the cluster; the lowest until the log has one."""
         return MetadataLevel(self._features.get(FEATURE, MINIMUM_LEVEL))
 
     @property
@@ -93,7 +93,7 @@ class MetadataImage:
         return dict(sorted(self._features.items()))
 
     def level_of(self, feature: str) -> int:
-        """Return the finalized level of a feature; 0 where it has none."""
+        """Return the finalized level of a feature; 0 if it is not finalized."""
         return self._features.get(feature, 0)
 
     def broker(self, broker_id: int) -> BrokerRegistration | None:
@@ -105,7 +105,7 @@ class MetadataImage:
         return (self._brokers[broker_id] for broker_id in sorted(self._brokers))
 
     def alive_brokers(self) -> Iterator[BrokerRegistration]:
-        """Yield the brokers that clients may be told of, by broker id."""
+        """Yield the unfenced brokers, which Metadata responses have, by broker id."""
         return (broker for broker in self.brokers() if not broker.fenced)
 
     def topic(self, name: str) -> TopicImage | None:
@@ -127,19 +127,19 @@ class MetadataImage:
         return None if found is None else found.partitions.get(partition)
 
     def configs_of(self, resource_type: int, resource_name: str) -> Mapping[str, str]:
-        """Return what was set on a resource itself; to be read only."""
+        """Return the values set on a resource itself; read-only."""
         return self._configs.get((resource_type, resource_name), NO_CONFIGS)
 
     def topic_configs(self, topic: str) -> Mapping[str, str]:
-        """Return what was set on a topic itself; to be read only."""
+        """Return the values set on a topic itself; read-only."""
         return self.configs_of(TOPIC_RESOURCE, topic)
 
     def configs(self) -> Iterator[tuple[tuple[int, str], Mapping[str, str]]]:
-        """Yield ((resource type, resource name), what was set on it), by resource; those without any are left out."""
+        """Yield ((resource type, resource name), its values), by resource; resources without any are left out."""
         return ((resource, self._configs[resource]) for resource in sorted(self._configs) if self._configs[resource])
 
     def name_topic(self, name: str, topic_id: bytes) -> None:
-        """Let a topic that there is go by another id. Topics of ZooKeeper's time had none; a newer controller gives them one."""
+        """Set the id of an existing topic. Topics created in ZooKeeper mode may have none until a newer controller assigns one."""
         topic = self._topics.pop(self._topic_ids[name])
         topic.topic_id = topic_id
         self._topics[topic_id] = topic
@@ -148,25 +148,25 @@ class MetadataImage:
 
     @property
     def is_in_transaction(self) -> bool:
-        """Whether the log was read to the midst of a metadata transaction."""
+        """Whether a metadata transaction is open."""
         return self._transaction is not None
 
     @property
     def has_changes(self) -> bool:
-        """Whether anything was touched since `take_changes`: mostly not, an idle controller writes records that change nothing."""
+        """Whether there were changes since `take_changes`: mostly not, as an idle controller writes NoOpRecords."""
         return bool(self._changes)
 
     def take_changes(self) -> ImageChanges:
-        """Return what was touched since the last call, and forget it."""
+        """Return and reset the changes since the last call."""
         changes, self._changes = self._changes, ImageChanges()
         return changes
 
     def skip(self, offset: int) -> None:
-        """Take note of a control record at an offset."""
+        """Advance the offset past a control record."""
         self._reach(offset)
 
     def load(self, record: Message) -> None:
-        """Apply a record of a snapshot, which has no offset of its own; afterwards `skip` to the last one that the snapshot covers."""
+        """Apply a record of a snapshot, which has no offset; afterwards `skip` to the snapshot's last contained offset."""
         self._apply(record)
 
     def replay(self, record: Message, offset: int) -> None:
@@ -176,12 +176,12 @@ class MetadataImage:
                 assert self._transaction is None, "transactions do not nest"
                 self._transaction = []
             case EndTransactionRecord():
-                assert self._transaction is not None, "a transaction ends that did not begin"
+                assert self._transaction is not None, "the end of a transaction without its begin"
                 held, self._transaction = self._transaction, None
                 for held_record in held:
                     self._apply(held_record)
             case AbortTransactionRecord():
-                assert self._transaction is not None, "a transaction is aborted that did not begin"
+                assert self._transaction is not None, "the abort of a transaction without its begin"
                 self._transaction = None
             case _ if self._transaction is not None:
                 self._transaction.append(record)
@@ -233,7 +233,7 @@ class MetadataImage:
             case ClearElrRecord():
                 self._clear_eligible_leaders(record.topic_name)
             case BeginTransactionRecord() | EndTransactionRecord() | AbortTransactionRecord():
-                raise AssertionError("transactions are handled where records come in")
+                raise AssertionError("transactions are handled in replay")
             case _:
                 self.registries.replay(record)
                 self._changes.registries = True
@@ -243,7 +243,7 @@ class MetadataImage:
         self._changes.brokers[record.broker_id] = None
 
     def _clear_eligible_leaders(self, topic_name: str) -> None:
-        """Forget who else could lead, of one topic or, without a name, of all."""
+        """Clear the eligible leader replicas of one topic or, without a name, of all."""
         named = self.topic(topic_name)
         for topic in self.topics() if not topic_name else [named] if named is not None else []:
             for number, partition in topic.partitions.items():
@@ -252,7 +252,7 @@ class MetadataImage:
                     self._changes.partitions[topic.topic_id, number] = None
 
     def _remove_topic(self, topic_id: bytes) -> None:
-        """Forget a topic, its partitions and its configurations. Topic and partitions count as touched."""
+        """Remove a topic with its partitions and configurations. Topic and partitions count as changed."""
         removed = self._topics.pop(topic_id)
         del self._topic_ids[removed.name]
         self._changes.topics[topic_id] = None
@@ -268,6 +268,6 @@ class MetadataImage:
 
 
 class ImageWithoutZooKeeper(MetadataImage):
-    """The image of 4.0 and later, whose snapshots do not say any more whether the cluster came from ZooKeeper."""
+    """The image of 4.0 and later, whose snapshots do not have the migration state."""
 
     remembers_zookeeper = False

@@ -1,6 +1,6 @@
-"""What is different between two images of a cluster: what a broker must act by when a snapshot takes the place of what it knew.
+"""The difference between two images: the changes that a broker has to apply when it loads a snapshot.
 
-The log says what it touches; a snapshot says only what there is, so what vanished shows by its absence.
+Records name their changes; a snapshot has the resulting state only, so deletions show by absence.
 Source: org.apache.kafka.image.MetadataDelta (finishSnapshot of each delta).
 """
 
@@ -14,7 +14,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 def difference(before: MetadataImage, after: MetadataImage) -> ImageChanges:
-    """Return what is to be looked at: first what is gone, then what is new or otherwise than before."""
+    """Return the changed keys: first the removed ones, then new and changed ones."""
     return ImageChanges(
         topics=_differing({topic.topic_id: topic.name for topic in before.topics()}, {topic.topic_id: topic.name for topic in after.topics()}),
         partitions=_differing(_partitions(before), _partitions(after)),

@@ -1,4 +1,4 @@
-"""What a level of metadata.version allows in the metadata log: which records, and in which version each is written.
+"""What a metadata.version enables in the metadata log: record types, and the version of each.
 
 The one place in core that compares levels.   Source: org.apache.kafka.server.common.MetadataVersion.
 """
@@ -16,44 +16,44 @@ from protocol.schema import Message
 FEATURE: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
 MINIMUM_LEVEL: Final = 1
-"""3.0-IV1, the first level with KRaft; a broker that says nothing of metadata.version supports just this."""
+"""3.0-IV1, the first KRaft level; a broker that does not report metadata.version supports just this."""
 
 SINCE_LEVEL: Final = {
     RegisterBrokerRecord: ((30, 4), (17, 3), (8, 2), (7, 1)),
     PartitionRecord: ((23, 2), (17, 1)),
     PartitionChangeRecord: ((23, 2), (17, 1)),
 }
-"""record -> (level, version of the record that is written from this level on), newest first; below all of them, and for every other record: 0."""
+"""record -> (level, record version from this level on), newest first; below all of them, and for every other record: 0."""
 
 
 class MetadataLevel(Struct, frozen=True):
-    """A level such as 21, called 3.9-IV0."""
+    """A metadata.version such as 21 (3.9-IV0)."""
 
     level: int
 
     @property
     def bumps_leader_epoch_on_isr_shrink(self) -> bool:
-        """Before 3.6-IV0 every replica that left the ISR cost a leader epoch (KAFKA-15021)."""
+        """Before 3.6-IV0 every ISR shrink bumped the leader epoch (KAFKA-15021)."""
         return self.level < 12
 
     @property
     def has_no_op_records(self) -> bool:
-        """Since 3.3-IV1 the active controller writes NoOpRecords while nothing happens (KIP-835)."""
+        """Since 3.3-IV1 an idle active controller writes NoOpRecords (KIP-835)."""
         return self.level >= 5
 
     @property
     def has_registration_changes(self) -> bool:
-        """Since 3.3-IV2 one record says what became of a broker (before: one that fences, and one that unfences)."""
+        """Since 3.3-IV2 one record type has all changes of a registration (before: one to fence, one to unfence)."""
         return self.level >= 6
 
     @property
     def has_controlled_shutdown(self) -> bool:
-        """Since 3.3-IV3 the log says that a broker is shutting down (KIP-841)."""
+        """Since 3.3-IV3 a controlled shutdown is recorded (KIP-841)."""
         return self.level >= 7
 
     @property
     def has_migration_state(self) -> bool:
-        """Since 3.4-IV0 the log says whether it came from ZooKeeper (KIP-866)."""
+        """Since 3.4-IV0 the migration state is recorded (KIP-866)."""
         return self.level >= 8
 
     @property
@@ -63,7 +63,7 @@ class MetadataLevel(Struct, frozen=True):
 
     @property
     def has_transactions(self) -> bool:
-        """Since 3.6-IV1 records can stand between BeginTransaction and EndTransaction (KIP-868)."""
+        """Since 3.6-IV1 there are metadata transactions, between BeginTransaction and EndTransaction (KIP-868)."""
         return self.level >= 13
 
     @property
@@ -78,7 +78,7 @@ class MetadataLevel(Struct, frozen=True):
 
     @property
     def has_eligible_leaders(self) -> bool:
-        """Since 4.0-IV1 partitions may remember who could still lead them without loss (KIP-966)."""
+        """Since 4.0-IV1 partitions may have eligible leader replicas (KIP-966)."""
         return self.level >= 23
 
     @property
@@ -97,9 +97,9 @@ class MetadataLevel(Struct, frozen=True):
         return self.level >= 3
 
     def record_version(self, record: Message) -> int:
-        """Return the version in which a record is written. A BrokerRegistrationChange is in the lowest version that can say what it is about.
+        """Return the version of a record. A BrokerRegistrationChange uses the lowest version that has its changed fields.
 
-        One that is about neither fencing, shutting down nor cordons is about directories, also when none is left.
+        If it changes neither fencing, controlled shutdown nor cordons, it changes directories, possibly to none.
         """
         if isinstance(record, BrokerRegistrationChangeRecord):
             return 3 if record.cordoned_log_dirs is not None else 0 if record.fenced else 1 if record.in_controlled_shutdown else 2

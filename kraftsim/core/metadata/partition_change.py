@@ -1,7 +1,7 @@
-"""The record that takes a partition from what it is to what it shall be, with the leader that follows from it.
+"""Builds the PartitionChangeRecord from a partition's current state to a target, with the resulting leader.
 
-One door for everything that changes a partition: brokers that come and go, leaders that ask for another ISR, moves, elections, directories.
-Eligible leader replicas are given up wherever a log has them and the cluster has the feature no more.
+Used by all partition changes: broker state, AlterPartition, reassignments, elections, directories.
+Eligible leader replicas are cleared if the log has them and the feature is disabled.
 Source: org.apache.kafka.controller.PartitionChangeBuilder, KIP-966.
 """
 
@@ -18,19 +18,19 @@ from protocol.metadata.m05_partition_change import NO_LEADER, NO_LEADER_CHANGE, 
 
 
 class Election(Enum):
-    """What an election may do."""
+    """The type of an election."""
 
     ONLINE = "online"
-    """Keep the leader if it may lead, else take the first replica in sync that may."""
+    """Keep the leader if it is eligible, else the first eligible replica in the ISR."""
     PREFERRED = "preferred"
-    """The same, but the first replica comes before the present leader."""
+    """Like ONLINE, but the preferred replica comes before the current leader."""
     UNCLEAN = "unclean"
-    """Like ONLINE; where nobody in sync may lead take anybody who may, and lose what it lacks."""
+    """Like ONLINE; if no replica in the ISR is eligible, any other replica, with data loss."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionTarget:
-    """What a partition shall be; None leaves a part as it is. `directories` are those of single replicas."""
+    """The target state of a partition; None leaves a field unchanged. `directories` are those of single replicas."""
 
     isr: tuple[int, ...] | None = None
     replicas: tuple[int, ...] | None = None
@@ -40,14 +40,15 @@ class PartitionTarget:
     directories: Mapping[int, bytes] = field(default_factory=dict)
 
 
-AS_IT_IS = PartitionTarget()
+UNCHANGED = PartitionTarget()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRules:
-    """What a change stands under. `may_lead`: the replica is active and its directory online; `default_directory`: where a broker puts new ones.
+    """The context of a change. `may_lead`: the replica is active and its directory online; `default_directory`: the
+    directory of new replicas of a broker.
 
-    `eligible` are the rules of KIP-966, None where the cluster does not have the feature.
+    `eligible` are the rules of KIP-966, None if the feature is disabled.
     """
 
     level: MetadataLevel
@@ -57,13 +58,13 @@ class ChangeRules:
     eligible: EligibleLeaderRules | None = None
     moves_wait_for_all: bool = True
     suits_zookeeper: bool = False
-    """Whether brokers may be in ZooKeeper mode: any ISR that shrinks costs a leader epoch, whatever the level."""
+    """Whether brokers may be in ZooKeeper mode: every ISR shrink bumps the leader epoch, at any level."""
 
 
 def changed_partition(partition: PartitionRegistration, target: PartitionTarget, rules: ChangeRules) -> PartitionChangeRecord | None:
-    """Return the change, without the name of its partition; None if nothing changes.
+    """Return the change record, without the partition's name; None if nothing changes.
 
-    A move that can be completed is. Without eligible leaders an ISR never becomes empty: its last member stays in it although nobody leads.
+    Completes a reassignment if possible. Without ELR an ISR never becomes empty: its last member stays in it even without a leader.
     """
     target = _with_completed_move(partition, target, rules)
     isr = partition.isr if target.isr is None else target.isr
@@ -80,9 +81,9 @@ def changed_partition(partition: PartitionRegistration, target: PartitionTarget,
             if partition.leader_recovery_state != RECOVERING and rules.level.has_leader_recovery:
                 record.leader_recovery_state = RECOVERING
     elif not set(partition.replicas) <= set(replicas):
-        record.leader = partition.leader  # a new leader epoch tells those who leave from those who stay
+        record.leader = partition.leader  # the leader epoch is bumped so that removed replicas are fenced
     if record.isr is not None or rules.eligible is None:
-        eligible = ()  # nobody has what a leader of an unclean election lacks
+        eligible = ()  # an unclean leader clears the ELR
     if eligible != partition.eligible_leader_replicas:
         record.eligible_leader_replicas = list(eligible)
     if record.isr is None and (isr or rules.eligible is not None) and isr != partition.isr:
@@ -121,9 +122,9 @@ def _with_completed_move(partition: PartitionRegistration, target: PartitionTarg
 def _elected(
     partition: PartitionRegistration, isr: tuple[int, ...], eligible: tuple[int, ...], replicas: tuple[int, ...], rules: ChangeRules
 ) -> tuple[int, bool]:
-    """Return (leader, whether the election is unclean). The present leader may stay although it is no replica any more, if it is in sync.
+    """Return (leader, whether the election is unclean). The current leader may stay although it is not a replica any more, if it is in sync.
 
-    Where nobody is in sync any more, those who left the ISR last may lead; then the leader of last resort; then, if that is allowed, anybody.
+    Without an ISR the eligible leader replicas are candidates; then the last known leader; then, if unclean election is allowed, any replica.
     """
     order = (replicas[0], partition.leader, *replicas[1:]) if rules.election is Election.PREFERRED else (partition.leader, *replicas)
     candidates = isr or eligible
@@ -132,8 +133,8 @@ def _elected(
         return clean, False
     if rules.eligible is not None and not candidates and len(partition.last_known_elr) == 1 and rules.may_lead(partition.last_known_elr[0]):
         return partition.last_known_elr[0], True
-    anybody = next((replica for replica in replicas if rules.may_lead(replica)), None) if rules.election is Election.UNCLEAN else None
-    return (NO_LEADER, False) if anybody is None else (anybody, True)
+    unclean = next((replica for replica in replicas if rules.may_lead(replica)), None) if rules.election is Election.UNCLEAN else None
+    return (NO_LEADER, False) if unclean is None else (unclean, True)
 
 
 def _set_assignment(

@@ -1,6 +1,6 @@
-"""What becomes of topics and partitions when records are committed, told as events: the leader and the replicas in sync of every epoch.
+"""The events of committed topic and partition changes: leader and ISR of every epoch.
 
-Source: KIP-631; the events are ours.
+Source: KIP-631; the events are kraftsim's.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ from protocol.uuids import uuid_text
 
 
 def partition_facts(records: Sequence[Message], topics: TopicTable) -> tuple[Event, ...]:
-    """Return what records will have done, in their order; `topics` is what there was before them."""
+    """Return the events of the records, in order; `topics` is the state before them."""
     made: dict[bytes, str] = {}
     changed: dict[PartitionKey, PartitionRegistration] = {}
     facts: list[Event] = []
@@ -31,12 +31,12 @@ def partition_facts(records: Sequence[Message], topics: TopicTable) -> tuple[Eve
             case PartitionChangeRecord():
                 key = (record.topic_id, record.partition_id)
                 before = changed.get(key) or topics.partition(key)
-                assert before is not None, "what changes is there"
+                assert before is not None, "the changed partition exists"
                 changed[key] = before.changed_by(record)
                 facts.append(changed_fact(key, _name(key[0], topics), changed[key]))
             case RemoveTopicRecord():
                 topic = topics.topic(record.topic_id)
-                assert topic is not None, "what is removed is there"
+                assert topic is not None, "the removed topic exists"
                 facts.append(TopicDeleted(topic=topic.name, topic_id=uuid_text(topic.topic_id), partition_count=len(topic.partitions)))
     return tuple(facts)
 
@@ -59,7 +59,7 @@ def _created(record: PartitionRecord, topic: str) -> PartitionCreated:
 
 
 def changed_fact(key: PartitionKey, topic: str, partition: PartitionRegistration) -> PartitionChanged:
-    """Return how a partition stands now."""
+    """Return the event of a partition's current state."""
     return PartitionChanged(
         topic=topic,
         topic_id=uuid_text(key[0]),

@@ -1,4 +1,4 @@
-"""A partition as the metadata log knows it; the same value on controllers and in every broker's image.
+"""A partition of the metadata log; the same type on controllers and in the brokers' images.
 
 Source: org.apache.kafka.metadata.PartitionRegistration.
 """
@@ -12,14 +12,15 @@ from protocol.metadata.m05_partition_change import NO_LEADER, NO_LEADER_CHANGE, 
 from protocol.uuids import MIGRATING_DIRECTORY_ID
 
 NO_ELIGIBLE_LEADERS: Final = PartitionChangeRecord(eligible_leader_replicas=[], last_known_elr=[])
-"""What a ClearElrRecord is to a partition that had some: a change like any other, so that the partition epoch grows."""
+"""The effect of a ClearElrRecord on a partition with an ELR: a change like any other, so that the partition epoch is bumped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRegistration:
-    """replicas stand in the order of preference; directories are parallel to them (all zero where the log does not say: below level 17).
+    """replicas are in order of preference; directories correspond to them (all zero if not recorded: below level 17).
 
-    eligible_leader_replicas left the ISR and could still lead; last_known_elr is who led last where nobody does. Both are empty up to 4.0 (KIP-966).
+    eligible_leader_replicas left the ISR and may still lead; last_known_elr is the last leader of a leaderless partition.
+    Both are empty up to 4.0 (KIP-966).
     """
 
     replicas: tuple[int, ...]
@@ -36,17 +37,17 @@ class PartitionRegistration:
 
     @property
     def has_leader(self) -> bool:
-        """Whether anybody leads it."""
+        """Whether it has a leader."""
         return self.leader != NO_LEADER
 
     @property
     def has_preferred_leader(self) -> bool:
-        """Whether the first replica leads it."""
+        """Whether the preferred replica is the leader."""
         return self.leader == (self.replicas[0] if self.replicas else NO_LEADER)
 
     @property
     def is_reassigning(self) -> bool:
-        """Whether it is on its way to other brokers."""
+        """Whether it is being reassigned."""
         return bool(self.removing_replicas or self.adding_replicas)
 
     def directory_of(self, replica: int) -> bytes:
@@ -54,7 +55,10 @@ class PartitionRegistration:
         return self.directories[self.replicas.index(replica)]
 
     def changed_by(self, record: PartitionChangeRecord) -> "PartitionRegistration":
-        """Return the partition after a change. Naming a leader, even the same one, begins a new leader epoch; any record a new partition epoch."""
+        """Return the partition after a change.
+
+        A record with a leader, even the same one, bumps the leader epoch; any record bumps the partition epoch.
+        """
         names_leader = record.leader != NO_LEADER_CHANGE
         recovers = record.leader_recovery_state != NO_RECOVERY_STATE_CHANGE
         replicas = _changed(self.replicas, record.replicas)
@@ -74,7 +78,7 @@ class PartitionRegistration:
 
 
 def partition_of(record: PartitionRecord) -> PartitionRegistration:
-    """Return what a PartitionRecord says."""
+    """Return the partition of a PartitionRecord."""
     return PartitionRegistration(
         replicas=tuple(record.replicas),
         directories=_known_directories(tuple(record.directories), len(record.replicas)),
@@ -91,7 +95,7 @@ def partition_of(record: PartitionRecord) -> PartitionRegistration:
 
 
 def partition_record(topic_id: bytes, partition_id: int, partition: PartitionRegistration, level: MetadataLevel) -> PartitionRecord:
-    """Return the record that says all of a partition, as it is written at a level."""
+    """Return the full partition as a record, in the version of a metadata.version."""
     return PartitionRecord(
         partition_id=partition_id,
         topic_id=topic_id,
@@ -114,6 +118,6 @@ def _changed(present: tuple[int, ...], following: list[int] | None) -> tuple[int
 
 
 def _known_directories(directories: tuple[bytes, ...], replica_count: int) -> tuple[bytes, ...]:
-    """Return one directory per replica: where none is known, as many zeros as there are replicas."""
+    """Return one directory per replica: zeros if they are not recorded."""
     is_known = any(directory != MIGRATING_DIRECTORY_ID for directory in directories)
     return directories if is_known else (MIGRATING_DIRECTORY_ID,) * replica_count

@@ -1,6 +1,6 @@
-"""What a broker refuses of changed configurations before it hands the rest on to the controller: what only it can know to be wrong.
+"""Validation of configuration changes on the broker, before it forwards them to the controller.
 
-A broker looks at settings of brokers, of itself and of all, because the controller takes any value for them.
+A broker validates its own and the cluster-wide broker configurations, as the controller accepts any value for them.
 Source: kafka.server.ConfigAdminManager.preprocess, KIP-590.
 """
 
@@ -21,24 +21,24 @@ from protocol.messages.k44_incremental_alter_configs import APPEND, DELETE, SET,
 AnyResource: TypeAlias = AlterConfigsResource | ReplacedResource
 Holds: TypeAlias = Callable[[str], str | None]
 TWICE: Final = Refusal(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-SAME_KEY_TWICE: Final = Refusal(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+DUPLICATE_KEY: Final = Refusal(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
 
 
 def _nothing_holds(name: str) -> None:
-    """Return that nothing holds under a name."""
+    """Return None: no value is set."""
 
 
 def count_resources(resources: Iterable[AnyResource]) -> Counter[tuple[int, str]]:
-    """Return how often a request names each (resource type, resource name): counted once for all resources."""
+    """Return how often each (resource type, resource name) occurs in a request: counted once for all resources."""
     return Counter((each.resource_type, each.resource_name) for each in resources)
 
 
 def refuse_common(times: Mapping[tuple[int, str], int], resource: AnyResource) -> Refusal | None:
-    """Return what is wrong with a resource at a glance, or None. `times` is what `count_resources` counted."""
+    """Return the error of a duplicate or malformed resource, or None. `times` is the result of `count_resources`."""
     if times[resource.resource_type, resource.resource_name] > 1:
         return TWICE
     if len({config.name for config in resource.configs}) < len(resource.configs):
-        return SAME_KEY_TWICE
+        return DUPLICATE_KEY
     without_value = [config.name for config in resource.configs if config.value is None and getattr(config, "config_operation", SET) != DELETE]
     if without_value:
         return Refusal(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(without_value)}")
@@ -46,7 +46,7 @@ def refuse_common(times: Mapping[tuple[int, str], int], resource: AnyResource) -
 
 
 def refuse_type(resource: AnyResource, allowed: frozenset[ConfigResourceType]) -> Refusal | None:
-    """Return that a type of resource is unknown, or None."""
+    """Return the error of an unsupported resource type, or None."""
     if resource.resource_type in allowed:
         return None
     return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
@@ -59,9 +59,9 @@ def refuse_altered_broker(
     present: Mapping[str, str],
     holds: Holds = _nothing_holds,
 ) -> Refusal | None:
-    """Return why settings of a broker cannot be changed so, or None.
+    """Return the error of incremental broker changes, or None.
 
-    `present` is what was set on it before, `holds` returns what holds for it under a name.
+    `present` are the broker's values before the change, `holds` returns the effective value of a name.
     """
     refusal = _refuse_other_broker(node_id, resource.resource_name)
     if refusal is not None:
@@ -79,7 +79,7 @@ def refuse_altered_broker(
 
 
 def refuse_replaced_broker(tables: ConfigTables, node_id: int, resource: ReplacedResource, holds: Holds = _nothing_holds) -> Refusal | None:
-    """Return why the settings of a broker cannot be these, or None. `holds` as above."""
+    """Return the error of replaced broker configurations, or None. `holds` as above."""
     values = {config.name: config.value for config in resource.configs if config.value is not None}
     other = _refuse_other_broker(node_id, resource.resource_name)
     return other or _refuse_values(tables, values, resource.resource_name, list(values), holds)
@@ -96,18 +96,18 @@ def _refuse_other_broker(node_id: int, name: str) -> Refusal | None:
 
 
 def _apply(tables: ConfigTables, values: dict[str, str], operation: AlterableConfig) -> Refusal | None:
-    """Carry out one operation on the values, or say why it cannot be."""
+    """Apply one operation to the values, or return its error."""
     name, text = operation.name, operation.value
     if operation.config_operation == SET:
-        assert text is not None, "a null value was refused before"
+        assert text is not None, "a null value was rejected before"
         values[name] = text
     elif operation.config_operation == DELETE:
         values.pop(name, None)
     else:
-        assert text is not None, "a null value was refused before"
+        assert text is not None, "a null value was rejected before"
         config = tables.broker.get(name)
         if config is None:
-            return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)  # a look-up that nobody catches (before 4.4)
+            return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)  # an uncaught exception of the lookup (before 4.4)
         verb = "append" if operation.config_operation == APPEND else "subtract"
         if not config.is_list:
             return Refusal(ErrorCode.INVALID_CONFIG, f"Config value {verb} is not allowed for config key: {name}")

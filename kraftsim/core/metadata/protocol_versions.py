@@ -1,7 +1,7 @@
-"""What a value of inter.broker.protocol.version means: which levels there are by name, in their order, and what each one switches.
+"""inter.broker.protocol.version: the levels by name, their order, and what each enables.
 
-A cluster that keeps its metadata in ZooKeeper has no finalized level: each broker goes by its own setting, and mixed ones are the normal case in a
-rolling upgrade. The levels before 3.0-IV1 have no number.
+A ZooKeeper-mode cluster has no finalized level: each broker uses its own setting, and they differ during a rolling upgrade. Levels before 3.0-IV1
+have no number.
 Source: org.apache.kafka.server.common.MetadataVersion, kafka.api.ApiVersion (2.3 to 2.8).
 """
 
@@ -17,7 +17,7 @@ LEVELS_BY_NAME: Final[Mapping[str, int]] = {
     **dict.fromkeys(BEFORE_KRAFT.split(), WITHOUT_NUMBER),
     **{version.name: level for level, version in METADATA_VERSIONS.items()},
 }
-"""In their order; -1 for a level that has no number."""
+"""In order; -1 for a level without a number."""
 RANKS: Final[Mapping[str, int]] = {name: rank for rank, name in enumerate(LEVELS_BY_NAME)}
 LAST_RANK_OF_3_9: Final = RANKS["3.9-IV0"]
 
@@ -35,7 +35,7 @@ class ProtocolVersion:
 
     @classmethod
     def parse(cls, text: str) -> "ProtocolVersion":
-        """Return a level by its name, or the last one of a release by the release's ("2.8", "2.8.1"). Raises UnknownProtocolVersion."""
+        """Return a level by its name, or the last one of a release ("2.8", "2.8.1"). Raises UnknownProtocolVersion."""
         key = _looked_up_by(text)
         name = key if key in RANKS else _last_of_releases().get(key)
         if name is None or RANKS[name] > LAST_RANK_OF_3_9:
@@ -49,21 +49,21 @@ class ProtocolVersion:
 
     @property
     def release(self) -> str:
-        """The release line that brought it, such as 2.8."""
+        """The release line that introduced it, such as 2.8."""
         return self.name.partition("-")[0]
 
     def is_at_least(self, name: str) -> bool:
-        """Tell whether what began with a level holds at this one."""
+        """Return whether this level is at least the named one."""
         return self.rank >= RANKS[name]
 
     @property
     def has_feature_znode(self) -> bool:
-        """Whether the controller keeps finalized features in /feature, and brokers say theirs when they register (KIP-584)."""
+        """Whether the controller stores finalized features in /feature, and brokers register their supported features (KIP-584)."""
         return self.is_at_least("2.7-IV0")
 
     @property
     def uses_alter_partition(self) -> bool:
-        """Whether a leader asks the controller to change the ISR (KIP-497; before: it writes the znode and notifies by another one)."""
+        """Whether a leader sends AlterPartition to change the ISR (KIP-497; before: it writes the state znode and an ISR change notification)."""
         return self.is_at_least("2.7-IV2")
 
     @property
@@ -73,22 +73,22 @@ class ProtocolVersion:
 
     @property
     def allocates_producer_ids(self) -> bool:
-        """Whether a broker has its producer ids from the controller (KIP-730; before: from ZooKeeper itself)."""
+        """Whether a broker gets producer ids from the controller (KIP-730; before: from ZooKeeper)."""
         return self.is_at_least("3.0-IV0")
 
     @property
     def has_leader_recovery(self) -> bool:
-        """Whether a leader that was elected uncleanly is marked as one (KIP-704)."""
+        """Whether the leader recovery state is recorded (KIP-704)."""
         return self.is_at_least("3.2-IV0")
 
     @property
     def can_migrate(self) -> bool:
-        """Whether a KRaft controller may take over, and requests are forwarded (KIP-866)."""
+        """Whether a migration to KRaft is possible, and requests are forwarded (KIP-866)."""
         return self.is_at_least("3.4-IV0")
 
 
 def _looked_up_by(text: str) -> str:
-    """Return what Kafka goes by: the words between the first two points, of 0.x the first three."""
+    """Return the lookup key of Kafka: the first two components, for 0.x the first three."""
     parts = text.split(".")
     return ".".join(parts[: 3 if parts[0] == "0" else 2])
 

@@ -1,6 +1,6 @@
-"""Moving partitions to other brokers: beginning a move, calling it off, and telling what is under way.
+"""Partition reassignments: start, cancel, list.
 
-A move goes on by itself: the leader asks for an ISR with the new replicas in it (AlterPartition), and the change that grants it completes the move.
+A reassignment completes by itself: the leader sends AlterPartition with the new replicas in the ISR, and this change completes it.
 Source: KIP-455, ReplicationControlManager.{alterPartitionReassignments, listPartitionReassignments}.
 """
 
@@ -25,7 +25,7 @@ from protocol.schema import Message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedPartition:
-    """Whether the move of one partition has begun, or was called off."""
+    """The result of starting or cancelling the reassignment of one partition."""
 
     partition: int
     refusal: Refusal | None = None
@@ -33,7 +33,7 @@ class MovedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedTopic:
-    """The partitions of one topic, as they were asked for."""
+    """The partitions of one topic, in the order of the request."""
 
     topic: str
     partitions: tuple[MovedPartition, ...]
@@ -41,19 +41,19 @@ class MovedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OngoingMoves:
-    """The partitions of one topic that are under way, by number."""
+    """The partitions of one topic that are being reassigned, by number."""
 
     topic: str
     partitions: tuple[tuple[int, PartitionRegistration], ...]
 
 
 def decide_reassignments(view: ReplicationView, request: AlterPartitionReassignmentsRequest) -> Decision[list[MovedTopic]]:
-    """Propose to move partitions, each by itself, all in one batch. A move that needs no new replica in sync is complete at once."""
+    """Start or cancel reassignments, each partition by itself, in one batch. If no new replica has to catch up, it completes at once."""
     return whole(reassignment_steps(view, request))
 
 
 def reassignment_steps(view: ReplicationView, request: AlterPartitionReassignmentsRequest) -> Steps[Decision[list[MovedTopic]]]:
-    """The same, step by step."""
+    """Like `decide_reassignments`, in steps."""
     results: list[MovedTopic] = []
     records: list[Message] = []
     looked_at = count()
@@ -74,7 +74,7 @@ def reassignment_steps(view: ReplicationView, request: AlterPartitionReassignmen
 
 
 def ongoing_moves(view: ReplicationView, asked: Iterable[ListPartitionReassignmentsTopics] | None) -> list[OngoingMoves]:
-    """Return what is under way, of some partitions or (None) of all; what does not exist is passed over."""
+    """Return the ongoing reassignments of some partitions or (None) of all; unknown ones are skipped."""
     if asked is None:
         numbers: dict[bytes, list[int]] = {}
         for topic_id, number in view.topics.reassigning():

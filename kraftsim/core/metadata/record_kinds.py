@@ -1,6 +1,6 @@
-"""The records of the metadata log: every kind that Kafka writes since 3.0.
+"""All record types of the metadata log since 3.0.
 
-A record that is not among them stops a node (nobody may skip what it does not understand).   Source: KIP-631, MetadataRecordType.
+An unknown record type is fatal for a node, as it cannot be skipped.   Source: KIP-631, MetadataRecordType.
 """
 
 from kraftsim.core.metadata.registries import RegistryRecord

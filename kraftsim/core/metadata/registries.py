@@ -1,7 +1,7 @@
-"""What the metadata log keeps for others: controllers, quotas, credentials, tokens, access rules, the state of a migration.
+"""Key-value state of the metadata log: controllers, quotas, credentials, tokens, ACLs, the migration state.
 
-Nothing here decides; the latest record of a key is the value of the key. The controller keeps it in tables that can be undone, a broker's image in
-plain ones, and both write the same records into a snapshot.
+No rules here; the latest record of a key is its value. The controller stores them in timeline tables, a broker's image in plain ones, and both write
+the same records into a snapshot.
 Source: org.apache.kafka.image.{ClusterImage, ClientQuotasImage, ScramImage, DelegationTokenImage, AclsImage, FeaturesImage}.
 """
 
@@ -37,11 +37,11 @@ RegistryRecord = (
     | RemoveAccessControlEntryRecord
     | ZkMigrationStateRecord
 )
-"""The records that end here."""
+"""The record types of the registries."""
 
 
 class Table(Protocol[K, R]):
-    """A dictionary, or one whose changes can be undone."""
+    """A dictionary, plain or with undo."""
 
     def __getitem__(self, key: K, /) -> R: ...
     def __setitem__(self, key: K, value: R, /) -> None: ...
@@ -52,16 +52,16 @@ class Table(Protocol[K, R]):
 
 
 class NewTable(Protocol):
-    """Makes empty tables."""
+    """Creates empty tables."""
 
     def __call__(self) -> Table[K, R]: ...
 
 
 class Registry(Generic[K, R]):
-    """The latest record of each key. Records are never changed once they are in here.
+    """The latest record of each key. Stored records are immutable.
 
-    Records are also found by what `group_of` says of them, at the cost of those that are found. The groups are made when they are first
-    asked for; `forget_groups` has to be called when the table was changed otherwise than through here.
+    Records are also indexed by `group_of`, so that a lookup costs the size of its result. The index is built on first use;
+    `forget_groups` has to be called when the table changes by other means.
     """
 
     __slots__ = ("_group_of", "_groups", "_table")
@@ -76,7 +76,7 @@ class Registry(Generic[K, R]):
         return self._table.get(key)
 
     def records(self) -> list[R]:
-        """Return every record, in an order that does not depend on how they came."""
+        """Return all records, in an order independent of their insertion."""
         return [self._table[key] for key in sorted(self._table, key=repr)]
 
     def of_group(self, group: Hashable) -> list[R]:
@@ -88,18 +88,18 @@ class Registry(Generic[K, R]):
         return [self._table[key] for key in sorted(self._groups.get(group, ()), key=repr)]
 
     def forget_groups(self) -> None:
-        """The table was changed: records were undone."""
+        """Drop the index: records were reverted."""
         self._groups = None
 
     def put(self, key: K, record: R) -> None:
-        """Let a record be the value of its key."""
+        """Store a record under its key."""
         if self._groups is not None:
             self._leave_group(key)
             self._groups.setdefault(self._group_of(record), {})[key] = None
         self._table[key] = record
 
     def drop(self, key: K) -> None:
-        """Forget a key, if it is known."""
+        """Remove a key, if it is present."""
         if key in self._table:
             self._leave_group(key)
             del self._table[key]
@@ -115,39 +115,39 @@ class Registry(Generic[K, R]):
 
 
 class Registries:
-    """All of them, over tables that `new_table` makes."""
+    """All registries, over tables created by `new_table`."""
 
     def __init__(self, new_table: NewTable) -> None:
         self.controllers: Registry[int, RegisterControllerRecord] = Registry(new_table())
         self.quotas: Registry[tuple[QuotaEntity, str], ClientQuotaRecord] = Registry(new_table(), lambda record: quota_entity(record.entity))
         """Grouped by entity."""
         self.quota_changes = 0
-        """Grows whenever the quotas may have changed."""
+        """Incremented whenever quotas may have changed."""
         self.scram_credentials: Registry[tuple[str, int], UserScramCredentialRecord] = Registry(new_table(), lambda record: record.name)
         """Grouped by user."""
         self.delegation_tokens: Registry[str, DelegationTokenRecord] = Registry(new_table())
         self.access_rules: Registry[bytes, AccessControlEntryRecord] = Registry(
             new_table(), lambda record: (record.resource_type, record.pattern_type, record.resource_name)
         )
-        """Grouped by resource: type, how the name is meant, name."""
+        """Grouped by resource: type, pattern type, name."""
         self.rule_changes = 0
-        """Grows whenever the access rules may have changed."""
+        """Incremented whenever ACLs may have changed."""
         self._migration: Registry[int, ZkMigrationStateRecord] = Registry(new_table())
 
     @property
     def migration_state(self) -> ZkMigrationStateRecord:
-        """Where a migration from ZooKeeper stands; NONE where the log never said."""
+        """The state of a migration from ZooKeeper; NONE if the log has none."""
         return self._migration.get(0) or ZkMigrationStateRecord()
 
     def on_undone(self) -> None:
-        """Records were undone in the tables."""
+        """Records were reverted in the tables."""
         self.rule_changes += 1
         self.quota_changes += 1
         for registry in (self.quotas, self.scram_credentials, self.access_rules):
             registry.forget_groups()
 
     def replay(self, record: RegistryRecord) -> None:
-        """Apply a record of the log."""
+        """Replay a record."""
         match record:
             case RegisterControllerRecord():
                 self.controllers.put(record.controller_id, record)
@@ -184,5 +184,5 @@ class Registries:
 
 
 def quota_entity(entity: list[EntityData]) -> QuotaEntity:
-    """Return whom a quota is for, whatever the order in which its parts are named."""
+    """Return the entity of a quota, independent of the order of its parts."""
     return tuple(sorted(((part.entity_type, part.entity_name) for part in entity), key=lambda part: part[0]))

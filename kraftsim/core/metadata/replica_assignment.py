@@ -1,6 +1,6 @@
-"""Whether people may put replicas where they asked for.   Source: ReplicationControlManager.validateManualPartitionAssignment.
+"""Validation of manual replica assignments.   Source: ReplicationControlManager.validateManualPartitionAssignment.
 
-The sentences are Kafka's own, because clients show them.
+The error messages are Kafka's, because clients show them.
 """
 
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from protocol.errors import ErrorCode
 
 
 def refuse_assignment(replicas: Sequence[int], cluster: ClusterControl, expected_count: int | None = None) -> Refusal | None:
-    """Return why a partition cannot have these replicas. Refuses with INVALID_REPLICA_ASSIGNMENT.
+    """Return the error of a replica list. Fails with INVALID_REPLICA_ASSIGNMENT.
 
-    expected_count: how many the other partitions of the topic have, if that matters.
+    expected_count: the replication factor of the topic's other partitions, if it matters.
     """
     if not replicas:
         return _refused("The manual partition assignment includes an empty replica list.")
@@ -35,7 +35,7 @@ def refuse_assignment(replicas: Sequence[int], cluster: ClusterControl, expected
 
 
 def refuse_inactive(partition_id: int) -> Refusal:
-    """Return the refusal of a partition none of whose replicas is in service."""
+    """Return the error of a partition without an active replica."""
     return _refused(f"All brokers specified in the manual partition assignment for partition {partition_id} are fenced or in controlled shutdown.")
 
 

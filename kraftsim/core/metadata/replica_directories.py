@@ -1,4 +1,4 @@
-"""Which replica lies in which log directory, and what becomes of partitions when a directory fails.
+"""Replica-to-directory assignments, and the failure of log directories.
 
 Source: KIP-858, ReplicationControlManager.{handleAssignReplicasToDirs, handleDirectoriesOffline}.
 """
@@ -22,7 +22,7 @@ from protocol.schema import Message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignedReplicas:
-    """Partitions of one topic in one directory, as they were asked for: (partition, error)."""
+    """Partitions of one topic in one directory, in the order of the request: (partition, error)."""
 
     directory: bytes
     topic_id: bytes
@@ -30,10 +30,10 @@ class AssignedReplicas:
 
 
 def decide_assign_replicas(view: ReplicationView, request: AssignReplicasToDirsRequest) -> Decision[list[list[AssignedReplicas]]] | Refusal:
-    """Propose to note where replicas of a broker lie; results by directory, then topic, as they were asked for.
+    """Assign replicas of a broker to directories; results by directory, then topic, in the order of the request.
 
-    What lies in a directory that the broker did not register is lost to it: others lead.
-    Refuses the whole with UNSUPPORTED_VERSION (the level of the cluster) or STALE_BROKER_EPOCH.
+    A replica in an unregistered directory is offline: it loses leadership and leaves the ISR.
+    Fails as a whole with UNSUPPORTED_VERSION (metadata.version) or STALE_BROKER_EPOCH.
     """
     if not view.level.has_directories:
         return Refusal(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
@@ -51,16 +51,16 @@ def decide_assign_replicas(view: ReplicationView, request: AssignReplicasToDirsR
 
 
 def offline_directory_records(view: ReplicationView, broker: BrokerRegistration, offline: Collection[bytes]) -> list[Message]:
-    """Return the changes with which a broker loses what lies in directories that it says have failed, and what it has left.
+    """Return the changes for the replicas in newly offline directories of a broker, and its remaining directories.
 
-    All partitions are walked over: directories fail seldom.
+    Visits all partitions: directory failures are rare.
     """
     failed = [directory for directory in broker.directories if directory in offline]
     if not failed:
         return []
     records: list[Message] = []
     for directory in failed:
-        keys = [key for key, partition in view.topics.partitions() if _lies_in(partition, broker.broker_id, directory)]
+        keys = [key for key, partition in view.topics.partitions() if _is_in(partition, broker.broker_id, directory)]
         records += membership_records(view, keys, leaving=broker.broker_id)
     remaining = [directory for directory in broker.directories if directory not in offline]
     return [*records, BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, log_dirs=remaining)]
@@ -69,7 +69,7 @@ def offline_directory_records(view: ReplicationView, broker: BrokerRegistration,
 def _assign(
     view: ReplicationView, broker: BrokerRegistration, directory: bytes, row: AssignedTopic, records: list[Message], lost: dict[PartitionKey, None]
 ) -> AssignedReplicas:
-    """Propose one row, add its records, and name the partitions that lie in a lost directory."""
+    """Assign the partitions of one row: add their records, and collect the assigned partitions in `lost`."""
     topic = view.topics.topic(row.topic_id)
     errors = []
     for asked in row.partitions:
@@ -79,7 +79,7 @@ def _assign(
         if topic is None or error is not ErrorCode.NONE:
             continue
         key = (topic.topic_id, number)
-        target, forgets = PartitionTarget(directories={broker.broker_id: directory}), view.manners.assignments_forget_eligible
+        target, forgets = PartitionTarget(directories={broker.broker_id: directory}), view.behavior.assignments_forget_eligible
         record = view.change(key, topic.partitions[number], target, Election.ONLINE, forgets_eligible=forgets)
         if record is not None:
             records.append(record)
@@ -96,5 +96,5 @@ def _why_unassignable(topic: Topic | None, number: int, broker_id: int) -> Error
     return ErrorCode.NONE if broker_id in partition.replicas else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def _lies_in(partition: PartitionRegistration, broker_id: int, directory: bytes) -> bool:
+def _is_in(partition: PartitionRegistration, broker_id: int, directory: bytes) -> bool:
     return broker_id in partition.replicas and partition.directory_of(broker_id) == directory

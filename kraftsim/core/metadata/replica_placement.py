@@ -1,8 +1,8 @@
-"""On which brokers new partitions go: in stripes over the racks, and over the brokers of each rack.
+"""Replica placement: striped across racks, and across the brokers of each rack.
 
-Every partition begins one rack further, and in each rack one broker further, so that leaders and followers spread evenly; where both rounds begin is
-drawn. Brokers out of service come last and never first. After as many partitions as there are brokers in service all is shuffled, so that the same
-brokers do not always stand behind the same leader.   Source: KIP-36, org.apache.kafka.metadata.placement.StripedReplicaPlacer.
+Every partition starts one rack further, and in each rack one broker further, which spreads leaders and followers evenly; the starting offsets are
+random. Fenced brokers come last and never lead. After as many partitions as there are unfenced brokers all is shuffled, so that the same followers
+do not always share a leader.   Source: KIP-36, org.apache.kafka.metadata.placement.StripedReplicaPlacer.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,10 +19,10 @@ Placement = Sequence[tuple[int, ...]]
 
 
 class Chance(Protocol):
-    """Drawn numbers, as `random.Random` gives them."""
+    """Random numbers, as from `random.Random`."""
 
     def randrange(self, stop: int, /) -> int:
-        """Return a number from 0 to stop, which is outside."""
+        """Return a number from 0 to stop, exclusive."""
         ...
 
     def randbytes(self, size_bytes: int, /) -> bytes:
@@ -31,9 +31,9 @@ class Chance(Protocol):
 
 
 def place_replicas(partition_count: int, replication_factor: int, brokers: Iterable[BrokerRegistration], chance: Chance) -> Placement | Refusal:
-    """Return the replicas of so many new partitions, on any of these brokers.
+    """Return the replicas of new partitions on these brokers.
 
-    Refuses with INVALID_REPLICATION_FACTOR where there are too few brokers, or none in service.
+    Fails with INVALID_REPLICATION_FACTOR if there are too few brokers, or no unfenced one.
     """
     racks = _Racks(list(brokers), chance)
     why = None
@@ -49,7 +49,7 @@ def place_replicas(partition_count: int, replication_factor: int, brokers: Itera
 
 
 class _Round:
-    """Brokers that are handed out one after the other; each turn begins one further than the last."""
+    """A round-robin list of brokers; each epoch starts one further than the last."""
 
     def __init__(self) -> None:
         self.broker_ids: list[int] = []
@@ -58,13 +58,13 @@ class _Round:
         self._turn = 0
 
     def begin_anywhere(self, chance: Chance) -> None:
-        """Draw where the first turn begins."""
+        """Choose a random starting offset."""
         self.broker_ids.sort()
         if self.broker_ids:
             self._offset = chance.randrange(len(self.broker_ids))
 
     def next(self, turn: int) -> int | None:
-        """Return the next broker of a turn, or None if all were handed out."""
+        """Return the next broker of an epoch, or None if all were returned."""
         if not self.broker_ids:
             return None
         if turn != self._turn:
@@ -77,19 +77,19 @@ class _Round:
 
 
 class _Rack:
-    """The brokers of a rack, those in service apart from the others."""
+    """The brokers of a rack, unfenced and fenced separately."""
 
     def __init__(self) -> None:
         self.unfenced, self.fenced = _Round(), _Round()
 
     def next(self, turn: int) -> int | None:
-        """Return the next broker of a turn, those in service first, or None."""
+        """Return the next broker of an epoch, unfenced ones first, or None."""
         broker_id = self.unfenced.next(turn)
         return self.fenced.next(turn) if broker_id is None else broker_id
 
 
 class _Racks:
-    """All racks. Brokers without one are in a rack of their own, which comes first."""
+    """All racks. Brokers without a rack form one, which is first."""
 
     def __init__(self, brokers: Sequence[BrokerRegistration], chance: Chance) -> None:
         self._chance = chance
@@ -108,17 +108,17 @@ class _Racks:
         self._offset = chance.randrange(len(self._racks)) if self._racks else 0
 
     def place(self, replication_factor: int) -> tuple[int, ...]:
-        """Return the replicas of the next partition: the first from a broker in service, the others from the racks in turn."""
+        """Return the replicas of the next partition: the first is unfenced, the others are from the racks in rotation."""
         if self._turn == self.unfenced_count > 1:
             self._shuffle()
-            self._turn = 0  # a rack that was last asked in an earlier turn 0 goes on where it was then, as in Kafka
+            self._turn = 0  # a rack last used in an earlier epoch 0 continues from there, as in Kafka
         self._offset %= len(self._racks)
         first_rack, first_broker = self._first()
         replicas = [first_broker]
         rack_index, skipped_rack = self._offset, first_rack
         while len(replicas) < replication_factor:
             if rack_index == skipped_rack:
-                skipped_rack = -1  # it gave the first replica: it is passed over once
+                skipped_rack = -1  # it has the first replica: skipped once
             elif (broker_id := self._racks[rack_index].next(self._turn)) is not None:
                 replicas.append(broker_id)
             rack_index = (rack_index + 1) % len(self._racks)
@@ -127,7 +127,7 @@ class _Racks:
         return tuple(replicas)
 
     def _first(self) -> tuple[int, int]:
-        """Return (rack, broker) of the first replica: from the first rack, from the offset on, that has a broker in service left."""
+        """Return (rack, broker) of the first replica: the first rack, from the offset on, with an unfenced broker left."""
         rack_index = self._offset
         while (broker_id := self._racks[rack_index].unfenced.next(self._turn)) is None:
             rack_index = (rack_index + 1) % len(self._racks)

@@ -1,6 +1,6 @@
-"""Which topics and partitions there are, who leads them, and everything that may change them: the door to the rules beside this file.
+"""Topics, partitions and their leaders on the controller; a facade over the rules in the neighbouring modules.
 
-Each concern is a file of its own: create_topics, create_partitions, delete_topics, alter_partition, elect_leaders, reassign_partitions,
+One module per concern: create_topics, create_partitions, delete_topics, alter_partition, elect_leaders, reassign_partitions,
 replica_directories, broker_effects.   Source: KIP-500, KIP-631, org.apache.kafka.controller.ReplicationControlManager.
 """
 
@@ -12,7 +12,7 @@ from kraftsim.core.metadata.broker_effects import arrival_records, departure_rec
 from kraftsim.core.metadata.broker_registration import BrokerRegistration
 from kraftsim.core.metadata.cluster_control import ClusterControl
 from kraftsim.core.metadata.config_control import ConfigControl
-from kraftsim.core.metadata.controller_node import EARLY_MANNERS, ReplicationManners
+from kraftsim.core.metadata.controller_node import EARLY_BEHAVIOR, ReplicationManners
 from kraftsim.core.metadata.create_partitions import WidenedTopic, create_partitions_steps, decide_create_partitions
 from kraftsim.core.metadata.create_topics import NewTopic, RefusedTopic, create_topics_steps, decide_create_topics
 from kraftsim.core.metadata.delete_topics import DeletedTopic, TopicToDelete, decide_delete_topics
@@ -45,7 +45,7 @@ from protocol.uuids import uuid_text
 
 
 class ReplicationControl:
-    """Topics and partitions. What a method proposes, and with what it refuses, is said where the rule is."""
+    """Topics and partitions. The results and errors of a method are documented at the rule."""
 
     def __init__(
         self,
@@ -55,16 +55,17 @@ class ReplicationControl:
         configs: ConfigControl,
         defaults: TopicDefaults,
         *,
-        manners: ReplicationManners = EARLY_MANNERS,
+        behavior: ReplicationManners = EARLY_BEHAVIOR,
     ) -> None:
         self._topics = TopicTable(journal)
-        self._view = ReplicationView(topics=self._topics, features=features, cluster=cluster, configs=configs, defaults=defaults, manners=manners)
+        self._view = ReplicationView(topics=self._topics, features=features, cluster=cluster, configs=configs, defaults=defaults, behavior=behavior)
 
-    # Reading --------------------------------------------------------------------------------------------------------------------------------------
+    # Queries ----------------------------------------------------------------------------------------------------------
+    # ----------------------------
 
     @property
     def topics(self) -> TopicTable:
-        """All topics and partitions, to be read only."""
+        """All topics and partitions; read-only."""
         return self._topics
 
     def topic_id(self, name: str) -> bytes | None:
@@ -76,118 +77,122 @@ class ReplicationControl:
         return self._topics.partitions()
 
     def leads_partitions(self, broker_id: int) -> bool:
-        """Tell whether a broker leads any partition."""
+        """Return whether a broker leads any partition."""
         return self._topics.leads_any(broker_id)
 
     def ongoing_moves(self, asked: Iterable[ListPartitionReassignmentsTopics] | None) -> list[OngoingMoves]:
-        """Return the partitions that are on their way to other brokers: all (None), or those of some."""
+        """Return the ongoing reassignments: all (None), or those of some partitions."""
         return ongoing_moves(self._view, asked)
 
     def facts_of(self, records: Sequence[Message]) -> tuple[Event, ...]:
-        """Return what becomes of partitions by records that are not replayed yet."""
+        """Return the partition events of records that are not replayed yet."""
         return partition_facts(records, self._topics)
 
-    # What people ask for --------------------------------------------------------------------------------------------------------------------------
+    # Client requests --------------------------------------------------------------------------------------------------
+    # -----------------------------
 
     def decide_create_topics(self, request: CreateTopicsRequest, chance: Chance) -> Decision[list[NewTopic | RefusedTopic]] | Refusal:
-        """Propose new topics; ids and places are drawn."""
+        """Create topics; ids and placement are random."""
         return decide_create_topics(self._view, request, chance)
 
     def create_topics_steps(self, request: CreateTopicsRequest, chance: Chance) -> Steps[Decision[list[NewTopic | RefusedTopic]] | Refusal]:
-        """The same, step by step."""
+        """Like `decide_create_topics`, in steps."""
         return create_topics_steps(self._view, request, chance)
 
     def decide_create_partitions(self, request: CreatePartitionsRequest, chance: Chance) -> Decision[list[WidenedTopic]]:
-        """Propose more partitions; places are drawn."""
+        """Add partitions; placement is random."""
         return decide_create_partitions(self._view, request, chance)
 
     def create_partitions_steps(self, request: CreatePartitionsRequest, chance: Chance) -> Steps[Decision[list[WidenedTopic]]]:
-        """The same, step by step."""
+        """Like `decide_create_partitions`, in steps."""
         return create_partitions_steps(self._view, request, chance)
 
     def decide_delete_topics(self, asked: Sequence[TopicToDelete]) -> Decision[list[DeletedTopic]] | Refusal:
-        """Propose to remove topics."""
+        """Delete topics."""
         return decide_delete_topics(self._view, asked)
 
     def decide_elect_leaders(self, request: ElectLeadersRequest) -> Decision[list[ElectedTopic]] | Refusal:
-        """Propose elections."""
+        """Elect leaders."""
         return decide_elect_leaders(self._view, request)
 
     def elect_leaders_steps(self, request: ElectLeadersRequest) -> Steps[Decision[list[ElectedTopic]] | Refusal]:
-        """The same, step by step."""
+        """Like `decide_elect_leaders`, in steps."""
         return elect_leaders_steps(self._view, request)
 
     def decide_reassignments(self, request: AlterPartitionReassignmentsRequest) -> Decision[list[MovedTopic]]:
-        """Propose to begin moves, or to call them off."""
+        """Start or cancel reassignments."""
         return decide_reassignments(self._view, request)
 
     def reassignment_steps(self, request: AlterPartitionReassignmentsRequest) -> Steps[Decision[list[MovedTopic]]]:
-        """The same, step by step."""
+        """Like `decide_reassignments`, in steps."""
         return reassignment_steps(self._view, request)
 
-    # What brokers ask for -------------------------------------------------------------------------------------------------------------------------
+    # Broker requests --------------------------------------------------------------------------------------------------
+    # -----------------------------
 
     def decide_alter_partition(self, request: AlterPartitionRequest, version: int) -> Decision[list[AlteredTopic]] | Refusal:
-        """Propose other ISRs, as leaders ask for them in a version of AlterPartition."""
+        """Change ISRs by a leader's AlterPartition request of some version."""
         return decide_alter_partition(self._view, request, version)
 
     def decide_assign_replicas(self, request: AssignReplicasToDirsRequest) -> Decision[list[list[AssignedReplicas]]] | Refusal:
-        """Propose to note in which directories replicas lie."""
+        """Assign replicas to directories."""
         return decide_assign_replicas(self._view, request)
 
-    # What the controller does by itself -----------------------------------------------------------------------------------------------------------
+    # Controller events ------------------------------------------------------------------------------------------------
+    # -----------------------------
 
     def fence_records(self, broker_id: int) -> list[PartitionChangeRecord]:
-        """Return the changes with which a broker loses every leadership and its place in every ISR it is not the last member of."""
+        """Return the changes that remove a broker from leadership, and from every ISR with another member."""
         return departure_records(self._view, broker_id)
 
     def shutdown_records(self, broker_id: int, *, is_clean: bool) -> list[PartitionChangeRecord]:
-        """Return the changes with which a broker loses what its former incarnation had."""
+        """Return the changes that remove a broker's former incarnation."""
         return shutdown_records(self._view, broker_id, is_clean=is_clean)
 
     def unregistration_records(self, broker_id: int) -> list[PartitionChangeRecord]:
-        """Return the changes with which a broker that is no member any more loses what it has."""
+        """Return the changes that remove an unregistered broker."""
         return unregistration_records(self._view, broker_id)
 
     def unfence_records(self, broker_id: int) -> list[PartitionChangeRecord]:
-        """Return the changes with which leaderless partitions get a leader once a broker may lead."""
+        """Return the changes that elect a leader for leaderless partitions when a broker is unfenced."""
         return arrival_records(self._view, broker_id)
 
     def offline_directory_records(self, broker: BrokerRegistration, offline: Collection[bytes]) -> list[Message]:
-        """Return the changes with which a broker loses what lies in directories that failed; none if it had lost them before."""
+        """Return the changes for the replicas in a broker's offline directories; none if they were applied before."""
         return offline_directory_records(self._view, broker, offline)
 
     def decide_balance(self) -> Decision[bool]:
-        """Propose to give partitions back to their preferred leaders; the result is whether there may be more to do at once."""
+        """Elect preferred leaders; the result is whether there may be more."""
         return decide_balance(self._view)
 
     def decide_unclean_elections(self) -> Decision[bool]:
-        """Propose leaders where only those are left who lack records; the result is whether there may be more to do at once."""
+        """Elect unclean leaders where no other replica is left; the result is whether there may be more."""
         return decide_unclean_elections(self._view)
 
-    # The log --------------------------------------------------------------------------------------------------------------------------------------
+    # Replay -----------------------------------------------------------------------------------------------------------
+    # ----------------------------
 
     def replay_topic(self, record: TopicRecord) -> None:
-        """Take a topic from the log."""
+        """Replay a topic."""
         self._topics.add_topic(record.name, record.topic_id)
 
     def replay_partition(self, record: PartitionRecord) -> None:
-        """Take a partition from the log."""
+        """Replay a partition."""
         self._topics.put_partition((record.topic_id, record.partition_id), partition_of(record))
 
     def replay_partition_change(self, record: PartitionChangeRecord) -> None:
-        """Take a change of a partition from the log."""
+        """Replay a change of a partition."""
         key = (record.topic_id, record.partition_id)
         partition = self._topics.partition(key)
-        assert partition is not None, f"partition {uuid_text(record.topic_id)}-{record.partition_id} changes and is not there"
+        assert partition is not None, f"partition {uuid_text(record.topic_id)}-{record.partition_id} does not exist"
         self._topics.put_partition(key, partition.changed_by(record))
 
     def replay_remove_topic(self, record: RemoveTopicRecord) -> None:
-        """Take from the log that a topic is gone, and its configurations with it."""
+        """Replay the removal of a topic, and delete its configurations."""
         self._view.configs.forget(TOPIC_RESOURCE, self._topics.remove_topic(record.topic_id))
 
     def replay_clear_elr(self, record: ClearElrRecord) -> None:
-        """Take from the log that nobody outside the ISRs may lead: of one topic, or of all where none is named."""
+        """Replay the clearing of eligible leader replicas: of one topic, or of all."""
         named = self._topics.topic_named(record.topic_name)
         for topic in self._topics.topics() if not record.topic_name else [named] if named is not None else []:
             for number, partition in list(topic.partitions.items()):

@@ -1,4 +1,4 @@
-"""What the rules of topics and partitions look at, and how any of them changes one partition.
+"""The state that topic and partition rules read, and the change of one partition.
 
 Source: org.apache.kafka.controller.ReplicationControlManager.
 """
@@ -10,7 +10,7 @@ from typing import Final
 from kraftsim.core.metadata.broker_registration import BrokerRegistration
 from kraftsim.core.metadata.cluster_control import ClusterControl
 from kraftsim.core.metadata.config_control import ALL_BROKERS, MIN_IN_SYNC_CONFIG, ConfigControl
-from kraftsim.core.metadata.controller_node import EARLY_MANNERS, ReplicationManners
+from kraftsim.core.metadata.controller_node import EARLY_BEHAVIOR, ReplicationManners
 from kraftsim.core.metadata.eligible_leaders import EligibleLeaderRules
 from kraftsim.core.metadata.feature_control import FeatureControl
 from kraftsim.core.metadata.metadata_level import MetadataLevel
@@ -23,7 +23,7 @@ from protocol.uuids import LOST_DIRECTORY_ID, MIGRATING_DIRECTORY_ID, UNASSIGNED
 
 NO_BROKER: Final = -1
 RECORDS_PER_OPERATION_MAX: Final = 10_000
-"""QuorumController.MAX_RECORDS_PER_USER_OP: what a user asks for goes into the log in one piece or not at all."""
+"""QuorumController.MAX_RECORDS_PER_USER_OP: the records of a user request are written atomically."""
 TOO_LARGE: Final = "Unable to perform excessively large batch operation."
 NO_TOPIC: Final = ""
 UNCLEAN_ELECTION_CONFIG: Final = "unclean.leader.election.enable"
@@ -31,7 +31,7 @@ UNCLEAN_ELECTION_CONFIG: Final = "unclean.leader.election.enable"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDefaults:
-    """What holds where a request says nothing: num.partitions and default.replication.factor of the node."""
+    """The defaults of CreateTopics: num.partitions and default.replication.factor of the node."""
 
     num_partitions: int = 1
     replication_factor: int = 1
@@ -39,22 +39,22 @@ class TopicDefaults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationView:
-    """The state of the cluster, for looking only."""
+    """A read-only view of the cluster state."""
 
     topics: TopicTable
     features: FeatureControl
     cluster: ClusterControl
     configs: ConfigControl
     defaults: TopicDefaults
-    manners: ReplicationManners = EARLY_MANNERS
+    behavior: ReplicationManners = EARLY_BEHAVIOR
 
     @property
     def level(self) -> MetadataLevel:
-        """The present level of the cluster."""
+        """The current metadata.version of the cluster."""
         return self.features.metadata_level
 
     def elections(self) -> Callable[[str], Election]:
-        """Return a function from a topic to what its elections may do. What holds for topics that say nothing is looked up once: use it for many."""
+        """Return a function from a topic to its election type. The defaults are looked up once: use it for many topics."""
         by_default = _election(self.configs.effective_topic_config(NO_TOPIC, UNCLEAN_ELECTION_CONFIG))
 
         def election_of(topic: str) -> Election:
@@ -64,11 +64,11 @@ class ReplicationView:
         return election_of
 
     def election_of(self, topic: str) -> Election:
-        """Return what elections of one topic may do."""
+        """Return the election type of one topic."""
         return self.elections()(topic)
 
     def default_directory(self, broker_id: int) -> bytes:
-        """Return where a broker will keep a new replica: its only directory, or one that it chooses itself."""
+        """Return the directory of a broker's new replica: its only one, or UNASSIGNED, so that the broker chooses."""
         broker = self.cluster.broker(broker_id)
         if broker is None:
             return UNASSIGNED_DIRECTORY_ID
@@ -77,7 +77,7 @@ class ReplicationView:
         return broker.directories[0] if len(broker.directories) == 1 else UNASSIGNED_DIRECTORY_ID
 
     def active_of(self, replicas: Iterable[int]) -> tuple[int, ...]:
-        """Return those of some replicas that are in service: the first ISR of a new partition."""
+        """Return the active replicas: the first ISR of a new partition."""
         return tuple(replica for replica in replicas if self.cluster.is_active(replica))
 
     def change(
@@ -91,7 +91,7 @@ class ReplicationView:
         *,
         forgets_eligible: bool = False,
     ) -> PartitionChangeRecord | None:
-        """Return the record that makes of a partition what it shall be, or None if nothing changes. `is_active` overrides who is in service."""
+        """Return the change record to a target, or None if nothing changes. `is_active` overrides the broker states."""
         keeps_eligible = self.features.has_eligible_leaders and not forgets_eligible
         in_service = self.cluster.is_active if is_active is None else is_active
         rules = ChangeRules(
@@ -100,7 +100,7 @@ class ReplicationView:
             may_lead=lambda replica: in_service(replica) and self._has_online_directory(partition, replica),
             default_directory=self.default_directory,
             eligible=self._eligible_leader_rules(key[0], shut_down_uncleanly) if keeps_eligible else None,
-            moves_wait_for_all=self.manners.moves_wait_for_all,
+            moves_wait_for_all=self.behavior.moves_wait_for_all,
             suits_zookeeper=self.cluster.standing.takes_zookeeper_brokers,
         )
         record = changed_partition(partition, target, rules)
@@ -109,7 +109,7 @@ class ReplicationView:
         return record
 
     def min_in_sync_replicas(self, topic_id: bytes) -> int:
-        """Return how many must be in sync for an acks=all as it holds for a topic: not more than its first partition has replicas."""
+        """Return the effective min.insync.replicas of a topic, at most the replication factor of its first partition."""
         topic = self.topics.topic(topic_id)
         assert topic is not None, "a partition belongs to a topic"
         configs = self.configs
@@ -122,18 +122,21 @@ class ReplicationView:
         return EligibleLeaderRules(min_in_sync_replicas=self.min_in_sync_replicas(topic_id), shut_down_uncleanly=shut_down_uncleanly)
 
     def _has_online_directory(self, partition: PartitionRegistration, replica: int) -> bool:
-        """Tell whether the directory of a replica serves as far as its broker says."""
+        """Return whether the directory of a replica is online, as reported by its broker."""
         broker = self.cluster.broker(replica)
         return broker is not None and replica in partition.replicas and is_online(partition.directory_of(replica), broker)
 
 
 def is_online(directory: bytes, broker: BrokerRegistration) -> bool:
-    """Tell whether a directory of a broker serves. One that nobody has named yet does, and so does any of a broker that named none (KAFKA-16162)."""
+    """Return whether a directory of a broker is online.
+
+    An unassigned one is, and so is any of a broker without registered directories (KAFKA-16162).
+    """
     if directory in (MIGRATING_DIRECTORY_ID, UNASSIGNED_DIRECTORY_ID):
         return True
     return directory != LOST_DIRECTORY_ID and (not broker.directories or directory in broker.directories)
 
 
 def _election(allows_unclean: str) -> Election:
-    """Read a value as Kafka's controller does: with a space beside it, it can be set, and allows nothing (Boolean.parseBoolean)."""
+    """Parse a value like Kafka's controller: with surrounding whitespace it is valid, and false (Boolean.parseBoolean)."""
     return Election.UNCLEAN if allows_unclean.lower() == "true" else Election.ONLINE

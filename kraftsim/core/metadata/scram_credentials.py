@@ -1,4 +1,4 @@
-"""SCRAM credentials: how they are given and taken away, and what is told of them. The server keeps two keys that it derives, never the password.
+"""SCRAM credentials: alteration and description. The server stores two derived keys, never the password.
 
 Source: KIP-554, KIP-900, RFC 5802, org.apache.kafka.controller.ScramControlManager, org.apache.kafka.image.ScramImage.
 """
@@ -37,19 +37,19 @@ Change: TypeAlias = ScramCredentialDeletion | ScramCredentialUpsertion
 
 @dataclass(frozen=True, slots=True)
 class DescribedCredentials:
-    """What a user has, as (mechanism, iterations)."""
+    """The credentials of a user, as (mechanism, iterations)."""
 
     user: str
     credentials: tuple[tuple[int, int], ...]
 
 
 def decide_alter_credentials(registries: Registries, level: MetadataLevel, request: AlterUserScramCredentialsRequest) -> Decision[Results]:
-    """Propose to give or take credentials; one result per user, those that change first."""
+    """Upsert or delete credentials; one result per user, successful ones first."""
     return whole(alter_credentials_steps(registries, level, request))
 
 
 def alter_credentials_steps(registries: Registries, level: MetadataLevel, request: AlterUserScramCredentialsRequest) -> Steps[Decision[Results]]:
-    """The same, step by step."""
+    """Like `decide_alter_credentials`, in steps."""
     changes: dict[str, Change] = {}
     refused: dict[str, Refusal] = {}
     asked: list[Change] = [*request.deletions, *request.upsertions]
@@ -79,7 +79,7 @@ def alter_credentials_steps(registries: Registries, level: MetadataLevel, reques
 
 
 def describe_credentials(registries: Registries, request: DescribeUserScramCredentialsRequest) -> list[DescribedCredentials | tuple[str, Refusal]]:
-    """Return what users have: those that are named, or all that have any."""
+    """Return the credentials of the named users, or of all users."""
     found: dict[str, list[tuple[int, int]]] = {}
     for record in registries.scram_credentials.records():
         found.setdefault(record.name, []).append((record.mechanism, record.iterations))

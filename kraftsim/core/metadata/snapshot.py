@@ -1,6 +1,6 @@
-"""The image of a cluster as records: what a snapshot holds between its header and its footer.
+"""The metadata image as snapshot records: the contents between header and footer.
 
-Whoever replays them has the same image; how it came to be is lost. Only the end of the last block of producer ids is kept, and of nobody's: -1.
+Replaying them gives the same image without its history. Of producer id blocks only the end of the last one is kept, with broker id -1.
 Source: org.apache.kafka.image.MetadataImage.write, KIP-630.
 """
 
@@ -22,8 +22,8 @@ NOBODY: Final = -1
 
 
 def snapshot_records(image: MetadataImage) -> Iterator[Message]:
-    """Yield records in Kafka's order. The image must not change meanwhile, nor stand inside a metadata transaction."""
-    assert not image.is_in_transaction, "half of a transaction is no image"
+    """Yield records in Kafka's order. The image must not change meanwhile, and must not be in a metadata transaction."""
+    assert not image.is_in_transaction, "no snapshot in a metadata transaction"
     return chain(_features(image), _cluster(image), _topics(image), _configs(image), _registries(image))
 
 

@@ -1,6 +1,6 @@
-"""Which settings of a broker do not go together: Apache Kafka does not start with them, though each value fits its definition.
+"""Combinations of broker settings with which Apache Kafka does not start, although each value is valid by its definition.
 
-The sentences are Kafka's own, without the prefix of checks in Scala.
+The messages are Kafka's, without the prefix of Scala's `require`.
 Source: kafka.server.KafkaConfig.validateValues, org.apache.kafka.storage.internals.log.CleanerConfig.
 """
 
@@ -37,8 +37,8 @@ Number = Callable[[str], int | None]
 def complaint_at_start(is_given: Given, value: Callable[[str], str | None]) -> str | None:
     """Return why a broker does not start, or None.
 
-    `is_given` tells whether the properties have a name, `value` returns what holds under it, also by default; None: the release has no such setting.
-    Values fit their definitions.
+    `is_given` returns whether the properties have a name, `value` its effective value or default; None: the release has no such setting.
+    Values are valid by their definitions.
     """
 
     def number(name: str) -> int | None:
@@ -46,19 +46,19 @@ def complaint_at_start(is_given: Given, value: Callable[[str], str | None]) -> s
         if text is None:
             return None
         parsed = parse_value(ConfigType.LONG, text)
-        assert isinstance(parsed, int), "the definition takes whole numbers only"
+        assert isinstance(parsed, int), "the definition allows integers only"
         return parsed
 
     if is_given(INTER_BROKER) and not value(INTER_BROKER):
         return "The provided listener name is null or empty string"
     if is_given(INTER_BROKER) and is_given(INTER_BROKER_PROTOCOL):
         return f"Only one of {INTER_BROKER} and {INTER_BROKER_PROTOCOL} should be set."
-    if is_given(PROTOCOLS) and value(PROTOCOLS) is not None and "classic" not in _words(value(PROTOCOLS)):
+    if is_given(PROTOCOLS) and value(PROTOCOLS) is not None and "classic" not in _elements(value(PROTOCOLS)):
         return "Disabling the 'classic' protocol is not supported."
-    if is_given(ADVERTISED) and not _words(value(ADVERTISED)):
+    if is_given(ADVERTISED) and not _elements(value(ADVERTISED)):
         return NO_ADVERTISED
-    listeners = [word.partition("://")[0].upper() for word in _words(value("listeners"))]
-    for name in _words(value(EARLY)) if is_given(EARLY) else ():
+    listeners = [element.partition("://")[0].upper() for element in _elements(value("listeners"))]
+    for name in _elements(value(EARLY)) if is_given(EARLY) else ():
         if name not in listeners:
             return f"{EARLY} contains listener {name}, but this is not contained in listeners or {CONTROLLERS}"
     if number(PER_IP) == 0 and not value(OVERRIDES):
@@ -66,8 +66,8 @@ def complaint_at_start(is_given: Given, value: Callable[[str], str | None]) -> s
     return _about_cleaner(number) or _about_retention(is_given, number) or _about_network(number) or _about_assignments(number)
 
 
-def _words(text: str | None) -> list[str]:
-    return [word.strip() for word in (text or "").split(",") if word.strip()]
+def _elements(text: str | None) -> list[str]:
+    return [element.strip() for element in (text or "").split(",") if element.strip()]
 
 
 def _about_cleaner(number: Number) -> str | None:

@@ -1,4 +1,4 @@
-"""What of a topic's configurations goes together with tiered storage, and what does not. The sentences are Kafka's own.
+"""Validation of topic configurations for tiered storage. The error messages are Kafka's.
 
 Source: org.apache.kafka.storage.internals.log.LogConfig (validateTopicLogConfigValues), KIP-405, KIP-950.
 """
@@ -11,9 +11,9 @@ from kraftsim.core.metadata.topic_configs import NO_TIERED_STORAGE
 from protocol.config_resources import ConfigType
 
 SYSTEM_ENABLE: Final = "remote.log.storage.system.enable"
-"""The broker's setting without which no topic is tiered."""
+"""The broker setting that enables tiered storage."""
 AS_THE_WHOLE: Final = -2
-"""As a local retention: that of the whole log."""
+"""A local retention equal to that of the whole log."""
 WITHOUT_LIMIT: Final = -1
 NOT_COMPACTED: Final = "Remote log storage is unsupported for the compacted topics"
 NOT_TURNED_OFF: Final = (
@@ -28,7 +28,7 @@ NOT_IDENTICAL: Final = (
 
 
 def complaint_about_tiering(effective: Mapping[str, str], broker_settings: Mapping[str, str], was_tiered: bool = False) -> str | None:
-    """Return what is wrong with all that holds for a topic, or None. `was_tiered`: up to now it is."""
+    """Return the error of a topic's effective configurations, or None. `was_tiered`: whether it is tiered so far."""
     if not is_true(effective, "remote.storage.enable"):
         return NOT_TURNED_OFF if was_tiered and not is_true(effective, "remote.log.delete.on.disable") else None
     if not is_true(broker_settings, SYSTEM_ENABLE):
@@ -46,7 +46,7 @@ def complaint_about_tiering(effective: Mapping[str, str], broker_settings: Mappi
 
 
 def is_true(configs: Mapping[str, str], name: str) -> bool:
-    """Tell whether a configuration is there and true."""
+    """Return whether a configuration is set and true."""
     return name in configs and bool(parse_value(ConfigType.BOOLEAN, configs[name]))
 
 

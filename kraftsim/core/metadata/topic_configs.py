@@ -1,6 +1,6 @@
-"""What a configuration of a topic is, with the broker setting that stands behind it. The configurations themselves are in config_facts.
+"""The definition of a topic configuration, with its broker default. The configurations themselves are in config_facts.
 
-The topic's own value wins; then comes what was set on the broker, dynamically or in its properties, under the broker's name for it.
+The topic's own value wins; then the broker's dynamic and static values, under the broker's name for it.
 Source: org.apache.kafka.storage.internals.log.LogConfig (3.9), org.apache.kafka.server.config.ServerTopicConfigSynonyms.
 """
 
@@ -15,6 +15,6 @@ COMPRESSIONS: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "produce
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig(ConfigDefinition):
-    """`broker_key` is the broker setting that gives the default, where there is one."""
+    """`broker_key` is the broker configuration with the default, if there is one."""
 
     broker_key: str | None = None

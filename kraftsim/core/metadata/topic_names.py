@@ -1,4 +1,4 @@
-"""Which names a topic may have.   Source: org.apache.kafka.common.internals.Topic, ReplicationControlManager.validateNewTopicNames."""
+"""Validation of topic names.   Source: org.apache.kafka.common.internals.Topic, ReplicationControlManager.validateNewTopicNames."""
 
 import re
 from typing import Final
@@ -10,7 +10,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def why_name_is_invalid(name: str) -> str | None:
-    """Return Kafka's sentence about an illegal name, or None."""
+    """Return Kafka's error message about an invalid name, or None."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):
@@ -23,5 +23,5 @@ def why_name_is_invalid(name: str) -> str | None:
 
 
 def unified_name(name: str) -> str | None:
-    """Return what metrics make of a name, where '.' and '_' are one; None for a name without them. Two topics must not look alike there."""
+    """Return the name in metrics, where '.' and '_' are the same; None for a name without them. Two topics must not collide there."""
     return name.replace(".", "_") if "." in name or "_" in name else None

@@ -1,7 +1,7 @@
-"""The topics and partitions of a controller, by name, by id and by what is asked of them most: who is in which ISR, who leads, what has no leader.
+"""The topics and partitions of a controller, with indexes by name, id, ISR member, leader, and leaderless partitions.
 
-All of it goes back together when records are undone. The indexes let a broker come or go without a walk over all partitions; they are read in the
-order of topic id and partition, whatever way they came about.   Source: ReplicationControlManager, org.apache.kafka.controller.BrokersToIsrs.
+All of it is revertible. With the indexes a broker state change does not visit all partitions; they are iterated in the order of topic id and
+partition, independent of insertion.   Source: ReplicationControlManager, org.apache.kafka.controller.BrokersToIsrs.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ KeySet = dict[PartitionKey, None]
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic and its partitions by number; the mapping is live and for reading only."""
+    """A topic and its partitions by number; the mapping is live and read-only."""
 
     name: str
     topic_id: bytes
@@ -30,7 +30,7 @@ class Topic:
 
 
 class TopicTable:
-    """Everything there is, committed or not. Changed by replay only."""
+    """All topics, committed or not. Changed by replay only."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -38,7 +38,7 @@ class TopicTable:
         self._partitions: dict[bytes, dict[int, PartitionRegistration]] = {}
         self._ids: dict[str, bytes] = {}
         self._unified: dict[str, dict[str, None]] = {}
-        """What metrics make of names with '.' or '_' -> the names."""
+        """Metric name of names with '.' or '_' -> the names."""
         self._in_isr: dict[int, KeySet] = {}
         self._eligible: dict[int, KeySet] = {}
         self._lead_counts: dict[int, int] = {}
@@ -46,9 +46,10 @@ class TopicTable:
         self._imbalanced: KeySet = {}
         self._reassigning: KeySet = {}
         self.partition_count = 0
-        """How many partitions there are in all topics."""
+        """The number of partitions of all topics."""
 
-    # Reading --------------------------------------------------------------------------------------------------------------------------------------
+    # Queries ----------------------------------------------------------------------------------------------------------
+    # ----------------------------
 
     def topic_id(self, name: str) -> bytes | None:
         """Return the id of a topic, or None."""
@@ -68,7 +69,7 @@ class TopicTable:
         return (self._topics[self._ids[name]] for name in sorted(self._ids))
 
     def colliding_name(self, name: str) -> str | None:
-        """Return another topic that metrics could not tell from one of this name, or None."""
+        """Return another topic with the same name in metrics, or None."""
         unified = unified_name(name)
         alike = self._unified.get(unified, {}) if unified is not None else {}
         return next((other for other in sorted(alike) if other != name), None)
@@ -87,27 +88,27 @@ class TopicTable:
         )
 
     def leads_any(self, broker_id: int) -> bool:
-        """Tell whether a broker leads any partition."""
+        """Return whether a broker leads any partition."""
         return self._lead_counts.get(broker_id, 0) > 0
 
     def with_isr_member(self, broker_id: int) -> list[PartitionKey]:
-        """Return the partitions whose ISR a broker is in, in order."""
+        """Return the partitions with a broker in the ISR, in order."""
         return sorted(self._in_isr.get(broker_id, ()))
 
     def with_eligible_leader(self, broker_id: int) -> list[PartitionKey]:
-        """Return the partitions that a broker left the ISR of and could still lead, in order."""
+        """Return the partitions with a broker in the ELR, in order."""
         return sorted(self._eligible.get(broker_id, ()))
 
     def leaderless(self) -> list[PartitionKey]:
-        """Return the partitions that nobody leads, in order."""
+        """Return the leaderless partitions, in order."""
         return sorted(self._leaderless)
 
     def imbalanced(self) -> list[PartitionKey]:
-        """Return the partitions that another than their first replica leads, in order."""
+        """Return the partitions whose leader is not the preferred replica, in order."""
         return sorted(self._imbalanced)
 
     def reassigning(self) -> list[PartitionKey]:
-        """Return the partitions that are on their way to other brokers, in order."""
+        """Return the partitions that are being reassigned, in order."""
         return sorted(self._reassigning)
 
     @property
@@ -117,15 +118,16 @@ class TopicTable:
 
     @property
     def has_imbalanced(self) -> bool:
-        """Whether any partition is led by another than its first replica."""
+        """Whether the leader of any partition is not the preferred replica."""
         return bool(self._imbalanced)
 
-    # Changing -------------------------------------------------------------------------------------------------------------------------------------
+    # Changes ----------------------------------------------------------------------------------------------------------
+    # ----------------------------
 
     def add_topic(self, name: str, topic_id: bytes) -> None:
         """Add a topic without partitions."""
-        assert name not in self._ids, f"topic {name} is there already"
-        assert topic_id not in self._topics, f"there is a topic with the id of {name} already"
+        assert name not in self._ids, f"topic {name} already exists"
+        assert topic_id not in self._topics, f"the id of {name} is already used"
         self._journal.remember(lambda: self._unlink(topic_id))
         self._link(name, topic_id, {})
 
@@ -145,7 +147,7 @@ class TopicTable:
         return topic.name
 
     def put_partition(self, key: PartitionKey, partition: PartitionRegistration) -> None:
-        """Add a partition of a topic that is there, or change it."""
+        """Add or change a partition of an existing topic."""
         before = self.partition(key)
         self._journal.remember(lambda: self._swap(key, before))
         self._swap(key, partition)
@@ -202,7 +204,7 @@ class TopicTable:
 
 
 def _discard(sets: dict[Name, dict[Member, None]], name: Name, member: Member) -> None:
-    """Take a member out of one of some sets, and an empty set out of them."""
+    """Remove a member from the set of a name, and drop an empty set."""
     members = sets[name]
     del members[member]
     if not members:

@@ -1,1 +1,1 @@
-"""The move of a cluster from ZooKeeper to KRaft, as KIP-866 has it."""
+"""The migration of a cluster from ZooKeeper to KRaft, by KIP-866."""

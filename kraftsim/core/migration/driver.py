@@ -1,7 +1,7 @@
-"""The driver of a migration: what one controller does next to take a cluster over from ZooKeeper, and to keep ZooKeeper in step until all is done.
+"""The migration driver: the steps of a controller that migrates a cluster from ZooKeeper, and keeps ZooKeeper in sync until the end of the migration.
 
-A stepper: an event goes in, effects come out, and what became of an effect comes in as the next event before anything else does. Every controller has
-a driver; that of the leader acts. What fails is tried again at the next poll.
+A state machine: an event goes in, effects come out, and the result of an effect comes in as the next event before any other. Every controller has
+a driver; the leader's is active. A failed effect is retried at the next poll.
 Source: KIP-866, org.apache.kafka.metadata.migration.KRaftMigrationDriver of 3.9.
 """
 
@@ -25,7 +25,7 @@ NOBODY: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What a controller knows of its place in ZooKeeper: /migration with its version, and /controller_epoch as it made it, with its version."""
+    """A controller's leadership state in ZooKeeper: /migration with its version, and the /controller_epoch that it wrote, with its version."""
 
     znode: MigrationZnode = field(default_factory=MigrationZnode)
     migration_version: int = NOT_CLAIMED
@@ -33,33 +33,33 @@ class Claim:
     controller_epoch_version: int = NOT_CLAIMED
 
     @property
-    def is_copied(self) -> bool:
-        """Whether the first copy is done: ZooKeeper says up to which offset of the log it is in step."""
+    def is_copy_complete(self) -> bool:
+        """Whether the first copy is complete: /migration has the log offset that ZooKeeper is in sync with."""
         return self.znode.kraft_metadata_offset > 0
 
     @property
     def is_begun(self) -> bool:
-        """Whether a controller of KRaft has ever claimed the cluster since /migration was made."""
+        """Whether a KRaft controller has ever claimed the cluster since /migration was created."""
         return self.znode.kraft_controller_id != NOBODY
 
     @property
     def in_step_until(self) -> tuple[int, int]:
-        """(offset, epoch) of the last record that ZooKeeper has seen."""
+        """(offset, epoch) of the last record written to ZooKeeper."""
         return self.znode.kraft_metadata_offset, self.znode.kraft_metadata_epoch
 
     def led_by(self, controller_id: int, controller_epoch: int) -> "Claim":
-        """Return what a new leader begins with: /controller is not taken yet."""
+        """Return the state of a new leader: /controller is not claimed yet."""
         znode = replace(self.znode, kraft_controller_id=controller_id, kraft_controller_epoch=controller_epoch)
         return replace(self, znode=znode, controller_epoch=NOT_CLAIMED, controller_epoch_version=NOT_CLAIMED)
 
     def in_step(self, offset: int, epoch: int) -> "Claim":
-        """Return the claim when ZooKeeper is to be in step with the log up to an offset."""
+        """Return the state with ZooKeeper in sync up to an offset."""
         return replace(self, znode=replace(self.znode, kraft_metadata_offset=offset, kraft_metadata_epoch=epoch))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """What is committed has grown to an offset. `why_not_ready`: why the controllers cannot begin, or None."""
+    """The committed log has reached an offset. `why_not_ready`: why the controllers are not ready, or None."""
 
     offset: int
     epoch: int
@@ -73,19 +73,19 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """Time has passed, or something happened that may let the driver go on."""
+    """The poll interval has passed, or something happened that may let the driver continue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """/migration was read, or made."""
+    """/migration was read, or created."""
 
     claim: Claim
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderChanged:
-    """Somebody leads in an epoch, perhaps this controller; None: nobody is known to."""
+    """The leader of an epoch, possibly this controller; None: unknown."""
 
     leader_id: int | None
     leader_epoch: int
@@ -93,7 +93,7 @@ class LeaderChanged:
 
 @dataclass(frozen=True, slots=True)
 class BrokersSeen:
-    """Which brokers are in ZooKeeper, and which ones hold partitions by what it says; the latter are None as long as the former are not enough."""
+    """The brokers in ZooKeeper, and those with partition assignments there; the latter are None while the former are incomplete."""
 
     registered: frozenset[int]
     assigned: frozenset[int] | None
@@ -101,33 +101,33 @@ class BrokersSeen:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """/controller is taken."""
+    """/controller is claimed."""
 
     claim: Claim
 
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """The log has all that ZooKeeper had, and ZooKeeper says so."""
+    """All metadata of ZooKeeper is in the log, and /migration is updated."""
 
     claim: Claim
 
 
 @dataclass(frozen=True, slots=True)
 class InStep:
-    """ZooKeeper has all that the log says up to some offset."""
+    """ZooKeeper is in sync with the log up to an offset."""
 
     claim: Claim
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the brokers are to hear of at first is on its way."""
+    """The initial requests to the brokers are sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """ZooKeeper refused, or could not be reached; nothing was done, or it is not known."""
+    """ZooKeeper refused a write, or is not reachable; nothing was done, or the result is unknown."""
 
     why: str
 
@@ -137,54 +137,54 @@ DriverEvent: TypeAlias = Polled | Recovered | LeaderChanged | Published | Broker
 
 @dataclass(frozen=True, slots=True)
 class PollAfter:
-    """Come back with Polled; takes the place of the poll that was due."""
+    """Poll later; replaces the pending poll."""
 
     delay_ms: float
 
 
 @dataclass(frozen=True, slots=True)
 class Recover:
-    """Read or make /migration: Recovered."""
+    """Read or create /migration: Recovered."""
 
 
 @dataclass(frozen=True, slots=True)
 class LookForBrokers:
-    """Read who is in ZooKeeper: BrokersSeen. Who holds partitions only if all of the former are among `migrating`."""
+    """Read the brokers in ZooKeeper: BrokersSeen. The assignments are read only if all brokers are among `migrating`."""
 
     migrating: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimController:
-    """Take /controller, then rewrite /migration: Claimed."""
+    """Claim /controller, then update /migration: Claimed."""
 
     claim: Claim
 
 
 @dataclass(frozen=True, slots=True)
 class CopyToLog:
-    """Write all that ZooKeeper has into the log, then the offset into /migration: Copied."""
+    """Copy all metadata of ZooKeeper to the log, then write the offset to /migration: Copied."""
 
     claim: Claim
 
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """Make ZooKeeper say all that the image says, then move /migration: InStep."""
+    """Bring ZooKeeper in line with the image, then update /migration: InStep."""
 
     claim: Claim
 
 
 @dataclass(frozen=True, slots=True)
 class TellEverything:
-    """Tell the brokers that are in ZooKeeper mode everything: Told."""
+    """Send all metadata to the brokers in ZooKeeper mode: Told."""
 
     claim: Claim
 
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """Write to ZooKeeper what changed (or, after a snapshot, everything), move /migration, and tell brokers: InStep."""
+    """Write the changes (or, after a snapshot, all metadata) to ZooKeeper, update /migration, and send requests to the brokers: InStep."""
 
     claim: Claim
     is_snapshot: bool
@@ -192,7 +192,7 @@ class Mirror:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something happened that is worth an event."""
+    """Emit an event."""
 
     event: Event
 
@@ -201,7 +201,10 @@ DriverEffect: TypeAlias = PollAfter | Recover | LookForBrokers | ClaimController
 
 
 class MigrationDriver:
-    """One controller's driver. `draw` gives numbers from 0 to 1, for the jitter of polls; `state_before` is what its log says until all is copied."""
+    """The driver of one controller.
+
+    `draw` returns numbers from 0 to 1, for the poll jitter; `state_before` is the log's state until all is copied.
+    """
 
     def __init__(self, node_id: int, draw: Callable[[], float], *, state_before: int = PRE_MIGRATION) -> None:
         self.state = DriverState.UNINITIALIZED
@@ -213,19 +216,19 @@ class MigrationDriver:
         self._leader: LeaderChanged | None = None
         self._polls = 0
         self._must_recover = False
-        """Whether this controller leads and has not read /migration since."""
+        """Whether this controller became leader and has not read /migration since."""
         self._is_begun = False
-        """Whether a controller had claimed the cluster before this one came to lead."""
+        """Whether another controller had claimed the cluster before this one became leader."""
         self._is_behind = False
-        """Whether a write to ZooKeeper failed after the log had gone on: everything has to be compared again."""
+        """Whether a write to ZooKeeper failed after the log had advanced: everything has to be compared again."""
 
     @property
     def leads(self) -> bool:
-        """Whether this controller leads as far as the driver has heard."""
+        """Whether this controller is leader, as far as the driver knows."""
         return self._leader is not None and self._leader.leader_id == self._node_id
 
     def step(self, event: DriverEvent) -> list[DriverEffect]:
-        """Return what to do about an event."""
+        """Return the effects of an event."""
         match event:
             case Polled():
                 return self._on_poll()
@@ -258,7 +261,7 @@ class MigrationDriver:
         before, done = self.state, self._act()
         return done if self.state is not before else [*done, self._following_poll()]
 
-    # What to do in a state --------------------------------------------------------------------------------------------------------------------
+    # Actions of a state -----------------------------------------------------------------------------------------------------------------------
 
     def _act(self) -> list[DriverEffect]:
         match self.state:
@@ -284,14 +287,17 @@ class MigrationDriver:
                 assert_never(self.state)
 
     def on_sync_due(self) -> list[DriverEffect]:
-        """Return what makes ZooKeeper say what the log says before changes are passed on; not before the image has what ZooKeeper has seen."""
+        """Return the effect that brings ZooKeeper in line with the log before changes are written.
+
+        Waits until the image has all records that ZooKeeper has.
+        """
         return [Sync(self.claim)] if self._has_seen_all() else []
 
     def _look_at_controllers(self) -> list[DriverEffect]:
         news = self._news
         if news is None:
             return []
-        match self._state_told(news):
+        match self._recorded_state(news):
             case state if state == PRE_MIGRATION:
                 if news.why_not_ready is not None:
                     return [Note(MigrationWaits(state=self.state.value, reason=news.why_not_ready))]
@@ -299,54 +305,54 @@ class MigrationDriver:
                     return [Note(MigrationWaits(state=self.state.value, reason=why_not)), Recover()]
                 return self._enter(DriverState.WAIT_FOR_BROKERS)
             case state if state == MIGRATION:
-                # The one before may have ended with its copy in the log, and no note of it in ZooKeeper (Kafka never goes on from there).
-                goes_on = self.claim.is_copied or self._is_begun
-                return self._enter(DriverState.BECOME_CONTROLLER if goes_on else DriverState.INACTIVE)
+                # The former leader may have stopped with its copy in the log, but not recorded in /migration (Kafka never continues from there).
+                continues = self.claim.is_copy_complete or self._is_begun
+                return self._enter(DriverState.BECOME_CONTROLLER if continues else DriverState.INACTIVE)
             case state:
-                assert state in (NONE, POST_MIGRATION), f"a migration has no state {state}"
+                assert state in (NONE, POST_MIGRATION), f"invalid migration state {state}"
                 return self._enter(DriverState.INACTIVE)
 
-    def _state_told(self, news: Published) -> int:
-        """Return what the log says. That of 3.4 says the same before and after all is copied: there /migration tells which it is."""
-        is_early = news.migration_state == self._state_before and not self.claim.is_copied
+    def _recorded_state(self, news: Published) -> int:
+        """Return the log's migration state. 3.4 writes the same before and after the copy: there /migration tells them apart."""
+        is_early = news.migration_state == self._state_before and not self.claim.is_copy_complete
         return PRE_MIGRATION if is_early else news.migration_state
 
     def why_not_ours(self) -> str | None:
-        """Return why /migration cannot be this quorum's, or None. It says that all is copied, and the log says that nothing is.
+        """Return why /migration cannot belong to this quorum, or None: its copy is complete, but the log has none.
 
-        Apache Kafka goes on from there, and makes ZooKeeper say what the log says: all topics are gone.
+        Apache Kafka continues, and brings ZooKeeper in line with the log: all topics are deleted.
         """
-        if not self.claim.is_copied:
+        if not self.claim.is_copy_complete:
             return None
         offset = self.claim.znode.kraft_metadata_offset
         if not self._has_seen_all():
-            return f"/migration says that all is copied up to offset {offset}, which this log has not reached"
-        return f"/migration says that all is copied up to offset {offset}, and this log that nothing is: another quorum left it; delete it to begin"
+            return f"/migration has a completed copy up to offset {offset}, which this log has not reached"
+        return f"/migration has a completed copy up to offset {offset}, but this log has none: it is from another quorum; delete /migration to start"
 
     def _look_for_brokers(self) -> list[DriverEffect]:
         if self._news is None or not self._news.has_brokers:
             return [Note(MigrationWaits(state=self.state.value, reason="no brokers are known to KRaft"))]
         return [LookForBrokers(self._news.migrating_brokers)]
 
-    # What comes in ----------------------------------------------------------------------------------------------------------------------------
+    # Events -----------------------------------------------------------------------------------------------------------------------------------
 
     def _on_recovered(self, claim: Claim) -> list[DriverEffect]:
-        """Begin, or, as a new leader, go on with what was read anew."""
+        """Start, or, as a new leader, continue with the state that was read."""
         self.claim = claim
         if self.state is DriverState.UNINITIALIZED:
             self._must_recover = self.leads
             return self._enter(DriverState.INACTIVE)
-        is_looking_again = self.leads and self.state is DriverState.WAIT_FOR_CONTROLLER_QUORUM
-        if not self._must_recover and not is_looking_again:
+        rereads = self.leads and self.state is DriverState.WAIT_FOR_CONTROLLER_QUORUM
+        if not self._must_recover and not rereads:
             return []
-        assert self._leader is not None, "it leads"
+        assert self._leader is not None, "it is leader"
         self._must_recover = False
         self._is_begun = claim.is_begun
         self.claim = claim.led_by(self._node_id, self._leader.leader_epoch)
-        return [] if is_looking_again else self._enter(DriverState.WAIT_FOR_CONTROLLER_QUORUM)
+        return [] if rereads else self._enter(DriverState.WAIT_FOR_CONTROLLER_QUORUM)
 
     def _on_leader(self, changed: LeaderChanged) -> list[DriverEffect]:
-        """Whoever leads anew reads /migration anew; whoever does not rests."""
+        """A new leader reads /migration again; other controllers become inactive."""
         is_known = changed == self._leader
         self._leader = changed
         if self.state is DriverState.UNINITIALIZED or (is_known and self.leads):
@@ -386,22 +392,22 @@ class MigrationDriver:
         return self._enter(self.after_claim())
 
     def after_claim(self) -> DriverState:
-        """Return what follows the claim: the copy, or if that is done the comparison of everything (KAFKA-15010)."""
+        """Return the state after the claim: the copy, or if it is complete the full comparison (KAFKA-15010)."""
         is_in_log = self._news is not None and self._news.migration_state == MIGRATION
-        return DriverState.SYNC_KRAFT_TO_ZK if self.claim.is_copied or is_in_log else DriverState.ZK_MIGRATION
+        return DriverState.SYNC_KRAFT_TO_ZK if self.claim.is_copy_complete or is_in_log else DriverState.ZK_MIGRATION
 
-    # Moving ---------------------------------------------------------------------------------------------------------------------------------
+    # Transitions ------------------------------------------------------------------------------------------------------------------------------
 
     def _has_seen_all(self) -> bool:
-        """Whether the image has all that ZooKeeper has seen. Inside a metadata transaction nothing is published."""
+        """Whether the image has all records that ZooKeeper has. Inside a metadata transaction nothing is published."""
         return self._news is not None and (self._news.offset, self._news.epoch) >= self.claim.in_step_until
 
     def _enter_from(self, expected: DriverState, following: DriverState) -> list[DriverEffect]:
         return self._enter(following) if self.state is expected else []
 
     def _enter(self, following: DriverState) -> list[DriverEffect]:
-        """Go over to another state, and act in it at once."""
-        assert following in NEXT[self.state], f"the driver goes from {self.state.value} to {following.value}"
+        """Transition to another state, and run its action at once."""
+        assert following in NEXT[self.state], f"invalid driver transition from {self.state.value} to {following.value}"
         moved = MigrationDriverMoved(from_state=self.state.value, to_state=following.value)
         self.state = following
         self._polls = 0

@@ -1,6 +1,6 @@
-"""Whether the controllers can begin a migration: all of them must be told to.
+"""Readiness of the controllers for a migration: all of them must have it enabled.
 
-Up to 3.6 the leader asks them: each says in its answer to ApiVersions whether it is told to. From 3.7 on they register, and say so there.
+Up to 3.6 the leader asks them: each reports it in its ApiVersions response. Since 3.7 they report it in their registration.
 Source: org.apache.kafka.controller.QuorumFeatures of 3.4 to 3.9, KIP-866, KIP-919.
 """
 
@@ -11,7 +11,7 @@ from kraftsim.core.metadata.metadata_versions import METADATA_VERSIONS
 
 
 def why_not_asked_ready(image: MetadataImage, others: Iterable[int], said: Callable[[int], bool | None]) -> str | None:
-    """Return why a migration cannot begin by what the other controllers `said`, or None: up to 3.6."""
+    """Return why a migration cannot start by the other controllers' ApiVersions responses, or None: up to 3.6."""
     level = image.metadata_level
     if not level.has_migration_state:
         return f"The metadata.version too low at {METADATA_VERSIONS[level.level].name}"
@@ -24,7 +24,7 @@ def why_not_asked_ready(image: MetadataImage, others: Iterable[int], said: Calla
 
 
 def why_not_ready(image: MetadataImage, quorum_ids: Iterable[int]) -> str | None:
-    """Return why a migration cannot begin, or None. Below 3.7-IV0 controllers do not register, and nothing is known of them."""
+    """Return why a migration cannot start, or None. Below 3.7-IV0 controllers do not register, and nothing is known of them."""
     level = image.metadata_level
     if not level.has_migration_state:
         return f"The metadata.version too low at {METADATA_VERSIONS[level.level].name}"

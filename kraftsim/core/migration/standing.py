@@ -1,4 +1,4 @@
-"""Where a migration stands, as the other rules of a controller look at it: who may register, what may be decided, which changes cost a leader epoch.
+"""The state of a migration as other rules of a controller use it: registrations, allowed changes, leader epoch bumps.
 
 Source: KIP-866, KAFKA-14805, org.apache.kafka.controller.{FeatureControlManager, ClusterControlManager, PartitionChangeBuilder}.
 """
@@ -12,8 +12,8 @@ from protocol.messages.k62_broker_registration import BrokerRegistrationRequest
 from protocol.metadata.m21_zk_migration_state import PRE_MIGRATION
 
 
-class MigrationStanding:
-    """`is_enabled` is zookeeper.metadata.migration.enable of this controller, `listener` the one between brokers, `state` that of the log."""
+class MigrationStatus:
+    """`is_enabled` is zookeeper.metadata.migration.enable of this controller, `listener` the inter-broker listener, `state` that of the log."""
 
     def __init__(self, features: FeatureControl, state: Callable[[], int], *, is_enabled: bool = False, listener: str | None = None) -> None:
         self._features = features
@@ -23,16 +23,16 @@ class MigrationStanding:
 
     @property
     def is_before(self) -> bool:
-        """Whether nothing is copied yet: until then only brokers and controllers register."""
+        """Whether nothing is copied yet: until then only brokers and controllers may register."""
         return self._state() == PRE_MIGRATION
 
     @property
     def takes_zookeeper_brokers(self) -> bool:
-        """Whether brokers in ZooKeeper mode may register, and what is decided has to suit them: any ISR that shrinks costs a leader epoch."""
+        """Whether brokers in ZooKeeper mode may register, so that every ISR shrink bumps the leader epoch."""
         return self._is_enabled and self._features.metadata_level.has_migration_state
 
     def refuse(self, request: BrokerRegistrationRequest) -> Refusal | None:
-        """Return why a broker cannot register now because of what it is, or None. BROKER_ID_NOT_REGISTERED or INVALID_REGISTRATION."""
+        """Return why a broker of its mode cannot register now, or None. BROKER_ID_NOT_REGISTERED or INVALID_REGISTRATION."""
         if request.is_migrating_zk_broker and not self.takes_zookeeper_brokers:
             return Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, "Controller does not support registering ZK brokers.")
         if not request.is_migrating_zk_broker and self.is_before:

@@ -1,4 +1,4 @@
-"""The states of the migration driver, and which follows which; nothing else can happen.
+"""The states of the migration driver, and the valid transitions.
 
 Source: KIP-866, org.apache.kafka.metadata.migration.{MigrationDriverState, KRaftMigrationDriver.isValidStateChange} of 3.9.
 """
@@ -9,26 +9,26 @@ from typing import Final
 
 
 class DriverState(Enum):
-    """What the driver of one controller is about."""
+    """The state of one controller's driver."""
 
     UNINITIALIZED = "UNINITIALIZED"
     INACTIVE = "INACTIVE"
-    """Another controller leads, or there is nothing to migrate."""
+    """Another controller is leader, or there is nothing to migrate."""
     WAIT_FOR_CONTROLLER_QUORUM = "WAIT_FOR_CONTROLLER_QUORUM"
     WAIT_FOR_BROKERS = "WAIT_FOR_BROKERS"
     BECOME_CONTROLLER = "BECOME_CONTROLLER"
-    """About to take /controller."""
+    """Claims /controller."""
     ZK_MIGRATION = "ZK_MIGRATION"
-    """Copying what ZooKeeper has into the metadata log."""
+    """Copies ZooKeeper's metadata to the metadata log."""
     SYNC_KRAFT_TO_ZK = "SYNC_KRAFT_TO_ZK"
-    """Making ZooKeeper say all that the log says."""
+    """Brings ZooKeeper in line with the log."""
     KRAFT_CONTROLLER_TO_BROKER_COMM = "KRAFT_CONTROLLER_TO_BROKER_COMM"
-    """About to tell the brokers that are in ZooKeeper mode everything."""
+    """Sends all metadata to the brokers in ZooKeeper mode."""
     DUAL_WRITE = "DUAL_WRITE"
 
     @property
     def mirrors(self) -> bool:
-        """Whether whatever the log says goes to ZooKeeper and to brokers."""
+        """Whether changes of the log are written to ZooKeeper and sent to brokers."""
         return self in (DriverState.KRAFT_CONTROLLER_TO_BROKER_COMM, DriverState.DUAL_WRITE)
 
 

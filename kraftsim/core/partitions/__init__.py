@@ -1,1 +1,1 @@
-"""One partition on its leader: what it takes, at which offsets, in which segments, and what readers see.   Source: kafka.cluster.Partition."""
+"""A partition on its leader and followers: appends, offsets, segments, and visibility to readers.   Source: kafka.cluster.Partition."""

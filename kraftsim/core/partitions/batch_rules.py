@@ -1,7 +1,7 @@
-"""Which record batches a leader takes from a client, and the error code for each that it does not.
+"""Validation of a client's record batches on the leader, with the error code of each failure.
 
-The order of the checks is Kafka's, because a batch that is wrong twice must be answered by the first.
-Source: ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords, LogValidator; the texts were asked of Apache Kafka 3.9.1.
+The order of the checks is Kafka's, because a batch with two errors must get the first.
+Source: ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords, LogValidator; messages compared with Apache Kafka 3.9.1.
 """
 
 from dataclasses import dataclass
@@ -24,10 +24,10 @@ RECORDS_SHOWN_MAX: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendRules:
-    """What a topic demands of a batch: max.message.bytes, segment.bytes, message.timestamp.type, cleanup.policy, message.timestamp.*.max.ms.
+    """The topic configurations for appends: max.message.bytes, segment.bytes, message.timestamp.type, cleanup.policy, message.timestamp.*.max.ms.
 
-    `compression` is the codec that the topic keeps its batches in (compression.type); None: each stays as its producer compressed it.
-    `min_in_sync_replicas` is the effective one: since 3.7 min.insync.replicas, but not more than the partition has replicas.
+    `compression` is the topic's codec (compression.type); None: each batch keeps its producer's.
+    `min_in_sync_replicas` is the effective one: since 3.7 min.insync.replicas, but at most the replication factor.
     """
 
     max_message_bytes: int = 1_048_588
@@ -40,20 +40,20 @@ class AppendRules:
     compression: Compression | None = None
 
     def recompresses(self, batch: RecordBatch) -> bool:
-        """Whether the batch goes into the log in another codec than it came in."""
+        """Return whether the batch is appended in another codec than it was sent in."""
         return self.compression is not None and batch.attributes & COMPRESSION_MASK != self.compression
 
     @property
     def looks_into_records(self) -> bool:
-        """Whether single records are judged, or only their batch."""
+        """Whether single records are validated, or only the batch."""
         bounds_timestamps = min(self.timestamp_before_max_ms, self.timestamp_after_max_ms) < NO_LIMIT_MS
         return self.is_compacted or (bounds_timestamps and not self.keeps_append_time)
 
 
 class ExaminedBatch(RecordBatch):
-    """A batch whose records were looked at before: `refusal` is what `refuse_records` found.
+    """A batch whose records are already validated: `refusal` is the result of `refuse_records`.
 
-    `rebuilt` is the batch in the codec of its topic, or why there is none; None if nothing was rebuilt.
+    `rebuilt` is the batch in the topic's codec, or the error; None if it was not rebuilt.
     """
 
     __slots__ = ("rebuilt", "refusal")
@@ -65,16 +65,16 @@ class ExaminedBatch(RecordBatch):
 
 
 def client_batch(records: bytes | memoryview | None, produce_version: int) -> RecordBatch | Refusal:
-    """Return the one batch of a partition in a Produce request. Bytes of a torn second batch are cut off, as Kafka does.
+    """Return the one batch of a partition in a Produce request. The bytes of an incomplete second batch are dropped, as Kafka does.
 
-    Comes back with INVALID_RECORD, CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.
+    Fails with INVALID_RECORD, CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.
     """
     if not records:
-        return Refusal(ErrorCode.INVALID_RECORD, "a partition of a Produce request holds one batch, not none")
+        return Refusal(ErrorCode.INVALID_RECORD, "a partition of a Produce request must have one batch, not none")
     try:
         batch = RecordBatch(records)
         if len(records) - batch.size_bytes >= LENGTH_OVERHEAD_BYTES and next(split_batches(records, batch.size_bytes), None) is not None:
-            return Refusal(ErrorCode.INVALID_RECORD, "a partition of a Produce request holds one batch, not several")
+            return Refusal(ErrorCode.INVALID_RECORD, "a partition of a Produce request must have one batch, not several")
     except MalformedBatch as malformed:
         return Refusal(malformed.error_code, malformed.reason)
     if batch.attributes & COMPRESSION_MASK == Compression.ZSTD and produce_version < FIRST_PRODUCE_VERSION_WITH_ZSTD:
@@ -83,13 +83,13 @@ def client_batch(records: bytes | memoryview | None, produce_version: int) -> Re
 
 
 def refuse_batch(batch: RecordBatch, rules: AppendRules, now_ms: int, topic_partition: str = "") -> Refusal | None:
-    """Return why a client's batch is not appended, or None. `now_ms` is the wall clock, `topic_partition` is named in texts.
+    """Return why a client's batch is not appended, or None. `now_ms` is the wall clock, `topic_partition` is used in messages.
 
-    Comes back with INVALID_RECORD, MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, INVALID_TIMESTAMP, RECORD_LIST_TOO_LARGE, or UNKNOWN_SERVER_ERROR for records
-    that their codec cannot read.
+    Fails with INVALID_RECORD, MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, INVALID_TIMESTAMP, RECORD_LIST_TOO_LARGE, or UNKNOWN_SERVER_ERROR for records that
+    cannot be decompressed.
     """
     if batch.base_offset != 0:
-        return Refusal(ErrorCode.INVALID_RECORD, f"the base offset of a client's batch is 0, not {batch.base_offset}")
+        return Refusal(ErrorCode.INVALID_RECORD, f"the base offset of a client's batch must be 0, not {batch.base_offset}")
     if batch.size_bytes > rules.max_message_bytes:
         return _too_large(batch, rules)
     if not batch.crc_is_valid():
@@ -101,23 +101,23 @@ def refuse_batch(batch: RecordBatch, rules: AppendRules, now_ms: int, topic_part
 
 
 def refuse_size_in_log(batch: RecordBatch, rules: AppendRules) -> Refusal | None:
-    """Return why a batch that was built anew is too large: it may have grown.   Source: UnifiedLog.append."""
+    """Return why a rebuilt batch is too large: its size may have increased.   Source: UnifiedLog.append."""
     if batch.size_bytes > rules.max_message_bytes:
         return _too_large(batch, rules)
     return _too_large_for_a_segment(batch, rules) if batch.size_bytes > rules.segment_bytes else None
 
 
 def refuse_acks(acks: int) -> Refusal | None:
-    """Return why a Produce request is refused for its acks, or None."""
-    return None if acks in VALID_ACKS else Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is -1, 0 or 1, not {acks}")
+    """Return the error of an invalid acks value, or None."""
+    return None if acks in VALID_ACKS else Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {acks}")
 
 
 def _too_large(batch: RecordBatch, rules: AppendRules) -> Refusal:
-    return Refusal(ErrorCode.MESSAGE_TOO_LARGE, f"{batch.size_bytes} bytes, at most {rules.max_message_bytes} are taken")
+    return Refusal(ErrorCode.MESSAGE_TOO_LARGE, f"{batch.size_bytes} bytes, the maximum is {rules.max_message_bytes}")
 
 
 def _too_large_for_a_segment(batch: RecordBatch, rules: AppendRules) -> Refusal:
-    return Refusal(ErrorCode.RECORD_LIST_TOO_LARGE, f"{batch.size_bytes} bytes, a segment has {rules.segment_bytes}")
+    return Refusal(ErrorCode.RECORD_LIST_TOO_LARGE, f"{batch.size_bytes} bytes, larger than a segment of {rules.segment_bytes}")
 
 
 def _refuse_header(batch: RecordBatch) -> Refusal | None:
@@ -126,16 +126,16 @@ def _refuse_header(batch: RecordBatch) -> Refusal | None:
     if batch.record_count != batch.last_offset_delta + 1:
         return Refusal(ErrorCode.INVALID_RECORD, f"{batch.record_count} records for {batch.last_offset_delta + 1} offsets")
     if batch.is_control:
-        return Refusal(ErrorCode.INVALID_RECORD, "clients do not write control batches")
+        return Refusal(ErrorCode.INVALID_RECORD, "clients must not write control batches")
     if batch.producer_id >= 0 and batch.base_sequence < 0:
-        return Refusal(ErrorCode.INVALID_RECORD, f"producer {batch.producer_id} wrote no sequence number")
+        return Refusal(ErrorCode.INVALID_RECORD, f"producer {batch.producer_id} sent no sequence number")
     return None
 
 
 def refuse_records(batch: RecordBatch, rules: AppendRules, now_ms: int, topic_partition: str) -> Refusal | None:
-    """Return what is wrong with the records behind the header, or None. It depends on nothing else, so that a thread may find it out.
+    """Return the error of the records after the header, or None. It depends on its arguments only, so that a thread may compute it.
 
-    Comes back with INVALID_RECORD, INVALID_TIMESTAMP, or UNKNOWN_SERVER_ERROR for records that their codec cannot read.
+    Fails with INVALID_RECORD, INVALID_TIMESTAMP, or UNKNOWN_SERVER_ERROR for records that cannot be decompressed.
     """
     try:
         why = why_records_do_not_add_up(batch)
@@ -147,7 +147,7 @@ def refuse_records(batch: RecordBatch, rules: AppendRules, now_ms: int, topic_pa
 
 
 def refuse_single_records(batch: RecordBatch, rules: AppendRules, now_ms: int, topic_partition: str) -> Refusal | None:
-    """Return a refusal that names every record that is to blame: those without a key first, for they make the batch invalid as a whole."""
+    """Return an error with the indexes of all invalid records: those without a key first, as they make the batch invalid as a whole."""
     first_timestamp, last_timestamp = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
     keyless: list[RefusedRecord] = []
     out_of_range: list[RefusedRecord] = []

@@ -1,8 +1,8 @@
-"""What compaction leaves of each batch: the last record of every key, tombstones and markers for a while, and what producers must find again.
+"""Compaction of single batches: the last record of every key, tombstones and markers for a while, and the last batch of each producer remain.
 
-A batch keeps its base offset, its last offset and its sequences whatever goes out of it: so offsets do not move, and a producer whose last batch it
-is goes on where it was. A tombstone, or the marker of a transaction of which nothing is left, is stamped with the time at which it may go when it is
-first cleaned (KIP-534).
+A batch keeps its base offset, its last offset and its sequences when records are removed: so offsets do not change, and a
+producer whose last batch it is continues its sequences. A tombstone, or the marker of a transaction without remaining
+records, gets a delete horizon when it is first cleaned (KIP-534).
 Source: kafka.log.{Cleaner.{buildOffsetMap, cleanInto}, CleanedTransactionMetadata}, MemoryRecords.filterTo.
 """
 
@@ -25,44 +25,44 @@ NO_DATA: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class LastOfProducer:
-    """What must stay of a producer that is remembered: its last batch of records, or (`last_data_offset` is -1) a marker of its epoch."""
+    """What is retained of an active producer: its last data batch, or (`last_data_offset` is -1) a marker of its epoch."""
 
     last_data_offset: int
     producer_epoch: int
 
 
 def lasts_of(entries: Mapping[int, ProducerStateEntry]) -> dict[int, LastOfProducer]:
-    """Return what must stay of every producer that is remembered, by its id."""
+    """Return what is retained of every active producer, by its id."""
     return {producer_id: LastOfProducer(entry.last_offset, entry.producer_epoch) for producer_id, entry in entries.items()}
 
 
 class CleanedTransactions:
-    """Follows the transactions through a log: which batches were aborted, and which markers have nothing left that they speak of.
+    """Tracks transactions through a log: which batches are aborted, and which markers have no records left.
 
-    `add` the aborted transactions of a segment before its batches; what was aborted and still has records comes back from `kept`.
+    `add` the aborted transactions of a segment before its batches; `kept` returns the aborted ones that still have records.
     """
 
     def __init__(self) -> None:
         self._aborted: list[tuple[int, int, AbortedTransaction]] = []
         self._begun: dict[int, AbortedTransaction] = {}
         self._has_records: set[int] = set()
-        """Aborted and begun, and records of them have been met: producer ids. Only asked for membership."""
+        """Producer ids of started aborted transactions with records so far. For membership tests only."""
         self._committed: set[int] = set()
-        """Producers of whose present transaction, not an aborted one, records have been met. Only asked for membership."""
+        """Producer ids of started transactions, not aborted ones, with records so far. For membership tests only."""
         self._kept: list[AbortedTransaction] = []
 
     def add(self, aborted: Iterable[AbortedTransaction]) -> None:
-        """Hear of aborted transactions that touch what comes next."""
+        """Add aborted transactions that overlap the following batches."""
         for each in aborted:
             heappush(self._aborted, (each.first_offset, each.last_offset, each))
 
     def kept(self) -> list[AbortedTransaction]:
-        """Return the aborted transactions whose markers have come since the last call and whose records had been there."""
+        """Return the aborted transactions with records whose markers were processed since the last call."""
         kept, self._kept = self._kept, []
         return kept
 
     def may_go(self, batch: RecordBatch) -> bool:
-        """Tell of the next batch whether it is aborted or, if it is a marker, whether nothing of its transaction was met."""
+        """Return whether the next batch is aborted or, for a marker, whether its transaction has no records."""
         while self._aborted and self._aborted[0][0] <= batch.last_offset:
             aborted = heappop(self._aborted)[2]
             self._begun.setdefault(aborted.producer_id, aborted)
@@ -96,7 +96,7 @@ class CleanedTransactions:
 
 
 class KeyScan:
-    """Fills a map with the last offset of each key, batch by batch."""
+    """Fills the offset map with the last offset of each key, batch by batch."""
 
     def __init__(self, offsets: OffsetMap, first_offset: int, aborted: Iterable[AbortedTransaction]) -> None:
         self._offsets = offsets
@@ -105,7 +105,7 @@ class KeyScan:
         self._transactions.add(aborted)
 
     def take(self, batch: RecordBatch) -> bool:
-        """Look at the next batch; False if the map has no room for all of its keys: then no more is looked at. Raises MalformedBatch."""
+        """Process the next batch; False if the map has no room for all of its keys: the scan ends. Raises MalformedBatch."""
         may_go = self._transactions.may_go(batch)
         if not batch.is_control and not may_go:
             offsets, first_offset, last_offset = self._offsets, self._first_offset, batch.last_offset
@@ -119,24 +119,24 @@ class KeyScan:
         return True
 
     def end_segment(self, next_base_offset: int) -> None:
-        """A segment was looked at as a whole, whatever offsets are missing at its end."""
+        """A segment was scanned completely, even if its last offsets are missing."""
         self._offsets.latest_offset = next_base_offset - 1
 
 
 class Retention(Enum):
-    """What is to become of a batch without records that stay."""
+    """The handling of a batch without retained records."""
 
     DELETE = auto()
-    """All of it goes, unseen."""
+    """Delete it without reading its records."""
     DELETE_EMPTY = auto()
-    """It goes if none of its records stays."""
+    """Delete it if no record is retained."""
     RETAIN_EMPTY = auto()
-    """Its header stays."""
+    """Retain its header."""
 
 
 @dataclass(slots=True)
 class CleaningCounts:
-    """What a cleaning has read and kept."""
+    """What a cleaning has read and retained."""
 
     read_bytes: int = 0
     read_records: int = 0
@@ -145,13 +145,13 @@ class CleaningCounts:
 
 
 class BatchCleaner:
-    """Says of each batch, in order, what is left of it. `now_ms` is the wall clock at the beginning of the cleaning."""
+    """Cleans the batches in order. `now_ms` is the wall clock at the start of the cleaning."""
 
     def __init__(self, offsets: OffsetMap, *, end_offset: int, now_ms: int, delete_retention_ms: int) -> None:
         self.transactions = CleanedTransactions()
         self.counts = CleaningCounts()
         self.lasts: Mapping[int, LastOfProducer] = {}
-        """What must stay of whom."""
+        """What is retained of each producer."""
         self._offsets = offsets
         self._end_offset = end_offset
         self._now_ms = now_ms
@@ -161,14 +161,14 @@ class BatchCleaner:
         """Return what is left of the next batch: itself if all of it stays, None if nothing does. Raises MalformedBatch."""
         self.counts.read_bytes += batch.size_bytes
         may_go = self.transactions.may_go(batch)
-        goes = may_go
+        is_deletable = may_go
         if batch.is_control:
-            goes = may_go and batch.delete_horizon_ms is not None and batch.delete_horizon_ms <= self._now_ms
-        retention = self._retention(batch, goes)
+            is_deletable = may_go and batch.delete_horizon_ms is not None and batch.delete_horizon_ms <= self._now_ms
+        retention = self._retention(batch, is_deletable)
         if retention is Retention.DELETE:
             return None
         all_of_it = list(batch.records())
-        kept = [] if goes else [record for record in all_of_it if batch.is_control or self._stays(batch, record)]
+        kept = [] if is_deletable else [record for record in all_of_it if batch.is_control or self._stays(batch, record)]
         self.counts.read_records += len(all_of_it)
         left = self._left(batch, kept, len(kept) == len(all_of_it), owes_horizon=may_go and batch.is_control, retention=retention)
         if left is not None:
@@ -176,12 +176,12 @@ class BatchCleaner:
             self.counts.kept_bytes += len(left)
         return left
 
-    def _retention(self, batch: RecordBatch, goes: bool) -> Retention:
+    def _retention(self, batch: RecordBatch, is_deletable: bool) -> Retention:
         if batch.has_producer_id and self._is_last_of_producer(batch):
             return Retention.RETAIN_EMPTY
         if batch.next_offset == self._end_offset:
-            return Retention.RETAIN_EMPTY  # where the next segment begins must be told by what is cleaned
-        return Retention.DELETE if goes else Retention.DELETE_EMPTY
+            return Retention.RETAIN_EMPTY  # the last batch preserves the start of the next segment
+        return Retention.DELETE if is_deletable else Retention.DELETE_EMPTY
 
     def _is_last_of_producer(self, batch: RecordBatch) -> bool:
         last = self.lasts.get(batch.producer_id)
@@ -223,7 +223,7 @@ class BatchCleaner:
 
 
 def _require_order(batch: RecordBatch, records: Iterable[Record]) -> None:
-    """Raise MalformedRecord where a client numbered the records of its batch at will: no leader looks at that, and no batch can be built of them."""
+    """Raise MalformedRecord if a client set arbitrary offset deltas: leaders do not check them, and no batch can be rebuilt with them."""
     next_offset = batch.base_offset
     for record in records:
         if not next_offset <= record.offset <= batch.last_offset:

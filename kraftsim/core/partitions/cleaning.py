@@ -1,6 +1,6 @@
-"""Which part of a compacted log is to be cleaned, which log first, and which segments become one: the choices of the log cleaner.
+"""The log cleaner's choices: the cleanable part of a compacted log, the order of logs, and the grouping of segments.
 
-Nothing is cleaned from the last stable offset on, in the active segment, or younger than min.compaction.lag.ms.
+Nothing is cleaned at or above the last stable offset, in the active segment, or younger than min.compaction.lag.ms.
 Source: kafka.log.{LogCleanerManager.{cleanableOffsets, maxCompactionDelay, calculateCleanableBytes}, LogToClean, Cleaner.groupSegmentsBySize}.
 """
 
@@ -13,15 +13,15 @@ from kraftsim.core.partitions.segments import RELATIVE_OFFSET_MAX, Segment
 
 SHORT_KEY_BYTES_MAX: Final = 16
 DIGEST_BYTES: Final = 17
-"""Longer than a key that is kept itself: no digest is taken for a key."""
+"""Longer than any key that is stored itself: a digest cannot equal a key."""
 KEY_COST_BYTES: Final = 160
-"""What a key and its offset take in the map: 64 for the key, 32 for the offset, 36 to 72 for their place in a table that grows by doubling."""
+"""The memory of an entry in the map: 64 for the key, 32 for the offset, 36 to 72 for the slot in a table that grows by doubling."""
 NO_OFFSET: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningRules:
-    """cleanup.policy has compact, min.cleanable.dirty.ratio, min/max.compaction.lag.ms, delete.retention.ms, segment.bytes, segment.index.bytes."""
+    """cleanup.policy (compact), min.cleanable.dirty.ratio, min and max.compaction.lag.ms, delete.retention.ms, segment.bytes, segment.index.bytes."""
 
     is_compacted: bool = False
     min_cleanable_ratio: float = 0.5
@@ -34,7 +34,7 @@ class CleaningRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogExtent:
-    """A log as the cleaner sees it: where it begins and ends, up to where it is stable, and its segments, the active one last."""
+    """A log as the cleaner's input: start, end and last stable offset, and its segments, the active one last."""
 
     segments: Sequence[Segment]
     log_start_offset: int
@@ -44,30 +44,30 @@ class LogExtent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleanable:
-    """What could be cleaned of a log: the offsets from first_dirty_offset to before end_offset, a segment's base offset."""
+    """The cleanable part of a log: from first_dirty_offset up to end_offset (exclusive), a segment's base offset."""
 
     first_dirty_offset: int
     end_offset: int
     clean_bytes: int
     cleanable_bytes: int
     is_overdue: bool
-    """Something in it has waited for max.compaction.lag.ms."""
+    """Whether a part of it is older than max.compaction.lag.ms."""
     has_new_start: bool
-    """What the checkpoint says is not inside the log any more: it is to be written anew."""
+    """Whether the checkpoint is outside of the log and has to be rewritten."""
 
     @property
     def ratio(self) -> float:
-        """How much of the log is dirty, from 0 to 1."""
+        """The dirty ratio, from 0 to 1."""
         total_bytes = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total_bytes if total_bytes else 0.0
 
     def is_due(self, rules: CleaningRules) -> bool:
-        """Tell whether it is worth the work now."""
+        """Return whether it should be cleaned now."""
         return (self.is_overdue and self.cleanable_bytes > 0) or self.ratio > rules.min_cleanable_ratio
 
 
 def cleanable(extent: LogExtent, rules: CleaningRules, *, checkpoint_offset: int | None, now_ms: int) -> Cleanable:
-    """Say what could be cleaned. `checkpoint_offset` is up to where the log was cleaned before; `now_ms` is the wall clock."""
+    """Return the cleanable part. `checkpoint_offset` is the end of the last cleaning; `now_ms` is the wall clock."""
     first_dirty_offset = extent.log_start_offset if checkpoint_offset is None else checkpoint_offset
     has_new_start = not extent.log_start_offset <= first_dirty_offset <= extent.log_end_offset
     if has_new_start:
@@ -94,7 +94,7 @@ def cleanable(extent: LogExtent, rules: CleaningRules, *, checkpoint_offset: int
 
 
 def segments_between(segments: Sequence[Segment], offset: int, end_offset: int) -> list[Segment]:
-    """Return the segment that holds an offset, and those after it that begin below end_offset."""
+    """Return the segment with an offset, and the later ones that begin below end_offset."""
     if offset >= end_offset:
         return []
     first = max((index for index, each in enumerate(segments) if each.base_offset <= offset), default=0)
@@ -102,7 +102,7 @@ def segments_between(segments: Sequence[Segment], offset: int, end_offset: int) 
 
 
 def groups(segments: Sequence[Segment], rules: CleaningRules, end_offset: int) -> list[list[Segment]]:
-    """Return which neighbours become one segment, oldest first; they fit into one as they are. `end_offset`: where cleaning ends."""
+    """Group adjacent segments that fit into one, oldest first. `end_offset`: the end of the cleaning."""
     found: list[list[Segment]] = []
     size_bytes = offset_bytes = time_bytes = 0
     for index, segment in enumerate(segments):
@@ -125,7 +125,7 @@ def groups(segments: Sequence[Segment], rules: CleaningRules, end_offset: int) -
 
 
 class OffsetMap:
-    """Where each key was written last, of as many keys as fit into `buffer_bytes`. A long key stands there by a digest of 136 bits."""
+    """The last offset of each key, for as many keys as fit into `buffer_bytes`. Long keys are stored as 136-bit digests."""
 
     __slots__ = ("_keys_max", "_offsets", "latest_offset")
 
@@ -133,13 +133,13 @@ class OffsetMap:
         self._keys_max = max(int(buffer_bytes * load_factor) // KEY_COST_BYTES, 1)
         self._offsets: dict[bytes, int] = {}
         self.latest_offset = NO_OFFSET
-        """Everything up to it was looked at, this offset included."""
+        """The last offset that was scanned, inclusive."""
 
     def __len__(self) -> int:
         return len(self._offsets)
 
     def put(self, key: bytes, offset: int) -> bool:
-        """Remember where a key stands; False if there is no room for one more: even if this key is known, cleaning ends here, as Kafka's."""
+        """Store the offset of a key; False if the map is full: even for a known key the scan ends here, as in Kafka."""
         if len(self._offsets) >= self._keys_max:
             return False
         self._offsets[_short(key)] = offset
@@ -147,7 +147,7 @@ class OffsetMap:
         return True
 
     def last_offset_of(self, key: bytes) -> int:
-        """Return the last offset of a key, as far as was looked; NO_OFFSET if it was not met."""
+        """Return the last scanned offset of a key; NO_OFFSET if it was not seen."""
         return self._offsets.get(_short(key), NO_OFFSET)
 
 
@@ -156,7 +156,7 @@ def _short(key: bytes) -> bytes:
 
 
 def _closed_from(segments: Sequence[Segment], offset: int) -> list[Segment]:
-    """Return the segment that holds an offset and those after it, without the active one."""
+    """Return the segment with an offset and the later ones, without the active one."""
     return segments_between(segments, offset, segments[-1].base_offset)
 
 

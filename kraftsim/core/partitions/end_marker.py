@@ -1,4 +1,4 @@
-"""The end of a producer's transaction in one partition: what a transaction coordinator has written there, as a control batch.
+"""A transaction marker in one partition: the control batch that a transaction coordinator writes.
 
 Source: KIP-98, MemoryRecords.withEndTransactionMarker.
 """
@@ -12,9 +12,9 @@ from protocol.control_records import build_transaction_marker
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndMarker:
-    """`coordinator_epoch`: the leader epoch of the coordinator's own partition, by which an older coordinator is fenced.
+    """`coordinator_epoch`: the leader epoch of the coordinator's partition, which fences older coordinators.
 
-    `transaction_version`: 2 where the epoch was bumped for this marker; it is in no batch.
+    `transaction_version`: 2 if the epoch was bumped for this marker; it is not stored in the batch.
     """
 
     producer_id: int
@@ -36,7 +36,7 @@ class EndMarker:
 
 
 def end_marker_of(batch: RecordBatch) -> EndMarker | None:
-    """Return the marker that a control batch holds; None if compaction took it. Raises MalformedBatch."""
+    """Return the marker of a control batch; None if compaction removed it. Raises MalformedBatch."""
     marker = marker_of(batch)
     if marker is None:
         return None

@@ -1,7 +1,7 @@
-"""The fetch sessions that a broker keeps: what a reader asked for last, so that it names only what changes, and hears only of what has changed.
+"""Incremental fetch sessions on a broker: a client sends changed partitions only, and receives changed partitions only.
 
-The places are few. A newcomer takes the place of a session that nobody has used for two minutes, or of one that is worth less than itself: of a
-consumer's by a follower, of a smaller one by a greater.
+The number of sessions is limited. A new one evicts a session that was idle for two minutes, or one with lower priority: followers evict
+consumers, larger sessions evict smaller ones.
 
 Source: KIP-227, KAFKA-9401 (shards), kafka.server.FetchSession.
 """
@@ -28,21 +28,21 @@ from protocol.messages.k01_fetch import (
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 EVICTABLE_AFTER_MS: Final = 120_000
 SHARDS: Final = 8
-"""Sessions are dealt to so many caches in turn, each with its share of the places and of the ids."""
+"""The sessions are distributed over this many caches, each with its share of slots and of the id range."""
 INT32_MAX: Final = 2**31 - 1
 NO_OFFSET: Final = -1
 Key = tuple[str | bytes, int]
-"""Name or id of a topic, and the number of a partition."""
+"""Topic name or id, and partition number."""
 
 
 def next_session_epoch(epoch: int) -> int:
-    """Return the epoch of the request after the one with this epoch: it never comes back to that which opens a session."""
+    """Return the epoch of the next request: it never wraps to that of a full fetch request."""
     return 1 if epoch == INT32_MAX else epoch + 1
 
 
 @dataclass(slots=True)
 class CachedPartition:
-    """What a reader asked of a partition, and what it was told last of its offsets."""
+    """The requested position of a partition, and the offsets last returned to the client."""
 
     topic: str
     topic_id: bytes
@@ -50,8 +50,8 @@ class CachedPartition:
     high_watermark: int = NO_OFFSET
     log_start_offset: int = NO_OFFSET
 
-    def must_tell(self, found: PartitionData) -> bool:
-        """Tell whether there is anything in it that the reader does not know, and remember what it is told."""
+    def has_changes(self, found: PartitionData) -> bool:
+        """Return whether the partition has changes for the client, and store the returned offsets."""
         has_news = bool(
             len(found.records or b"")
             or self.high_watermark != found.high_watermark
@@ -66,7 +66,7 @@ class CachedPartition:
 
 
 class FetchSession:
-    """One reader's session. `epoch` is that of its next request; followers are privileged."""
+    """One session. `epoch` is that of its next request; followers are privileged."""
 
     __slots__ = ("created_ms", "epoch", "is_privileged", "last_used_ms", "number", "partitions", "uses_topic_ids")
 
@@ -80,15 +80,15 @@ class FetchSession:
 
     @property
     def worth(self) -> tuple[bool, int, int]:
-        """Followers' sessions are worth more than consumers', then greater ones more than smaller ones."""
+        """The eviction priority: followers' sessions above consumers', then by size."""
         return self.is_privileged, len(self.partitions), self.number
 
     def key(self, topic: str, topic_id: bytes, partition: int) -> Key:
-        """Return what a partition is known by here."""
+        """Return the key of a partition in this session."""
         return (topic_id if self.uses_topic_ids else topic), partition
 
     def update(self, request: FetchRequest) -> None:
-        """Take in what a request adds and changes, and forget what it names as forgotten."""
+        """Add, update and remove partitions as the request specifies."""
         for topic in request.topics:
             for asked in topic.partitions:
                 key = self.key(topic.topic, topic.topic_id, asked.partition)
@@ -102,7 +102,7 @@ class FetchSession:
                 self.partitions.pop(self.key(forgotten.topic, forgotten.topic_id, number), None)
 
     def topics(self) -> list[FetchTopic]:
-        """Return all that is asked for, in the order in which it is to be read."""
+        """Return all partitions in the order in which they are to be read."""
         topics: list[FetchTopic] = []
         last: str | bytes | None = None
         for (name, _), cached in self.partitions.items():
@@ -113,18 +113,18 @@ class FetchSession:
         return topics
 
     def news(self, found: Iterable[FetchableTopicResponse]) -> list[FetchableTopicResponse]:
-        """Return what the reader does not know yet. Whoever got records comes last the next time, so that everybody gets some."""
-        told = []
+        """Return the changed partitions. Those with records move to the end of the session, so that all get their turn."""
+        changed = []
         for topic in found:
-            rows = [row for row in topic.partitions if self._must_tell(topic, row)]
+            rows = [row for row in topic.partitions if self._has_changes(topic, row)]
             if rows:
-                told.append(FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=rows))
-        return told
+                changed.append(FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=rows))
+        return changed
 
-    def _must_tell(self, topic: FetchableTopicResponse, row: PartitionData) -> bool:
+    def _has_changes(self, topic: FetchableTopicResponse, row: PartitionData) -> bool:
         key = self.key(topic.topic, topic.topic_id, row.partition_index)
         cached = self.partitions.get(key)
-        if cached is None or not cached.must_tell(row):
+        if cached is None or not cached.has_changes(row):
             return False
         if len(row.records or b""):
             self.partitions[key] = self.partitions.pop(key)
@@ -132,7 +132,7 @@ class FetchSession:
 
 
 class SessionShard:
-    """Some of the places, for sessions with ids of one range."""
+    """One cache, for sessions with ids of one range."""
 
     def __init__(self, places: int, ids: range) -> None:
         self._places = places
@@ -140,7 +140,7 @@ class SessionShard:
         self.sessions: dict[int, FetchSession] = {}
 
     def open(self, size: int, chance: Chance, *, is_privileged: bool, uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
-        """Return a new session, or None if there is no place for it."""
+        """Return a new session, or None if the cache is full."""
         if len(self.sessions) >= self._places and not self._evict((is_privileged, size, 0), now_ms):
             return None
         number = self._ids[chance.randrange(len(self._ids))]
@@ -150,7 +150,7 @@ class SessionShard:
         return opened
 
     def _evict(self, newcomer: tuple[bool, int, int], now_ms: int) -> bool:
-        """Make room: for the oldest that nobody uses, else for the least one that may be put out by this newcomer."""
+        """Evict the oldest idle session, else the lowest one that the new session has priority over."""
         stalest = min(self.sessions.values(), key=lambda session: (session.last_used_ms, session.number), default=None)
         if stalest is None:
             return False
@@ -164,7 +164,7 @@ class SessionShard:
 
 
 class FetchSessions:
-    """All sessions of a broker, `places` at most."""
+    """All sessions of a broker, at most `places`."""
 
     def __init__(self, places: int, chance: Chance, shard_count: int = SHARDS) -> None:
         self._chance = chance
@@ -178,7 +178,7 @@ class FetchSessions:
         return sum(len(shard.sessions) for shard in self._shards)
 
     def begin(self, request: FetchRequest, version: int, *, is_follower: bool, now_ms: int) -> "FetchContext | ErrorCode":
-        """Return what a request asks for, all in all; or the error if it does not fit the session that it names."""
+        """Return the context of a request, with all its partitions; or the error if it does not match its session."""
         uses_topic_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
         if request.session_epoch in (FINAL_SESSION_EPOCH, FIRST_SESSION_EPOCH):
             if request.session_id != NO_SESSION_ID:
@@ -226,30 +226,30 @@ class FetchSessions:
 
 
 class FetchContext:
-    """A request outside of any session: `topics` are what it asks for."""
+    """A sessionless request: `topics` are its partitions."""
 
     def __init__(self, topics: list[FetchTopic]) -> None:
         self.topics = topics
 
     def finish(self, response: FetchResponse) -> FetchResponse:
-        """Make of everything that was read what the reader is told: neighbours of one topic stand together."""
+        """Build the response to the client: adjacent partitions of one topic are joined."""
         response.responses = joined(response.responses)
         return response
 
     def throttled(self) -> FetchResponse:
-        """Return an answer that tells nothing, for a reader who has had too much."""
+        """Return an empty response, for a throttled client."""
         return FetchResponse()
 
 
 class OpeningContext(FetchContext):
-    """A request that opens a session if there is room for one."""
+    """A full request that creates a session if there is room."""
 
     def __init__(self, topics: list[FetchTopic], opened: "Callable[[int], FetchSession | None]") -> None:
         super().__init__(topics)
         self._opened = opened
 
     def finish(self, response: FetchResponse) -> FetchResponse:
-        """Tell everything, and remember it."""
+        """Return all partitions, and store them in the session."""
         session = self._opened(sum(len(topic.partitions) for topic in response.responses))
         if session is not None:
             self._remember(session, response)
@@ -257,7 +257,7 @@ class OpeningContext(FetchContext):
         return super().finish(response)
 
     def _remember(self, session: FetchSession, response: FetchResponse) -> None:
-        """Let the session have the partitions in the order of the answer."""
+        """Store the partitions in the order of the response."""
         wishes = {session.key(topic.topic, topic.topic_id, wish.partition): wish for topic in self.topics for wish in topic.partitions}
         for found in response.responses:
             for row in found.partitions:
@@ -266,7 +266,7 @@ class OpeningContext(FetchContext):
 
 
 class IncrementalContext(FetchContext):
-    """A request within a session."""
+    """An incremental request in a session."""
 
     def __init__(self, session: FetchSession) -> None:
         super().__init__(session.topics())
@@ -274,7 +274,7 @@ class IncrementalContext(FetchContext):
         self._epoch = session.epoch
 
     def finish(self, response: FetchResponse) -> FetchResponse:
-        """Tell what is new; nothing, if the session has gone on with another request meanwhile."""
+        """Return the changed partitions; none if the session has handled another request meanwhile."""
         if self._session.epoch != self._epoch:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=self._session.number)
         response.responses = self._session.news(response.responses)
@@ -282,13 +282,13 @@ class IncrementalContext(FetchContext):
         return super().finish(response)
 
     def throttled(self) -> FetchResponse:
-        """Return an answer that tells nothing, and remembers nothing as told."""
+        """Return an empty response, and leave the session unchanged."""
         error = ErrorCode.NONE if self._session.epoch == self._epoch else ErrorCode.INVALID_FETCH_SESSION_EPOCH
         return FetchResponse(error_code=error, session_id=self._session.number)
 
 
 def named_once(topics: list[FetchTopic]) -> list[FetchTopic]:
-    """Return what is asked for with each partition once: in its first place, as it was asked for last.
+    """Return the requested partitions without duplicates: at the position of the first, with the values of the last.
 
     Source: FetchRequest.fetchData (LinkedHashMap).
     """
@@ -308,7 +308,7 @@ def named_once(topics: list[FetchTopic]) -> list[FetchTopic]:
 
 
 def joined(rows: Iterable[FetchableTopicResponse]) -> list[FetchableTopicResponse]:
-    """Return rows of an answer with neighbours of one topic as one.   Source: FetchResponse.of."""
+    """Return response rows with adjacent ones of a topic joined.   Source: FetchResponse.of."""
     found: list[FetchableTopicResponse] = []
     for (name, topic_id), neighbours in groupby(rows, key=lambda row: (row.topic, row.topic_id)):
         first, *others = neighbours
@@ -320,6 +320,6 @@ def joined(rows: Iterable[FetchableTopicResponse]) -> list[FetchableTopicRespons
 
 
 def _may_be_put_out(session: FetchSession, *, by_privileged: bool) -> bool:
-    """A session has two minutes in which only those that have precedence may put it out."""
+    """For two minutes only a session with priority may evict it."""
     is_settled = session.last_used_ms - session.created_ms > EVICTABLE_AFTER_MS
     return is_settled or (by_privileged and not session.is_privileged)

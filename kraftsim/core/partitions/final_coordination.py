@@ -1,6 +1,6 @@
-"""What the markers and the coordinators' records in a final log say, read from their bytes.
+"""The markers and the coordinators' records in the final logs of a run, decoded from their bytes.
 
-Nothing here trusts a coordinator's memory: its log is what the next one would load.
+Independent of the coordinators' memory: a log has what the next coordinator would load.
 Source: kafka.coordinator.transaction.TransactionLog, org.apache.kafka.coordinator.group.GroupCoordinatorRecordSerde.
 """
 
@@ -22,7 +22,7 @@ NO_PRODUCER_ID: Final = -1
 
 
 def final_markers(topic: str, partition: int, broker: str, batch: RecordBatch) -> Iterator[FinalMarker]:
-    """Yield the end of a transaction that a control batch holds; control records of other kinds are passed over."""
+    """Yield the marker of a control batch; other control records are skipped."""
     for record in batch.records():
         key = None if record.key is None else bytes(record.key)
         kind = control_type(key)
@@ -43,7 +43,7 @@ def final_markers(topic: str, partition: int, broker: str, batch: RecordBatch) -
 
 
 def final_coordination(topic: str, partition: int, broker: str, batch: RecordBatch) -> Iterator[Event]:
-    """Yield what the records of a data batch say about transactions and committed offsets; nothing for other topics."""
+    """Yield the transactions and committed offsets of a data batch; nothing for other topics."""
     coordinated = COORDINATED.get(topic)
     if coordinated is None:
         return

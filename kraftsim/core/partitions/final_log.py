@@ -1,6 +1,6 @@
-"""What is in the logs when a run is over, read from the bytes of their segments: the judge of every promise that a broker made.
+"""The logs at the end of a run, decoded from the bytes of their segments, as input of the invariants on brokers' guarantees.
 
-Nothing here trusts a broker's memory, index or event: a log reaches as far as its intact batches, as the next start of a broker would find it.
+Independent of brokers' memory, indexes and events: a log ends with its last valid batch, as log recovery at the next start would find it.
 Source: org.apache.kafka.storage.internals.log.LogSegment.recover.
 """
 
@@ -30,8 +30,8 @@ class LogName(NamedTuple):
 def final_log_events(files: Mapping[str, bytes], *, with_records: bool = True) -> Iterator[Event]:
     """Yield FinalLog, then its FinalBatch and FinalRecord events, for each log among the files, sorted by broker, topic and partition.
 
-    `files` maps 'NODE/TOPIC-PARTITION/BASE_OFFSET.log' to the segment's bytes; other paths are ignored. Control batches are listed without records,
-    the markers in them as FinalMarker; what coordinators wrote follows as FinalTransaction and FinalOffset.
+    `files` maps 'NODE/TOPIC-PARTITION/BASE_OFFSET.log' to the segment's bytes; other paths are ignored. Control batches have no records,
+    their markers are FinalMarker; coordinators' records follow as FinalTransaction and FinalOffset.
     """
     for name, segments in sorted(_segments_by_log(files).items()):
         yield from _events_of_log(name, segments, with_records)
@@ -78,12 +78,12 @@ def _events_of_log(name: LogName, segments: list[tuple[int, bytes]], with_record
         )
     yield from records
     for batch in batches if with_records else ():
-        with suppress(MalformedMessage):  # nobody can load what is written so: that is for others to say
+        with suppress(MalformedMessage):  # such a record cannot be loaded: other invariants report it
             yield from (final_markers if batch.is_control else final_coordination)(name.topic, name.partition, name.broker, batch)
 
 
 def _intact_batches(segments: list[tuple[int, bytes]]) -> Iterator[RecordBatch]:
-    """Yield batches up to the first that is torn, corrupt, or not after the one before; what follows, in later segments too, is no part."""
+    """Yield batches up to the first that is torn, corrupt, or out of order; the rest, in later segments too, is not part of the log."""
     next_offset = 0
     for _, data in segments:
         walk = split_batches(data)

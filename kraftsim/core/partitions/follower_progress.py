@@ -1,7 +1,7 @@
-"""What a leader knows of one follower: how far its log goes, and when it last had everything.
+"""A leader's state of one follower: its log end offset, and when it last was caught up.
 
-A follower has caught up when it asks for the end of the log. It still has while it keeps asking for what was the end at its previous Fetch: a log
-that grows all the time is never had to its very end.
+A follower is caught up when it fetches from the log end offset. It remains so while it keeps fetching from the end as of
+its previous Fetch, as the end of a growing log is never reached.
 Source: kafka.cluster.Replica.
 """
 
@@ -13,7 +13,7 @@ NEVER_MS: Final = 0
 
 
 class FollowerProgress:
-    """One follower, for one leader epoch. Times are wall milliseconds of the leader."""
+    """One follower, for one leader epoch. Times are the leader's wall clock in milliseconds."""
 
     __slots__ = ("_fetched_at_ms", "_leader_end_offset", "broker_epoch", "caught_up_ms", "log_end_offset", "log_start_offset", "replica_id")
 
@@ -28,12 +28,12 @@ class FollowerProgress:
         self.begin_epoch(now_ms=now_ms, leader_end_offset=leader_end_offset, is_in_sync=is_in_sync)
 
     def begin_epoch(self, *, now_ms: int, leader_end_offset: int, is_in_sync: bool) -> None:
-        """A leader epoch of the same leader begins: whoever is in sync has as much time as if it had just caught up."""
+        """A new leader epoch of the same leader: an in-sync follower counts as just caught up."""
         self.caught_up_ms = self._fetched_at_ms = now_ms if is_in_sync else NEVER_MS
         self._leader_end_offset = leader_end_offset
 
     def on_fetch(self, fetch_offset: int, log_start_offset: int, *, leader_end_offset: int, now_ms: int, broker_epoch: int) -> None:
-        """The follower asked for a record: it has all before it."""
+        """The follower fetched from an offset: it has all records below."""
         if fetch_offset >= leader_end_offset:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
         elif fetch_offset >= self._leader_end_offset:
@@ -45,5 +45,5 @@ class FollowerProgress:
         self._fetched_at_ms = now_ms
 
     def has_caught_up(self, leader_end_offset: int, now_ms: int, lag_max_ms: int) -> bool:
-        """Whether it has everything, or had it not long ago."""
+        """Return whether it is caught up, or was within the lag time."""
         return self.log_end_offset == leader_end_offset or now_ms - self.caught_up_ms <= lag_max_ms

@@ -1,8 +1,8 @@
-"""A replica that follows: what it asks its leader for next, and what the answer makes of its log.
+"""A follower replica: its requests to the leader, and the handling of the responses.
 
-A follower asks for the end of its log and says in which epoch its last record was written. If the leader's log parted before that, the answer says
-where (KIP-595), and the follower cuts its own back to the last point that both may share; with several epochs in between, this takes several
-questions. Whoever is outside of the leader's log asks where that begins and ends.
+A follower fetches from its log end offset with the epoch of its last record. If the leader's log diverges before that, the response has the diverging
+epoch and its end offset (KIP-595), and the follower truncates to the largest possibly common offset; several epochs take several
+requests. A follower outside of the leader's offset range sends ListOffsets for both ends.
 Source: KIP-101, KIP-279, AbstractFetcherThread.{processFetchRequest, getOffsetTruncationState, fetchOffsetAndTruncate}, ReplicaFetcherThread.
 """
 
@@ -16,7 +16,7 @@ from protocol.errors import ErrorCode
 
 
 class LogBounds(Protocol):
-    """What following needs to know of the replica's own log."""
+    """The properties of the replica's own log that following reads."""
 
     log_start_offset: int
     local_start_offset: int
@@ -27,7 +27,7 @@ class LogBounds(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchWish:
-    """What goes into a Fetch for this partition."""
+    """The partition's fields in a Fetch request."""
 
     fetch_offset: int
     last_fetched_epoch: int
@@ -36,7 +36,7 @@ class FetchWish:
 
 
 class OffsetWish(Enum):
-    """What goes into a ListOffsets to the leader."""
+    """The timestamp of a ListOffsets request to the leader."""
 
     LATEST = auto()
     EARLIEST = auto()
@@ -44,7 +44,7 @@ class OffsetWish(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """Append what came (it may be nothing), then call `LogBounds`' owner with these: the leader's high watermark and the start of its log."""
+    """Append the fetched batches (possibly none), then pass on the leader's high watermark and log start offset."""
 
     high_watermark: int
     log_start_offset: int
@@ -52,47 +52,47 @@ class Accept:
 
 @dataclass(frozen=True, slots=True)
 class CutTo:
-    """Cut off everything from this offset on, producer state and epochs with it."""
+    """Truncate the log to this offset, with producer state and epochs."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class RestartAt:
-    """Drop the whole log, and go on with an empty one that begins here."""
+    """Delete the whole log, and restart it empty at this offset."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class BackOff:
-    """Ask again after replica.fetch.backoff.ms."""
+    """Retry after replica.fetch.backoff.ms."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """Ask no more in this leader epoch: somebody newer leads, and the metadata will say who."""
+    """Stop fetching in this leader epoch: there is a newer leader, and the metadata will name it."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
-    """The answer is to a question of the past."""
+    """The response belongs to an outdated request."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskForOffsets:
-    """The log is outside of the leader's: ListOffsets comes next."""
+    """The log is outside of the leader's offset range: send ListOffsets next."""
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildFromTier:
-    """What is asked for is in the remote store only: begin anew behind it (`core.tiered_storage.rebuilding`), then go on.
+    """The fetch offset is in remote storage only: restart after it (`core.tiered_storage.rebuilding`), then continue.
 
-    `log_start_offset` is where the leader's whole log begins.
+    `log_start_offset` is the start of the leader's whole log.
     """
 
     log_start_offset: int
@@ -104,7 +104,10 @@ ASK_FOR_OFFSETS: Final = AskForOffsets()
 
 
 class Following:
-    """One leader epoch of another broker. The shell asks `wish()` and hands in what comes back; it carries out every step at once."""
+    """Following in one leader epoch of another broker.
+
+    The caller sends the request of `wish()` and passes in the response; it executes every step at once.
+    """
 
     __slots__ = ("_log", "_wished", "is_halted", "leader_epoch", "leader_id", "needs")
 
@@ -115,16 +118,16 @@ class Following:
         self.leader_epoch = leader_epoch
         self.is_halted = False
         self.needs: OffsetWish | None = None
-        """What must be asked by ListOffsets before anything is fetched; None if nothing must."""
+        """The ListOffsets to send before any Fetch; None if not needed."""
 
     def begin(self) -> CutTo | RestartAt | None:
-        """Return what to do before the first Fetch: a log that knows no epochs cannot be compared, only what was committed is kept of it."""
+        """Return the step before the first Fetch: a log without epochs cannot be compared, so it is truncated to the high watermark."""
         if self._log.epochs.latest_epoch is None and self._log.log_end_offset > self._log.high_watermark:
             return self._cut_to(self._log.high_watermark)
         return None
 
     def wish(self) -> FetchWish | OffsetWish | None:
-        """Return what to ask the leader for, the same object as long as it is the same; None once it is of no use."""
+        """Return the request to send, the same object while unchanged; None after Halt."""
         if self.is_halted:
             return None
         if self.needs is not None:
@@ -156,9 +159,9 @@ class Following:
         log_start_offset: int = NO_OFFSET,
         diverging: Diverging | None = None,
     ) -> NextStep:
-        """Judge the leader's answer to a Fetch."""
+        """Handle a Fetch response."""
         if self.is_halted or self.needs is not None or wish != self.wish():
-            return IGNORE  # the question was about a log that was another one, be it as long as this one
+            return IGNORE  # the request was for a former state of the log, even if the end offset is the same
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             self.needs = OffsetWish.LATEST
             return ASK_FOR_OFFSETS
@@ -171,7 +174,7 @@ class Following:
         return Accept(high_watermark, log_start_offset)
 
     def on_offset(self, wish: OffsetWish, *, error: ErrorCode, offset: int = NO_OFFSET) -> NextStep:
-        """Judge the leader's answer to a ListOffsets: first where its log ends, then, if that is not before our end, where it begins."""
+        """Handle a ListOffsets response: first the leader's end offset, then, if that is not below this log's, its start offset."""
         if self.is_halted or self.needs is not wish:
             return IGNORE
         if error is not ErrorCode.NONE:
@@ -186,9 +189,9 @@ class Following:
         return RestartAt(offset) if offset > log_end_offset else BackOff(f"offset {log_end_offset} is in the leader's log, which begins at {offset}")
 
     def _cut_to(self, offset: int) -> CutTo | RestartAt:
-        """Cut the log back to an offset. One that begins here behind it has nothing that may stay: it begins anew there (UnifiedLog.truncateTo).
+        """Truncate the log to an offset. A log that begins behind it restarts there (UnifiedLog.truncateTo).
 
-        After an unclean election the leader's log may be shorter than what this one has deleted, or has in the remote store only.
+        After an unclean election the leader's end offset may be below this log's start, or its local start.
         """
         return RestartAt(offset) if offset < self._log.local_start_offset else CutTo(offset)
 
@@ -199,7 +202,7 @@ class Following:
         return BackOff(error.name)
 
     def _common_end(self, diverging: Diverging) -> int:
-        """Return up to where this log may be the leader's, as far as both can tell by now."""
+        """Return the largest offset up to which the logs may be equal, as known so far."""
         log_end_offset = self._log.log_end_offset
         if diverging.end_offset == NO_OFFSET:
             return log_end_offset

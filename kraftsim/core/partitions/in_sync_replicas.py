@@ -1,8 +1,10 @@
-"""The in-sync replicas of a partition as its leader knows them: what the controller has agreed to, and the one change that it was asked for.
+"""The ISR of a partition on its leader: the committed set, and one pending change.
 
-A replica that shall join counts at once where a record must be, for the controller may have agreed already. One that shall leave counts until the
-controller has agreed: no record is called committed that a leader elected meanwhile could lack.
-Source: KIP-497, kafka.cluster.{CommittedPartitionState, PendingExpandIsr, PendingShrinkIsr}, Partition.{prepareIsrExpand, handleAlterPartitionError}.
+A replica that is being added counts at once for the high watermark, as the controller may have accepted already. One that
+is being removed counts until the controller has accepted: no record is committed that a leader elected meanwhile could
+lack.
+Source: KIP-497, kafka.cluster.{CommittedPartitionState, PendingExpandIsr, PendingShrinkIsr}, Partition.{prepareIsrExpand,
+handleAlterPartitionError}.
 """
 
 from collections.abc import Iterable
@@ -15,7 +17,7 @@ from protocol.errors import ErrorCode
 UNCHECKED_BROKER_EPOCH: Final = -1
 
 TAKEN_BACK: Final = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
-"""The controller did nothing, and will not: the leader may go on from what was agreed before."""
+"""The controller did not change the ISR, and will not: the leader reverts to the committed set."""
 SETTLED_BY_METADATA: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -26,21 +28,24 @@ SETTLED_BY_METADATA: Final = frozenset(
         ErrorCode.NEW_LEADER_ELECTED,
     }
 )
-"""Something else was decided, which the metadata will tell: until then the proposal stands, for it may be what was decided."""
+"""The controller's state differs, and the metadata will have it: until then the proposal stays pending, as it may have been accepted."""
 
 
 class After(Enum):
-    """What the leader does once the controller has answered."""
+    """The next step after the controller's response."""
 
     NOTHING = auto()
     RETRY = auto()
     CHANGED = auto()
-    """There is a new agreed set: the high watermark may move."""
+    """The committed ISR changed: the high watermark may advance."""
 
 
 @dataclass(frozen=True, slots=True)
 class IsrProposal:
-    """What the controller is asked for: this set, in this order, if the partition is still at these epochs. `broker_epochs` stand beside `isr`."""
+    """The AlterPartition request: this ISR, in this order, if the partition is still at these epochs.
+
+    `broker_epochs` correspond to `isr`.
+    """
 
     isr: tuple[int, ...]
     broker_epochs: tuple[int, ...]
@@ -49,7 +54,7 @@ class IsrProposal:
 
 
 class InSyncReplicas:
-    """One leader's knowledge of the set, for one leader epoch."""
+    """The ISR of one leader epoch."""
 
     __slots__ = ("agreed", "leader_epoch", "partition_epoch", "proposal")
 
@@ -67,31 +72,31 @@ class InSyncReplicas:
 
     @property
     def maximal(self) -> tuple[int, ...]:
-        """Everybody who may be in the set by now."""
+        """The maximal ISR: all replicas that may be in the ISR by now."""
         return self.agreed if self.proposal is None else (*self.agreed, *(each for each in self.proposal.isr if each not in self.agreed))
 
     def propose(self, isr: Iterable[int], broker_epochs: Iterable[int]) -> IsrProposal:
-        """Ask for another set. One change at a time."""
-        assert self.proposal is None, f"{self.proposal} is under way"
+        """Propose another ISR. One change at a time."""
+        assert self.proposal is None, f"{self.proposal} is pending"
         self.proposal = IsrProposal(tuple(isr), tuple(broker_epochs), self.leader_epoch, self.partition_epoch)
         return self.proposal
 
     def take(self, isr: Iterable[int], partition_epoch: int) -> bool:
-        """Learn from the metadata what was agreed; what is older than what is known says nothing. Tell whether it was news."""
+        """Apply the ISR of the metadata; older states are ignored. Return whether it changed."""
         if partition_epoch < self.partition_epoch or (partition_epoch == self.partition_epoch and self.proposal is None):
             return False
         self.agreed, self.partition_epoch, self.proposal = tuple(isr), partition_epoch, None
         return True
 
     def on_answer(self, proposal: IsrProposal, *, leader_epoch: int, partition_epoch: int, isr: Iterable[int]) -> After:
-        """The controller agreed: these are the epochs and the set as they are now."""
+        """The controller accepted: the current epochs and ISR."""
         if self.proposal is not proposal or leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch:
             return After.NOTHING
         self.agreed, self.partition_epoch, self.proposal = tuple(isr), partition_epoch, None
         return After.CHANGED
 
     def on_error(self, proposal: IsrProposal, error: ErrorCode) -> After:
-        """The controller refused, or could not be asked."""
+        """The controller refused, or is not reachable."""
         if self.proposal is not proposal or error in SETTLED_BY_METADATA:
             return After.NOTHING
         if error in TAKEN_BACK:

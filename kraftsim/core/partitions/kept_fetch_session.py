@@ -1,4 +1,4 @@
-"""A fetch session from the side of who reads: what goes into the next request, and what an answer means for the one after it.
+"""A fetch session on the client side: the next request, and the handling of the response.
 
 Source: KIP-227, org.apache.kafka.clients.FetchSessionHandler.
 """
@@ -11,12 +11,12 @@ from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import FIRST_SESSION_EPOCH, NO_SESSION_ID, FetchPartition
 
 ReadKey = tuple[bytes, int]
-"""The id of a topic, and the number of a partition."""
+"""Topic id, and partition number."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchPlan:
-    """What a request names: the whole of it, or what is new, has changed or is forgotten."""
+    """The partitions of a request: all of them, or the added, changed and removed ones."""
 
     session_id: int
     session_epoch: int
@@ -25,21 +25,22 @@ class FetchPlan:
 
     @property
     def is_full(self) -> bool:
-        """Tell whether it names everything and asks for a new session."""
+        """Return whether it is a full request, which creates a session."""
         return self.session_epoch == FIRST_SESSION_EPOCH
 
     def forgotten_by_name(self, names: Mapping[bytes, str]) -> tuple[ReadKey, ...]:
-        """Return what a leader is to forget that knows topics by their names only.
+        """Return the removed partitions for a leader that identifies topics by name.
 
-        Where a topic has got another id, its partitions are asked for under the new one and forgotten under the old one: by name that would be the
-        same, and the leader would forget what it was just asked for. Source: FetchRequest.Builder, whose `replaced` is told from version 13 on.
+        If a topic got another id, its partitions are requested with the new one and removed with the old one: by name these
+        are the same, and the leader would remove what was just requested.
+        Source: FetchRequest.Builder, whose `replaced` is sent from version 13 on.
         """
         asked = {(names[topic_id], partition) for topic_id, partition in self.asked}
         return tuple(key for key in self.forgotten if (names[key[0]], key[1]) not in asked)
 
 
 class KeptFetchSession:
-    """The session with one leader. `plan` and what comes of it alternate."""
+    """The session with one leader. `plan` and its result alternate."""
 
     def __init__(self) -> None:
         self._id = NO_SESSION_ID
@@ -47,7 +48,7 @@ class KeptFetchSession:
         self._known: dict[ReadKey, FetchPartition] = {}
 
     def plan(self, wanted: Mapping[ReadKey, FetchPartition]) -> FetchPlan:
-        """Return how to ask for exactly this."""
+        """Return the request for exactly these partitions."""
         if self._epoch == FIRST_SESSION_EPOCH:
             self._known = dict(wanted)
             return FetchPlan(self._id, self._epoch, wanted)
@@ -57,8 +58,8 @@ class KeptFetchSession:
         self._known = dict(wanted)
         return FetchPlan(self._id, self._epoch, changed, forgotten)
 
-    def on_answer(self, error: ErrorCode, session_id: int, told: Iterable[ReadKey]) -> bool:
-        """Take in an answer, and tell whether what it says of partitions may be believed."""
+    def on_answer(self, error: ErrorCode, session_id: int, returned: Iterable[ReadKey]) -> bool:
+        """Handle a response, and return whether its partitions are valid."""
         if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self._forget()
             return False
@@ -66,7 +67,7 @@ class KeptFetchSession:
             self.on_failure()
             return False
         is_full = self._epoch == FIRST_SESSION_EPOCH
-        keys = set(told)
+        keys = set(returned)
         fits = keys == self._known.keys() if is_full else keys <= self._known.keys()
         if not fits:
             self._forget() if is_full else self.on_failure()
@@ -77,9 +78,9 @@ class KeptFetchSession:
         return fits
 
     def on_failure(self) -> None:
-        """No answer came, or a wrong one: close the session with the next request, and open another one."""
+        """No response, or an invalid one: close the session with the next request, and create another one."""
         self._epoch = FIRST_SESSION_EPOCH
 
     def _forget(self) -> None:
-        """The leader knows of no session."""
+        """The leader does not know the session."""
         self._id, self._epoch = NO_SESSION_ID, FIRST_SESSION_EPOCH

@@ -1,4 +1,4 @@
-"""Which replica a consumer had better read from: one in its own rack, if that has what it wants.
+"""The preferred read replica of a consumer: one in its own rack that has the offset.
 
 Source: KIP-392, org.apache.kafka.common.replica.RackAwareReplicaSelector, kafka.server.ReplicaManager.findPreferredReadReplica.
 """
@@ -14,10 +14,10 @@ RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 def nearest_replica(
     reign: Reign, *, own_rack: str | None, client_rack: str, rack_of: Callable[[int], str | None], fetch_offset: int, now_ms: int
 ) -> int | None:
-    """Return the follower that a consumer is to read from; None if the leader serves it as well as any.
+    """Return the follower that a consumer should read from; None for the leader.
 
-    Only followers in sync count, and only those that have the record: the one with the longest log, then the one that caught up last, then the one
-    with the greatest id.
+    Only in-sync followers with the offset are candidates: the one with the highest end offset, then the one caught up last, then the one
+    with the highest id.
     """
     if not client_rack or own_rack == client_rack:
         return None

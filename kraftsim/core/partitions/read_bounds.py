@@ -1,4 +1,4 @@
-"""What a leader answers to a Fetch or a ListOffsets before a byte is read: how far the reader may see, or where to look.
+"""The result of a Fetch or ListOffsets before any byte is read: the readable range, or what to search.
 
 Source: KIP-98 (read_committed), KIP-320 (leader epochs in Fetch), kafka.cluster.Partition.readRecords and fetchOffsetForTimestamp.
 """
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBounds:
-    """Read whole batches from the one that holds first_offset, up to end_offset (outside). Equal: nothing to read now."""
+    """Read whole batches from the one with first_offset, up to end_offset (exclusive). Equal: nothing to read now."""
 
     first_offset: int
     end_offset: int
@@ -19,7 +19,7 @@ class ReadBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diverging:
-    """The reader's log parted from this one: here leader_epoch ended at end_offset (outside)."""
+    """The reader's log diverges: here leader_epoch ended at end_offset (exclusive)."""
 
     leader_epoch: int
     end_offset: int
@@ -27,7 +27,7 @@ class Diverging:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetAnswer:
-    """The answer of ListOffsets; every field is -1 where nothing was found."""
+    """The ListOffsets response; every field is -1 if nothing was found."""
 
     offset: int
     timestamp: int
@@ -39,7 +39,7 @@ NOTHING_FOUND = OffsetAnswer(offset=-1, timestamp=-1, leader_epoch=-1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchTimestamp:
-    """Look in the segments for the first record with this timestamp or a greater one; from end_offset on nothing counts."""
+    """Search the segments for the first record with this timestamp or a later one, below end_offset."""
 
     timestamp: int
     end_offset: int
@@ -47,6 +47,6 @@ class SearchTimestamp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchMaxTimestamp:
-    """Look in the segments for the first record with the greatest timestamp; from end_offset on nothing counts."""
+    """Search the segments for the first record with the maximum timestamp, below end_offset."""
 
     end_offset: int

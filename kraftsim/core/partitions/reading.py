@@ -1,7 +1,7 @@
-"""What a partition answers to those who read: how far they may see, or where to look.
+"""Reads of a partition: visibility by isolation level, and offset lookups.
 
-Followers see everything, consumers what is replicated, consumers of committed data what no open transaction may take back. Since Fetch 11 consumers
-may ask any replica (KIP-392).
+Followers read up to the log end offset, consumers up to the high watermark, read_committed consumers up to the last stable offset. Since Fetch 11
+consumers may read from any replica (KIP-392).
 Source: kafka.cluster.Partition.{readRecords, fetchOffsetForTimestamp, lastOffsetForLeaderEpoch}.
 """
 
@@ -35,7 +35,7 @@ FIRST_VERSION_OF_SPECIAL_TIMESTAMP: Final = {
 
 @dataclass(frozen=True, slots=True)
 class EpochEnd:
-    """The greatest epoch of this log that is not above the one asked for, and the first offset behind it; -1, -1 if there is none."""
+    """The highest epoch of this log that is not above the requested one, and its end offset; -1, -1 if there is none."""
 
     leader_epoch: int
     end_offset: int
@@ -51,10 +51,10 @@ def decide_read(
     is_follower: bool = False,
     needs_leader: bool = True,
 ) -> ReadBounds | Diverging | Refusal:
-    """Say how far a reader may read: a follower everything, a consumer what is replicated. Epochs that the request does not carry are -1.
+    """Return the readable range: for a follower up to the end, for a consumer up to the high watermark. Missing epochs are -1.
 
-    Comes back with FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER or OFFSET_OUT_OF_RANGE; OFFSET_MOVED_TO_TIERED_STORAGE to a
-    follower that asks for what is not here any more. A consumer reads that from the remote store: its bounds begin before `local_start_offset`.
+    Fails with FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER or OFFSET_OUT_OF_RANGE; OFFSET_MOVED_TO_TIERED_STORAGE for a
+    follower that fetches below `local_start_offset`. A consumer reads that from remote storage: its range begins below `local_start_offset`.
     """
     refusal = replica.refuse_epoch(current_leader_epoch, needs_leader=needs_leader)
     if refusal is not None:
@@ -68,7 +68,7 @@ def decide_read(
     if not replica.log_start_offset <= fetch_offset <= replica.log_end_offset:
         return Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {fetch_offset}, the log has {replica.log_start_offset} to {replica.log_end_offset}")
     if is_follower and fetch_offset < replica.local_start_offset:
-        why = f"offset {fetch_offset} is in the remote store, the local log begins at {replica.local_start_offset}"
+        why = f"offset {fetch_offset} is in remote storage, the local log starts at {replica.local_start_offset}"
         return Refusal(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, why)
     visible_end = replica.log_end_offset if is_follower else replica.last_stable_offset if reads_committed else replica.high_watermark
     return ReadBounds(
@@ -90,10 +90,10 @@ def decide_list_offset(
     is_follower: bool = False,
     needs_leader: bool = True,
 ) -> OffsetAnswer | SearchTimestamp | SearchMaxTimestamp | Refusal:
-    """Answer ListOffsets for a timestamp or one of the special ones (-1 to -5), or say what to look for in the segments.
+    """Return the ListOffsets result for a timestamp or a special one (-1 to -5), or what to search in the segments.
 
-    Comes back with the errors of leader epochs, UNSUPPORTED_VERSION for a special timestamp that the version does not have, or
-    OFFSET_NOT_AVAILABLE: a new leader does not know yet how far its predecessor's log was replicated.
+    Fails with the errors of leader epochs, UNSUPPORTED_VERSION for a special timestamp that the version does not have, or
+    OFFSET_NOT_AVAILABLE: a new leader does not know the high watermark yet.
     """
     refusal = replica.refuse_epoch(current_leader_epoch, needs_leader=needs_leader)
     if refusal is not None:
@@ -102,7 +102,7 @@ def decide_list_offset(
         return Refusal(ErrorCode.UNSUPPORTED_VERSION, f"ListOffsets {api_version} has no timestamp {timestamp}")
     visible_end = replica.log_end_offset if is_follower else replica.last_stable_offset if reads_committed else replica.high_watermark
     match timestamp:
-        case list_offsets.LATEST_TIMESTAMP if not is_follower and replica.knows_too_little:
+        case list_offsets.LATEST_TIMESTAMP if not is_follower and replica.is_high_watermark_unknown:
             return Refusal(ErrorCode.OFFSET_NOT_AVAILABLE, f"the high watermark {replica.high_watermark} is from before this leader epoch")
         case list_offsets.LATEST_TIMESTAMP:
             return OffsetAnswer(offset=visible_end, timestamp=-1, leader_epoch=replica.leader_epoch)
@@ -128,6 +128,6 @@ def _place(replica: PartitionReplica, offset: int) -> OffsetAnswer:
 def decide_epoch_end(
     replica: PartitionReplica, leader_epoch: int, *, current_leader_epoch: int = NO_LEADER_EPOCH, needs_leader: bool = True
 ) -> EpochEnd | Refusal:
-    """Say where an epoch ended in this log (OffsetForLeaderEpoch). Comes back with the errors of leader epochs."""
+    """Return the end offset of an epoch in this log (OffsetForLeaderEpoch). Fails with the errors of leader epochs."""
     refusal = replica.refuse_epoch(current_leader_epoch, needs_leader=needs_leader)
     return refusal or EpochEnd(*replica.epochs.end_offset_for(leader_epoch, replica.log_end_offset))

@@ -1,7 +1,7 @@
-"""Records that go into the log otherwise than they came: message sets of Produce 0 to 2, and batches of a codec that the topic does not keep.
+"""Conversion of records before the append: message sets of Produce 0 to 2, and batches in another codec than the topic's.
 
-What comes out is one batch of format 2 with its offsets, as it goes into the log. The order of the checks is Kafka's.
-Source: UnifiedLog.append, LogValidator, KIP-31, KIP-32, KIP-98; asked of Apache Kafka 3.5.2 and 3.9.1.
+The result is one batch of format 2 with its offsets, as it is appended. The order of the checks is Kafka's.
+Source: UnifiedLog.append, LogValidator, KIP-31, KIP-32, KIP-98; compared with Apache Kafka 3.5.2 and 3.9.1.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from protocol.offset_assignment import LogFormat, assign_offsets
 
 
 class UncheckedRecords:
-    """What a Produce request before version 3 brings to a partition: any formats, any number of messages, also none."""
+    """The records of a partition in a Produce request before version 3: any format, any number of messages, possibly none."""
 
     __slots__ = ("data",)
 
@@ -25,16 +25,16 @@ class UncheckedRecords:
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the first batch belongs to a transaction, which these versions cannot name."""
+        """Whether the first batch is transactional; these versions have no transactional id."""
         try:
             batch = open_batch(self.data)
         except MalformedBatch:
-            return False  # what is wrong with it is told when it is looked at
+            return False  # validation reports the error later
         return isinstance(batch, RecordBatch) and batch.is_transactional
 
 
 class ConvertedRecords(UncheckedRecords):
-    """Records that were converted before, for the beginning of a log: `outcome` is what `converted` returned."""
+    """Records converted in advance, for an empty log: `outcome` is the result of `converted`."""
 
     __slots__ = ("outcome",)
 
@@ -45,12 +45,12 @@ class ConvertedRecords(UncheckedRecords):
 
 @dataclass(frozen=True, slots=True)
 class NothingToAppend:
-    """There is no whole message: Kafka answers without an error and without an offset."""
+    """There is no complete message: Kafka responds without an error and without an offset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPlace:
-    """Where records go, and the wall clock: `topic_partition` is named in texts."""
+    """The next offset, and the wall clock: `topic_partition` is used in messages."""
 
     base_offset: int
     leader_epoch: int
@@ -59,9 +59,9 @@ class LogPlace:
 
 
 def converted(records: UncheckedRecords, rules: AppendRules, place: LogPlace) -> RecordBatch | NothingToAppend | Refusal:
-    """Return the batch that message sets of any format become. A torn message at the end is cut off. Nothing is converted twice.
+    """Return the batch converted from message sets of any format. An incomplete message at the end is dropped. Nothing is converted twice.
 
-    Comes back with the codes of `refuse_batch`, or UNKNOWN_SERVER_ERROR for records that no batch can be built of.
+    Fails with the codes of `refuse_batch`, or UNKNOWN_SERVER_ERROR for records that cannot be converted.
     """
     if isinstance(records, ConvertedRecords):
         return records.outcome
@@ -80,9 +80,9 @@ def converted(records: UncheckedRecords, rules: AppendRules, place: LogPlace) ->
 
 
 def recompressed(batch: RecordBatch, rules: AppendRules, place: LogPlace) -> RecordBatch | Refusal:
-    """Return a batch that `refuse_batch` has nothing against in the codec of its topic. Nothing is rebuilt twice.
+    """Return a valid batch (see `refuse_batch`) in the topic's codec. Nothing is rebuilt twice.
 
-    Comes back with MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE for what has grown, or UNKNOWN_SERVER_ERROR.
+    Fails with MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE if its size has increased, or UNKNOWN_SERVER_ERROR.
     """
     if isinstance(batch, ExaminedBatch) and batch.rebuilt is not None:
         return batch.rebuilt
@@ -95,9 +95,9 @@ def recompressed(batch: RecordBatch, rules: AppendRules, place: LogPlace) -> Rec
 
 def _refuse_envelope(batch: AnyBatch, rules: AppendRules) -> Refusal | None:
     if isinstance(batch, RecordBatch) and batch.base_offset != 0:
-        return Refusal(ErrorCode.INVALID_RECORD, f"the base offset of a client's batch is 0, not {batch.base_offset}")
+        return Refusal(ErrorCode.INVALID_RECORD, f"the base offset of a client's batch must be 0, not {batch.base_offset}")
     if batch.size_bytes > rules.max_message_bytes:
-        return Refusal(ErrorCode.MESSAGE_TOO_LARGE, f"{batch.size_bytes} bytes, at most {rules.max_message_bytes} are taken")
+        return Refusal(ErrorCode.MESSAGE_TOO_LARGE, f"{batch.size_bytes} bytes, the maximum is {rules.max_message_bytes}")
     if not batch.crc_is_valid():
         return Refusal(ErrorCode.CORRUPT_MESSAGE, "the checksum of a message is wrong")
     return None
@@ -113,5 +113,5 @@ def _assigned(data: bytes | memoryview, rules: AppendRules, place: LogPlace) -> 
         log_format=LogFormat(compression=rules.compression, timestamp_type=timestamp_type),
     )
     batch = RecordBatch(assigned.data)
-    assert batch.size_bytes == len(assigned.data) and batch.last_offset == assigned.last_offset, "a log of format 2 takes one batch at a time"
+    assert batch.size_bytes == len(assigned.data) and batch.last_offset == assigned.last_offset, "a log of format 2 appends one batch at a time"
     return batch

@@ -1,6 +1,6 @@
-"""A quick walk over the records of a batch: each must end where the next one begins, and there must be as many as the header says.
+"""A fast validation of a batch's record lengths: each must end where the next one begins, and their number must match the header.
 
-The checksum covers what a network breaks; this covers what a client built wrong, without unpacking a single record. (Kafka unpacks them all.)
+The checksum covers transmission errors; this covers clients that build invalid batches, without decoding a record. (Kafka decodes all of them.)
 Source: DefaultRecord.readFrom, LogValidator.
 """
 
@@ -15,14 +15,14 @@ from protocol.records import read_varint
 
 VARINT_BYTES_MAX: Final = 10
 COMPARED_SIZE_MAX: Final = 8192
-"""Up to here the length of a record takes two bytes at most."""
+"""Up to this size the length of a record has at most two bytes."""
 WALKED_TOGETHER: Final = 16
-"""If so many records have one size it is worth a look whether more follow that have it, too."""
+"""After this many records of one size, check whether more follow with the same size."""
 FIRST_LOOK_AHEAD: Final = 16
 
 
 def why_records_do_not_add_up(batch: RecordBatch) -> str | None:
-    """Return what is wrong with the lengths of the records, or None. Raises UndecodableRecords for bytes that the codec cannot read."""
+    """Return the error of the record lengths, or None. Raises UndecodableRecords for bytes that cannot be decompressed."""
     body = memoryview(batch.buffer)[batch.position + HEADER_SIZE_BYTES : batch.position + batch.size_bytes]
     if batch.attributes & COMPRESSION_MASK == Compression.NONE:
         return _why_not_whole(body, batch)
@@ -35,12 +35,12 @@ def _why_not_whole(data: bytes | memoryview, batch: RecordBatch) -> str | None:
     try:
         end_position = _walk(data, batch.record_count)
     except (IndexError, MalformedRecord):
-        return f"{batch.record_count} records were announced, the bytes end inside one"
+        return f"{batch.record_count} records in the header, the bytes end inside one"
     return None if end_position == len(data) else f"the records end at byte {end_position} of {len(data)}"
 
 
 def _why_not_whole_in_pieces(pieces: Iterator[bytes], batch: RecordBatch) -> str | None:
-    """Look at the lengths piece by piece: what is behind the first mistake, or the last record, is never unpacked."""
+    """Check the lengths piece by piece: nothing after the first error, or the last record, is decompressed."""
     left, skipped_bytes, rest = batch.record_count, 0, b""
     for piece in pieces:
         if skipped_bytes >= len(piece):
@@ -53,22 +53,25 @@ def _why_not_whole_in_pieces(pieces: Iterator[bytes], batch: RecordBatch) -> str
             except (IndexError, MalformedRecord):
                 size_bytes = 0
             if size_bytes <= 0:
-                return f"{batch.record_count} records were announced, the bytes end inside one"
+                return f"{batch.record_count} records in the header, the bytes end inside one"
             position += size_bytes
             left -= 1
         rest = data[position:]
         skipped_bytes = max(position - len(data), 0)
         if not left and rest:
-            return f"the records end before byte {position + len(rest)} of what was unpacked so far"
+            return f"the records end before byte {position + len(rest)} of the bytes decompressed so far"
     try:
         is_whole = not skipped_bytes and _walk(rest, left) == len(rest)
     except (IndexError, MalformedRecord):
         is_whole = False
-    return None if is_whole else f"{batch.record_count} records were announced, the bytes end inside one"
+    return None if is_whole else f"{batch.record_count} records in the header, the bytes end inside one"
 
 
 def _walk(data: bytes | memoryview, record_count: int) -> int:
-    """Return the position after the last record. Raises IndexError when the data is too short. Most lengths are varints of one or two bytes."""
+    """Return the position after the last record.
+
+    Raises IndexError if the data is too short. Most lengths are varints of one or two bytes.
+    """
     position = 0
     left = record_count
     while left > 0:
@@ -89,7 +92,7 @@ def _walk(data: bytes | memoryview, record_count: int) -> int:
                     first = size_bytes << 1 if size_bytes >= 0 else 1
                     position += varint_bytes
             if first & 1 or not first:
-                raise MalformedRecord("a record of no or negative length")
+                raise MalformedRecord("a record with an invalid length")
             position += first >> 1
         left -= walked
         size_bytes = position - begin
@@ -101,9 +104,9 @@ def _walk(data: bytes | memoryview, record_count: int) -> int:
 
 
 def _alike(data: bytes | memoryview, begin: int, size_bytes: int, count_max: int) -> int:
-    """Return how many records behind the one at `begin` are as long as it: their lengths stand at equal distances, so one slice shows them all.
+    """Return how many records after the one at `begin` have the same length: their lengths are at equal distances, so one slice has them all.
 
-    Programs write many records of one size; looking at each costs more than the checksum of the batch. The look ahead doubles as long as it pays.
+    Many producers write records of one size; checking each costs more than the batch's checksum. The look-ahead doubles while it succeeds.
     """
     first, second = bytes(data[begin : begin + 1]), bytes(data[begin + 1 : begin + 2])
     alike, ahead = 0, FIRST_LOOK_AHEAD

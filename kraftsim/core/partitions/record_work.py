@@ -1,8 +1,8 @@
-"""How much work it is to look through records: estimated from headers and frames, before anything is unpacked.
+"""Estimates of the work to scan records: from headers and frames, before anything is decompressed.
 
-A block of a kilobyte may hold a megabyte, and a megabyte may hold 150,000 records: to look through them takes longer than a client should wait for
-another one. What is more than a little is therefore looked through in a thread, on every path: Produce, searches by timestamp, conversion for old
-consumers, compaction. A producer may write anything into a header, so that the estimates are upper bounds where that is affordable.
+A kilobyte may decompress to a megabyte, and a megabyte may have 150,000 records: scanning them takes longer than other clients should
+wait. Larger scans therefore run in a thread, on every path: Produce, searches by timestamp, down-conversion for old
+consumers, compaction. A producer may write anything into a header, so the estimates are upper bounds where that is affordable.
 Source: the handler threads of Apache Kafka (KafkaRequestHandlerPool, LogCleaner), in which all of this happens.
 """
 
@@ -14,21 +14,24 @@ from protocol.malformed_batches import MalformedBatch
 from protocol.message_sets import AnyBatch, split_any_batches
 
 RECORD_BYTES_MIN: Final = 7
-"""Length, attributes, both deltas, two sizes and the number of headers, a byte each."""
+"""Length, attributes, both deltas, two sizes and the header count, at least a byte each."""
 LOOKED_THROUGH_BYTES_MAX: Final = 128 * 1024
-"""So much is looked through record by record on the loop: at most 18,700 records, which take 20 to 60 ms."""
+"""Up to this size records are scanned on the event loop: at most 18,700 records, which take 20 to 60 ms."""
 BELIEVED_BYTES_MAX: Final = 8 * 1024
-"""So many bytes of gzip are believed together what they say of their sizes: if that is a lie, they hold 8 MB, which takes 20 ms to unpack."""
+"""The total of gzip bytes whose declared sizes are trusted: if wrong, they hold 8 MB, which takes 20 ms to decompress."""
 BELIEVED_COST: Final = LOOKED_THROUGH_BYTES_MAX // BELIEVED_BYTES_MAX
-"""A byte of gzip counts as so many at least: what is believed is bounded wherever work is. Of several members only the last one says its size."""
+"""A gzip byte counts as at least this many: it bounds the error of declared sizes.
+
+Of several members only the last one's size is visible.
+"""
 _ATTRIBUTES_POSITION: Final = 22
 _RECORD_COUNT_POSITION: Final = 57
 
 
 def produced_work(records: Bytes | None) -> tuple[int, int]:
-    """Return the bytes that one batch of format 2 may hold when it is unpacked, and how many of them a walk over its records may look at.
+    """Return the upper bound of a format-2 batch's decompressed size, and of the bytes that a walk over its records reads.
 
-    A walk looks at each record once, however large it is, and unpacks the batch before that. Both are 0 for what is no batch of this format.
+    A walk reads each record's length once, whatever its size, after decompressing the batch. Both are 0 for other formats.
     """
     if records is None or len(records) < HEADER_SIZE_BYTES or records[MAGIC_POSITION] != MAGIC:
         return 0, 0
@@ -43,14 +46,14 @@ def produced_work(records: Bytes | None) -> tuple[int, int]:
 
 
 def believed_bytes(records: Bytes | None) -> int:
-    """Return the size of a batch of format 2 whose estimate rests on what it says of itself, which may be wrong: a short one of gzip."""
+    """Return the size of a format-2 batch whose estimate relies on its declared size, which may be wrong: a short gzip one."""
     if records is None or len(records) < HEADER_SIZE_BYTES or records[_ATTRIBUTES_POSITION] & COMPRESSION_MASK != Compression.GZIP:
         return 0
     return len(records)
 
 
 def takes_long(data: Bytes | None, bytes_max: int = LOOKED_THROUGH_BYTES_MAX) -> bool:
-    """Tell whether the records of batches and messages, one after another, are more than is looked through on the loop."""
+    """Return whether scanning the records of these batches and messages exceeds the limit for the event loop."""
     if not data:
         return False
     if len(data) > bytes_max:
@@ -62,12 +65,12 @@ def takes_long(data: Bytes | None, bytes_max: int = LOOKED_THROUGH_BYTES_MAX) ->
             if left_bytes < 0:
                 return True
     except MalformedBatch:
-        pass  # what lies behind it is not looked at
+        pass  # the rest is not scanned
     return False
 
 
 def batch_work(batch: AnyBatch) -> int:
-    """Return how many bytes must be looked through to see every record of a batch or message, as far as that can be known beforehand."""
+    """Return the number of bytes to scan for all records of a batch or message, as far as known in advance."""
     size_bytes: int = batch.size_bytes
     believed_cost = size_bytes * BELIEVED_COST if batch.attributes & COMPRESSION_MASK == Compression.GZIP else 0
     return max(_announced_work(batch, size_bytes), believed_cost)

@@ -1,7 +1,7 @@
-"""One broker's rule over a partition: how far its followers are, who of them is in sync, and what that makes of the high watermark.
+"""A partition's leader state: the progress of its followers, the ISR, and the high watermark.
 
-The high watermark is what every replica that may be in sync has, and what replicas have that have caught up and are about to join: a record behind it
-is on all of them. It never goes back, and since 3.7 it stands still while fewer are in sync than min.insync.replicas demands (KIP-966).
+The high watermark is the lowest end offset of the maximal ISR and of caught-up replicas about to join: all records below it are
+on all of them. It never decreases, and since 3.7 it does not advance while the ISR is below min.insync.replicas (KIP-966).
 Source: kafka.cluster.Partition.{makeLeader, updateFollowerFetchState, maybeExpandIsr, maybeShrinkIsr, maybeIncrementLeaderHW, isUnderMinIsr}.
 """
 
@@ -12,12 +12,12 @@ from kraftsim.core.partitions.follower_progress import NO_BROKER_EPOCH, UNKNOWN_
 from kraftsim.core.partitions.in_sync_replicas import InSyncReplicas, IsrProposal
 
 Eligible = Callable[[int, int], bool]
-"""(replica, the broker epoch with which it fetches) -> whether the metadata would let it join: alive, not shutting down, and of that incarnation."""
+"""(replica, the broker epoch of its fetches) -> whether the metadata allows it to join: unfenced, not in controlled shutdown, same incarnation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReignRules:
-    """`lag_max_ms`: replica.lag.time.max.ms. `min_in_sync`: as it holds for this partition. `waits_for_min_in_sync`: the rule of 3.7 and later."""
+    """`lag_max_ms`: replica.lag.time.max.ms. `min_in_sync`: effective for this partition. `waits_for_min_in_sync`: the rule since 3.7."""
 
     lag_max_ms: int = 30_000
     min_in_sync: int = 1
@@ -26,7 +26,7 @@ class ReignRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appointment:
-    """What the metadata says of a partition to the broker that leads it."""
+    """The state of a partition in the metadata, for its leader."""
 
     leader_epoch: int
     partition_epoch: int
@@ -35,7 +35,7 @@ class Appointment:
 
 
 class Reign:
-    """From the moment the metadata names this broker until it names another. A new leader epoch of the same leader keeps the followers."""
+    """From becoming leader until another leader is elected. A new leader epoch of the same leader keeps the followers."""
 
     __slots__ = ("_eligible", "_own_id", "epoch_start_offset", "followers", "in_sync", "rules")
 
@@ -54,7 +54,7 @@ class Reign:
         self._eligible = eligible
         self.rules = rules
         self.epoch_start_offset = log_end_offset
-        """Where the log ended when this leader epoch began: a follower joins only beyond it."""
+        """The log end offset at the start of this leader epoch: a follower must reach it to join the ISR."""
         self.in_sync = InSyncReplicas(appointment.isr, leader_epoch=appointment.leader_epoch, partition_epoch=appointment.partition_epoch)
         self.followers: dict[int, FollowerProgress] = {}
         for replica_id in appointment.replicas:
@@ -70,16 +70,16 @@ class Reign:
 
     @property
     def is_alone(self) -> bool:
-        """Whether there is nobody to wait for: what is appended is replicated."""
+        """Whether there is no follower and the ISR suffices: appends are committed at once."""
         return not self.followers and len(self.in_sync) >= self.rules.min_in_sync
 
     @property
     def is_under_min_in_sync(self) -> bool:
-        """Whether fewer are in sync than demanded: acks=all is refused."""
+        """Whether the ISR is below min.insync.replicas: acks=all is refused."""
         return len(self.in_sync) < self.rules.min_in_sync
 
     def learn(self, appointment: Appointment, *, log_end_offset: int, now_ms: int) -> bool:
-        """Take what the metadata says within this leader epoch: another set, other replicas. Tell whether the set is news."""
+        """Apply the metadata of this leader epoch: another ISR or other replicas. Return whether the ISR changed."""
         if appointment.partition_epoch < self.in_sync.partition_epoch:
             return False
         for replica_id in appointment.replicas:
@@ -93,9 +93,9 @@ class Reign:
     def on_fetch(
         self, replica_id: int, fetch_offset: int, log_start_offset: int, *, log_end_offset: int, now_ms: int, broker_epoch: int = NO_BROKER_EPOCH
     ) -> bool:
-        """A follower asked for a record. Tell whether that is further than before, so that the high watermark may move.
+        """A follower fetched from an offset. Return whether its end offset changed, so that the high watermark may advance.
 
-        The replica is one of `followers`; whoever is not is refused before (NOT_LEADER_OR_FOLLOWER or UNKNOWN_LEADER_EPOCH).
+        The replica is one of `followers`; others were refused before (NOT_LEADER_OR_FOLLOWER or UNKNOWN_LEADER_EPOCH).
         """
         follower = self.followers[replica_id]
         former_end_offset = follower.log_end_offset
@@ -103,7 +103,7 @@ class Reign:
         return follower.log_end_offset != former_end_offset
 
     def high_watermark(self, present: int, log_end_offset: int, now_ms: int) -> int:
-        """Return the high watermark as it is now; never less than `present`."""
+        """Return the current high watermark; never below `present`."""
         if self.rules.waits_for_min_in_sync and self.is_under_min_in_sync:
             return present
         reached = log_end_offset
@@ -116,18 +116,18 @@ class Reign:
         return max(present, reached)
 
     def low_watermark(self, own_log_start_offset: int, is_alive: Callable[[int], bool]) -> int:
-        """Return the least log start offset of the live replicas: DeleteRecords is done when it has come so far."""
+        """Return the lowest log start offset of the live replicas: DeleteRecords is complete when it reaches the requested offset."""
         starts = [follower.log_start_offset for follower in self.followers.values() if is_alive(follower.replica_id)]
         return min([own_log_start_offset, *starts])
 
     def replicas_having(self, offset: int) -> int:
-        """Return how many in-sync replicas, the leader included, are known to have everything below an offset."""
+        """Return how many in-sync replicas, the leader included, are known to have all records below an offset."""
         return 1 + sum(follower.log_end_offset >= offset for follower in self.followers.values() if follower.replica_id in self.in_sync)
 
-    # The set -------------------------------------------------------------------------------------------------------------------------------
+    # ISR ----------------------------------------------------------------------------------------------------------------------------------
 
     def expansion(self, replica_id: int, high_watermark: int) -> IsrProposal | None:
-        """Propose that a follower joins, if it has what is committed and what this leader began with."""
+        """Propose to add a follower that has reached the high watermark and the start of this leader epoch."""
         follower = self.followers.get(replica_id)
         if follower is None or self.in_sync.proposal is not None or replica_id in self.in_sync:
             return None
@@ -137,7 +137,7 @@ class Reign:
         return self._propose((*self.in_sync.agreed, replica_id))
 
     def shrinking(self, log_end_offset: int, now_ms: int) -> IsrProposal | None:
-        """Propose that the followers leave that have not caught up for too long. Asked every half of replica.lag.time.max.ms."""
+        """Propose to remove the followers that have lagged for too long. Called every half of replica.lag.time.max.ms."""
         if self.in_sync.proposal is not None:
             return None
         late = {
@@ -148,14 +148,14 @@ class Reign:
         return self._propose(tuple(each for each in self.in_sync.agreed if each not in late)) if late else None
 
     def _joins_at(self, high_watermark: int) -> int:
-        """Return where the log of a follower must end at least for it to join.   Source: KAFKA-7128, Partition.isFollowerInSync."""
+        """Return the end offset that a follower must reach to join.   Source: KAFKA-7128, Partition.isFollowerInSync."""
         return max(high_watermark, self.epoch_start_offset)
 
     def _propose(self, isr: tuple[int, ...]) -> IsrProposal:
         return self.in_sync.propose(isr, (self._epoch_of(each) for each in isr))
 
     def _epoch_of(self, replica_id: int) -> int:
-        """Return the broker epoch with which a follower fetched last; the shell puts in the leader's own."""
+        """Return the broker epoch of a follower's last fetch; the caller sets the leader's own."""
         follower = self.followers.get(replica_id)
         return NO_BROKER_EPOCH if follower is None else follower.broker_epoch
 

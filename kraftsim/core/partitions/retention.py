@@ -1,6 +1,6 @@
-"""Which segments of a log are old enough to go: below the log's start, beyond its size, or past their time; always the oldest first.
+"""Retention: the segments to delete, below the log start offset, beyond the size limit, or expired; always the oldest first.
 
-Nothing goes that is not replicated, and an empty active segment stays. Where a log is only compacted, nothing goes but what lies below its start.
+Records above the high watermark and an empty active segment stay. Without cleanup.policy delete only segments below the log start offset are deleted.
 Source: org.apache.kafka.storage.internals.log.UnifiedLog.{deleteOldSegments, deletableSegments}.
 """
 
@@ -15,7 +15,7 @@ WITHOUT_LIMIT: Final = -1
 
 
 class Reason(StrEnum):
-    """Why segments go."""
+    """Why segments are deleted."""
 
     LOG_START = "log start offset"
     SIZE = "retention.bytes"
@@ -33,7 +33,7 @@ class RetentionRules:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """So many of the oldest segments go."""
+    """The number of oldest segments to delete."""
 
     count: int
     reason: Reason
@@ -49,18 +49,18 @@ def expired(
     high_watermark: int,
     copied_offset: int | None = None,
 ) -> Expired | None:
-    """Say which segments go next; None if there is nothing to do. `now_ms` is the wall clock. Asked again until there is nothing.
+    """Return the segments to delete next; None if there are none. `now_ms` is the wall clock. Repeat until None.
 
-    `copied_offset`: up to there the log is in a remote store, too, and nothing behind it goes; None where there is none.
+    `copied_offset`: the highest offset in remote storage, and no later segment is deleted; None without remote storage.
     """
     following = [*(segment.base_offset for segment in segments[1:]), log_end_offset]
 
-    def leading(goes: Callable[[int, Segment], bool]) -> int:
+    def leading(is_due: Callable[[int, Segment], bool]) -> int:
         count = 0
         for index, segment in enumerate(segments):
             is_empty_active = index == len(segments) - 1 and not segment.size_bytes
             is_only_here = copied_offset is not None and following[index] > max(copied_offset + 1, log_start_offset)
-            if is_empty_active or is_only_here or high_watermark < following[index] or not goes(index, segment):
+            if is_empty_active or is_only_here or high_watermark < following[index] or not is_due(index, segment):
                 break
             count += 1
         return count

@@ -1,4 +1,4 @@
-"""What the configurations of a topic mean for its partitions.   Source: org.apache.kafka.storage.internals.log.LogConfig."""
+"""The rules of a partition from the topic's effective configurations.   Source: org.apache.kafka.storage.internals.log.LogConfig."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -16,7 +16,7 @@ NO_LIMIT_MS: Final = 2**63 - 1
 
 
 def append_rules(configs: Mapping[str, str], *, replica_count: int, bounds_min_in_sync_replicas: bool) -> AppendRules:
-    """Return the rules for batches. `configs` are the effective ones; since 3.7 a partition never demands more replicas in sync than it has."""
+    """Return the append rules. `configs` are the effective ones; since 3.7 min.insync.replicas is at most the replication factor."""
     demanded = int(configs["min.insync.replicas"])
     return AppendRules(
         max_message_bytes=int(configs["max.message.bytes"]),
@@ -31,12 +31,12 @@ def append_rules(configs: Mapping[str, str], *, replica_count: int, bounds_min_i
 
 
 def has_policy(configs: Mapping[str, str], policy: str) -> bool:
-    """Return whether cleanup.policy names one of `compact` and `delete`. `configs` are the effective ones."""
+    """Return whether cleanup.policy has `compact` or `delete`. `configs` are the effective ones."""
     return policy in configs["cleanup.policy"].replace(" ", "").split(",")
 
 
 def cleaning_rules(configs: Mapping[str, str]) -> CleaningRules:
-    """Return when and how a log is compacted. `configs` are the effective ones."""
+    """Return the cleaning rules. `configs` are the effective ones."""
     return CleaningRules(
         is_compacted=has_policy(configs, "compact"),
         min_cleanable_ratio=float(configs["min.cleanable.dirty.ratio"]),
@@ -49,14 +49,14 @@ def cleaning_rules(configs: Mapping[str, str]) -> CleaningRules:
 
 
 def converts_down(configs: Mapping[str, str]) -> bool:
-    """Return whether readers of old message formats are served (KIP-283). `configs` are the effective ones."""
+    """Return whether records are down-converted for old consumers (KIP-283). `configs` are the effective ones."""
     return configs.get("message.downconversion.enable", "true").strip().lower() == "true"
 
 
 def segment_settings(configs: Mapping[str, str]) -> SegmentSettings:
-    """Return when segments roll and how dense their indexes are. `configs` are the effective ones.
+    """Return the segment settings. `configs` are the effective ones.
 
-    What must be compacted in time must be out of the active segment by then (KIP-354).
+    With max.compaction.lag.ms the active segment is rolled by then (KIP-354).
     """
     segment_ms, max_lag_ms = int(configs["segment.ms"]), int(configs["max.compaction.lag.ms"])
     return SegmentSettings(
@@ -67,7 +67,7 @@ def segment_settings(configs: Mapping[str, str]) -> SegmentSettings:
 
 
 def retention_rules(configs: Mapping[str, str]) -> RetentionRules:
-    """Return how long records are kept. `configs` are the effective ones."""
+    """Return the retention rules. `configs` are the effective ones."""
     return RetentionRules(
         is_deleted=has_policy(configs, "delete"),
         retention_ms=int(configs["retention.ms"]),
@@ -82,7 +82,7 @@ def _compression(name: str) -> Compression | None:
 
 
 def _timestamp_limit(configs: Mapping[str, str], side: str) -> int:
-    """Return the limit of one side; the older setting for both sides counts where it is the stricter one (KIP-937).
+    """Return the limit of one side; the older setting for both sides applies where it is stricter (KIP-937).
 
     Before 3.6 there is only the older one.
     """

@@ -1,1 +1,1 @@
-"""Producer ids: blocks on the controller, and the two ways in which a broker obtains and spends them.   Source: KIP-730."""
+"""Producer ids: block allocation on the controller, and the brokers' block clients.   Source: KIP-730."""

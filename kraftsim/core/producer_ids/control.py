@@ -1,6 +1,6 @@
-"""Who gets which block of producer ids: the controller's part.
+"""Allocation of producer id blocks on the controller.
 
-Blocks are given away in the order of the metadata log and never twice; what a broker does not use is lost.
+Blocks are allocated in the order of the metadata log and never twice; ids that a broker does not use are lost.
 Source: KIP-730, org.apache.kafka.controller.ProducerIdControlManager.
 """
 
@@ -12,25 +12,25 @@ from kraftsim.core.timeline import Journal, TimelineValue
 from protocol.errors import ErrorCode
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
 
-Told = Callable[[str], str | None]
-"""What was set for all brokers while the cluster runs, by name of the configuration."""
+DynamicConfig = Callable[[str], str | None]
+"""The dynamic configuration of all brokers, by name."""
 
 
-def nothing_told(name: str) -> str | None:
-    """Return that nothing was set."""
+def no_config(name: str) -> str | None:
+    """Return None: no configuration is set."""
     return None
 
 
 class ProducerIdControl:
-    """`is_current(broker_id, broker_epoch)` tells whether that is the broker's present registration; a fenced broker is served, too.
+    """`is_current(broker_id, broker_epoch)` returns whether that is the broker's current registration, fenced or not.
 
-    Shipped controllers ask for no configuration (`told`).
+    Shipped controllers use no configuration (`dynamic_config`).
     """
 
-    def __init__(self, journal: Journal, is_current: Callable[[int, int], bool], told: Told = nothing_told) -> None:
+    def __init__(self, journal: Journal, is_current: Callable[[int, int], bool], dynamic_config: DynamicConfig = no_config) -> None:
         self._is_current = is_current
         self._next_producer_id: TimelineValue[int | None] = TimelineValue(journal, None)
-        """None until the first record: only then may a record bring any value (a snapshot, a migration)."""
+        """None until the first record: only then may a record have any value (a snapshot, a migration)."""
 
     @property
     def next_producer_id(self) -> int:
@@ -39,13 +39,13 @@ class ProducerIdControl:
 
     @property
     def block_size(self) -> int:
-        """How many ids the next block has."""
+        """The size of the next block."""
         return BLOCK_SIZE
 
     def decide_allocate(self, broker_id: int, broker_epoch: int, request_number: int | None = None) -> Decision[ProducerIdBlock] | Refusal:
-        """Propose the next block for a broker; nothing changes until the record is replayed. Whether it has asked before makes no difference.
+        """Allocate the next block for a broker; the state changes when the record is replayed. Repeated requests get new blocks.
 
-        Refuses with STALE_BROKER_EPOCH if the broker is not registered or registered again since, and with UNKNOWN_SERVER_ERROR, for ever,
+        Fails with STALE_BROKER_EPOCH if the broker is not registered or has registered again, and permanently with UNKNOWN_SERVER_ERROR
         when no block is left.
         """
         if not self._is_current(broker_id, broker_epoch):
@@ -56,7 +56,7 @@ class ProducerIdControl:
         return Decision([ProducerIdsRecord(broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=block.next_producer_id)], block)
 
     def replay(self, record: ProducerIdsRecord) -> None:
-        """Take a block as given away."""
+        """Replay an allocation."""
         known = self._next_producer_id.value
         assert known is None or record.next_producer_id > known, f"producer ids only grow: {record.next_producer_id} after {known}"
         self._next_producer_id.value = record.next_producer_id

@@ -1,6 +1,6 @@
-"""The producer ids of a broker since 3.6: ask for the next block ahead of time, and never let a client wait.
+"""The block client of a broker since 3.6: it prefetches the next block, and clients never wait.
 
-Holding a request back for up to 30 s made clients give up or pile up; answering COORDINATOR_LOAD_IN_PROGRESS lets them retry.
+Holding requests back for up to 30 s made clients time out or pile up; with COORDINATOR_LOAD_IN_PROGRESS they retry.
 Source: KAFKA-14694, RPCProducerIdManager of 3.6 to 3.9.
 """
 
@@ -15,16 +15,16 @@ from kraftsim.events.producer_ids import ProducerIdBlockReceived, ProducerIdBloc
 from protocol.errors import ErrorCode
 
 ITERATIONS_MAX = 3
-"""Blocks looked at in one claim, should they all be empty (IterationLimit)."""
+"""The maximum number of blocks per claim, if they are all empty (IterationLimit)."""
 
 RETRY_BACKOFF_MS = 50
 """RetryBackoffMs."""
 
 
 class PrefetchingBlockClient:
-    """Spends one block while at most one more is under way or in stock.
+    """Uses one block while at most one more is requested or received.
 
-    `broker_epoch()` is the epoch of this broker's registration now (-1 before it has one).
+    `broker_epoch()` is the current epoch of this broker's registration (-1 before it has one).
     """
 
     def __init__(self, *, broker_epoch: Callable[[], int], note: Callable[[Event], None]) -> None:
@@ -34,12 +34,12 @@ class PrefetchingBlockClient:
         self._following_producer_id = EMPTY_BLOCK.next_producer_id
         self._stock: ProducerIdBlock | None = None
         self._request_in_flight = False
-        """True from the send until the received block is in use: so there is never more than one block in stock."""
+        """True from the request until the received block is in use: so there is never more than one block in reserve."""
         self._backoff_until_ms: int | None = None
         self._effects: list[Effect] = []
 
     def claim(self, now_ms: int) -> ProducerId | Refusal | Waiting:
-        """Hand out the next id, or COORDINATOR_LOAD_IN_PROGRESS while the next block is not here. Never Waiting."""
+        """Return the next id, or COORDINATOR_LOAD_IN_PROGRESS until the next block is received. Never Waiting."""
         for _ in range(ITERATIONS_MAX):
             if self._following_producer_id <= self._current.last_producer_id:
                 return self._hand_out(now_ms)
@@ -47,10 +47,10 @@ class PrefetchingBlockClient:
                 self._maybe_request(now_ms)
                 break
             self._use(self._stock)
-        return Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the next block of producer ids is not here yet")
+        return Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the next block of producer ids is not received yet")
 
     def on_response(self, error_code: int, first_producer_id: int, size: int, now_ms: int) -> None:
-        """Put the block in stock; after an error or an impossible block, let no request go out for 50 ms. Nothing is sent again from here."""
+        """Store the block; after an error or an invalid block, back off for 50 ms. Does not send a new request."""
         match answer := received_block(error_code, first_producer_id, size, self._current):
             case Refusal():
                 self._note(ProducerIdBlockRefused(error_code=answer.error, reason=answer.why))
@@ -61,15 +61,15 @@ class PrefetchingBlockClient:
                 self._stock = answer
 
     def on_timeout(self, now_ms: int) -> None:
-        """Let the next claim that needs a block ask again, without a pause."""
-        self._note(ProducerIdBlockRefused(error_code=ErrorCode.REQUEST_TIMED_OUT, reason="the channel to the controller gave up"))
+        """Let the next claim that needs a block send a request, without backoff."""
+        self._note(ProducerIdBlockRefused(error_code=ErrorCode.REQUEST_TIMED_OUT, reason="the request to the controller timed out"))
         self._request_in_flight = False
 
     def on_wake(self, now_ms: int) -> None:
-        """Do nothing: nobody waits."""
+        """Do nothing: no client waits."""
 
     def take_effects(self) -> list[Effect]:
-        """Return what must be done now, and forget it."""
+        """Take the effects that are due."""
         effects, self._effects = self._effects, []
         return effects
 
@@ -81,8 +81,10 @@ class PrefetchingBlockClient:
         return ProducerId(producer_id)
 
     def _asks_ahead(self, producer_id: ProducerId) -> bool:
-        """Tell whether an id is the one at which the next block is asked for."""
-        return producer_id == self._current.prefetch_producer_id  # equal, not beyond: each block asks once, and a failed prefetch waits for its end
+        """Return whether an id is the prefetch threshold."""
+        return (
+            producer_id == self._current.prefetch_producer_id
+        )  # equal, not beyond: one prefetch per block; after a failed one the next request is at its end
 
     def _use(self, block: ProducerIdBlock) -> None:
         self._current = block

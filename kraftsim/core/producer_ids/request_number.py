@@ -1,6 +1,6 @@
-"""The number by which a controller tells an AllocateProducerIds that comes again from a new one: a tagged field that no shipped request has.
+"""The number by which a controller recognizes a repeated AllocateProducerIds: a tagged field that no shipped request has.
 
-A controller that does not know the field passes over it, so that numbered requests can be sent to any.
+A controller that does not know the field ignores it, so that numbered requests can be sent to any.
 Source: KIP-730 (rejected alternative "Idempotent RPC"), KIP-482 (tagged fields).
 """
 
@@ -10,7 +10,7 @@ from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsReque
 from protocol.schema import Message
 
 REQUEST_NUMBER_TAG: Final = 7300
-"""Far behind what Kafka has given away so far."""
+"""Far above the tags that Kafka uses so far."""
 NUMBER_BYTES: Final = 8
 
 
@@ -22,7 +22,7 @@ def numbered(request: AllocateProducerIdsRequest, number: int) -> AllocateProduc
 
 
 def number_of(request: AllocateProducerIdsRequest) -> int | None:
-    """Return the number of a request; None if it has none, or something else stands there."""
+    """Return the number of a request; None if it has none, or the field is malformed."""
     message: Message = request
     content: bytes | None = (message._tags or {}).get(REQUEST_NUMBER_TAG)
     return int.from_bytes(content) if content is not None and len(content) == NUMBER_BYTES else None

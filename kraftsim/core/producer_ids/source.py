@@ -1,6 +1,6 @@
-"""What InitProducerId asks for a fresh id, whichever way the broker of this release obtains its blocks.
+"""The interface of InitProducerId to new producer ids, whichever way the broker's release obtains its blocks.
 
-A source never sends anything itself: it leaves effects, which the broker carries out in order after each call.
+A source does no I/O: it returns effects, which the broker executes in order after each call.
 Source: KIP-730, kafka.coordinator.transaction.ProducerIdManager.
 """
 
@@ -13,7 +13,7 @@ from kraftsim.core.producer_ids.block import ProducerId
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The answer comes later, as `Complete` with this waiter's number."""
+    """The result comes later, as `Complete` with this waiter's number."""
 
     waiter: int
 
@@ -27,7 +27,7 @@ class SendAllocate:
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """Answer the InitProducerId that was told to wait."""
+    """Answer the waiting InitProducerId."""
 
     waiter: int
     result: ProducerId | Refusal
@@ -35,14 +35,14 @@ class Complete:
 
 @dataclass(frozen=True, slots=True)
 class WakeAt:
-    """Call `on_wake` at this time (monotonic milliseconds); too many or too late wake-ups do no harm."""
+    """Call `on_wake` at this time (monotonic milliseconds); spurious or late wake-ups are harmless."""
 
     at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class EndBroker:
-    """Take the broker down: it cannot go on. No shipped source leaves it."""
+    """Shut the broker down: a fatal error. No shipped source returns it."""
 
     why: str
 
@@ -51,24 +51,24 @@ Effect = SendAllocate | Complete | WakeAt | EndBroker
 
 
 class ProducerIdSource(Protocol):
-    """One of them per broker, picked once by traits in `node/parts.py`."""
+    """One per broker, selected by the release's traits in `node/parts.py`."""
 
     def claim(self, now_ms: int) -> ProducerId | Refusal | Waiting:
-        """Hand out the next id of this broker. A Refusal is answered at once; for Waiting keep the client until Complete."""
+        """Return the next id of this broker. A Refusal is returned at once; for Waiting the request is held until Complete."""
         ...
 
     def on_response(self, error_code: int, first_producer_id: int, size: int, now_ms: int) -> None:
-        """Take the answer of AllocateProducerIds: its ErrorCode, ProducerIdStart and ProducerIdLen."""
+        """Handle the AllocateProducerIds response: ErrorCode, ProducerIdStart and ProducerIdLen."""
         ...
 
     def on_timeout(self, now_ms: int) -> None:
-        """Take note that the channel gave up on AllocateProducerIds: no answer will come."""
+        """Handle the timeout of AllocateProducerIds: no response will come."""
         ...
 
     def on_wake(self, now_ms: int) -> None:
-        """Let those who waited long enough go."""
+        """Time out the requests that have waited long enough."""
         ...
 
     def take_effects(self) -> list[Effect]:
-        """Return what must be done now, in order, and forget it. Ask after every other call."""
+        """Take the effects that are due, in order. Call it after every other call."""
         ...

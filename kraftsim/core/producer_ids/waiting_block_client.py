@@ -1,7 +1,7 @@
-"""The producer ids of a broker before 3.6: whoever finds no id left waits for the next block.
+"""The block client of a broker before 3.6: clients wait for the next block when no id is left.
 
-Clients wait in a row, each up to request.timeout.ms counted from when it is the first; the block, or the error that came instead of it, goes to
-the first one.   Source: RPCProducerIdManager of 3.0 to 3.5; KAFKA-14417 (3.3.2, 3.4.0) for what a time-out does.
+Clients wait in a queue, each up to request.timeout.ms from when it is the first; the block, or the error instead of it, goes to
+the first one.   Source: RPCProducerIdManager of 3.0 to 3.5; KAFKA-14417 (3.3.2, 3.4.0) for the effect of a timeout.
 """
 
 from collections import deque
@@ -15,14 +15,14 @@ from kraftsim.events.event import Event
 from kraftsim.events.producer_ids import ProducerIdBlockReceived, ProducerIdBlockRefused, ProducerIdBlockRequested
 from protocol.errors import ErrorCode
 
-ASK_AGAIN_AT_ONCE = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
-"""Errors that pass by themselves once the registration is through: the request is repeated without a pause."""
+RETRIED_AT_ONCE = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
+"""Errors that end once the registration is complete: the request is retried without backoff."""
 
 
 class WaitingBlockClient:
-    """Spends one block; a slot holds what came for the next one, be it a block or an error.
+    """Uses one block; a slot holds the result of the next request, a block or an error.
 
-    `max_wait_ms` is request.timeout.ms. `surfaces_timeouts`: before KAFKA-14417 a time-out was REQUEST_TIMED_OUT, which producers take as fatal.
+    `max_wait_ms` is request.timeout.ms. `surfaces_timeouts`: before KAFKA-14417 a timeout was REQUEST_TIMED_OUT, which is fatal for producers.
     """
 
     def __init__(
@@ -34,17 +34,17 @@ class WaitingBlockClient:
         self._surfaces_timeouts = surfaces_timeouts
         self._current = EMPTY_BLOCK
         self._last_claimed: int | None = None
-        """The id of the latest claim. It grows past the end of the block with every client that waited in vain, which does no harm."""
+        """The id of the latest claim. It exceeds the block's end with every client that timed out, which is harmless."""
         self._slot: ProducerIdBlock | Refusal | None = None
         self._request_in_flight = False
         self._waiters: deque[int] = deque()
         self._waiter_count = 0
         self._first_waits_until_ms: int | None = None
-        """Set once the first of the row has looked for an id and found none."""
+        """Set once the first of the queue has found no id."""
         self._effects: list[Effect] = []
 
     def claim(self, now_ms: int) -> ProducerId | Refusal | Waiting:
-        """Hand out the next id, or put the client at the end of the row."""
+        """Return the next id, or add the client to the queue."""
         if not self._waiters:
             result = self._look_for_id()
             if result is not None:
@@ -55,21 +55,21 @@ class WaitingBlockClient:
         return Waiting(self._waiter_count)
 
     def on_response(self, error_code: int, first_producer_id: int, size: int, now_ms: int) -> None:
-        """Fill the slot, or ask again at once when only the registration was not through."""
+        """Fill the slot, or retry at once if only the registration was incomplete."""
         self._request_in_flight = False
         match answer := received_block(error_code, first_producer_id, size, self._current):
             case Refusal():
                 self._note(ProducerIdBlockRefused(error_code=answer.error, reason=answer.why))
             case ProducerIdBlock():
                 self._note(ProducerIdBlockReceived(first_producer_id=answer.first_producer_id, next_producer_id=answer.next_producer_id))
-        if isinstance(answer, Refusal) and answer.error in ASK_AGAIN_AT_ONCE:
+        if isinstance(answer, Refusal) and answer.error in RETRIED_AT_ONCE:
             self._maybe_request()
         else:
             self._fill_slot(answer, now_ms)
 
     def on_timeout(self, now_ms: int) -> None:
-        """Ask again; before KAFKA-14417: give the time-out to the next client."""
-        self._note(ProducerIdBlockRefused(error_code=ErrorCode.REQUEST_TIMED_OUT, reason="the channel to the controller gave up"))
+        """Retry; before KAFKA-14417: return the timeout to the next client."""
+        self._note(ProducerIdBlockRefused(error_code=ErrorCode.REQUEST_TIMED_OUT, reason="the request to the controller timed out"))
         self._request_in_flight = False
         if self._surfaces_timeouts:
             self._fill_slot(Refusal(ErrorCode.REQUEST_TIMED_OUT, "the controller did not answer"), now_ms)
@@ -77,25 +77,25 @@ class WaitingBlockClient:
             self._maybe_request()
 
     def on_wake(self, now_ms: int) -> None:
-        """Let the first of the row go if it waited long enough; the next one begins its own wait."""
+        """Time out the first of the queue if it has waited long enough; the next one starts its own wait."""
         if self._first_waits_until_ms is None or now_ms < self._first_waits_until_ms:
             return
         error = ErrorCode.REQUEST_TIMED_OUT if self._surfaces_timeouts else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        self._complete_first(Refusal(error, "no block of producer ids came in time"))
+        self._complete_first(Refusal(error, "no block of producer ids was received in time"))
         self._serve_row(now_ms)
 
     def take_effects(self) -> list[Effect]:
-        """Return what must be done now, in order, and forget it."""
+        """Take the effects that are due, in order."""
         effects, self._effects = self._effects, []
         return effects
 
     def _look_for_id(self) -> ProducerId | Refusal | None:
-        """Do what a client does that reaches the head of the row. None: it must wait."""
+        """Look for an id for the first of the queue. None: it must wait."""
         producer_id = self._advance()
         return producer_id if producer_id is not None else self._take_slot()
 
     def _advance(self) -> ProducerId | None:
-        """Take the next number; ask for a block from the 90 % mark on. None: the number is beyond the block."""
+        """Advance to the next id; request a block from 90 % on. None: the id is beyond the block."""
         if self._last_claimed is None:
             self._maybe_request()
             self._last_claimed = 0
@@ -106,7 +106,7 @@ class WaitingBlockClient:
         return ProducerId(self._last_claimed) if self._last_claimed <= self._current.last_producer_id else None
 
     def _take_slot(self) -> ProducerId | Refusal | None:
-        """Empty the slot: begin its block, or hand its error on."""
+        """Empty the slot: switch to its block, or return its error."""
         content, self._slot = self._slot, None
         if isinstance(content, ProducerIdBlock):
             self._current = content
@@ -115,7 +115,7 @@ class WaitingBlockClient:
         return content
 
     def _fill_slot(self, content: ProducerIdBlock | Refusal, now_ms: int) -> None:
-        assert self._slot is None, "a request goes out only while the slot is empty"
+        assert self._slot is None, "a request is sent only while the slot is empty"
         self._slot = content
         if self._waiters:
             result = self._take_slot()
@@ -128,7 +128,7 @@ class WaitingBlockClient:
         self._first_waits_until_ms = None
 
     def _serve_row(self, now_ms: int) -> None:
-        """Let one after the other look for an id, until one must wait."""
+        """Serve the queue until a client must wait."""
         while self._waiters:
             result = self._look_for_id()
             if result is None:

@@ -1,7 +1,7 @@
-"""The producer ids of a broker that takes its blocks out of ZooKeeper, each when none is left of the one before.
+"""The block client of a ZooKeeper-mode broker, which takes a new block from ZooKeeper when the former one is used up.
 
-Nothing is fetched ahead. In Kafka whoever needs an id holds everybody else up while the znode is set; here they wait in a row, and if there is no
-block to be had all of them are told so, with the error that clients take as fatal.
+Nothing is prefetched. In Kafka a thread that needs an id holds a lock while the znode is updated; here the clients wait in
+a queue, and if no block is available all of them get the error, which is fatal for clients.
 Source: kafka.coordinator.transaction.ZkProducerIdManager.
 """
 
@@ -18,7 +18,7 @@ from protocol.errors import ErrorCode
 
 
 class ZnodeBlockClient:
-    """Spends one block at a time."""
+    """Uses one block at a time."""
 
     def __init__(self, *, broker_epoch: Callable[[], int], note: Callable[[Event], None]) -> None:
         self._broker_epoch = broker_epoch
@@ -31,7 +31,7 @@ class ZnodeBlockClient:
         self._effects: list[Effect] = []
 
     def claim(self, now_ms: int) -> ProducerId | Refusal | Waiting:
-        """Hand out the next id, or let the client wait for a block."""
+        """Return the next id, or let the client wait for a block."""
         if not self._waiters:
             producer_id = self._take()
             if producer_id is not None:
@@ -42,7 +42,7 @@ class ZnodeBlockClient:
         return Waiting(self._waiter_count)
 
     def on_response(self, error_code: int, first_producer_id: int, size: int, now_ms: int) -> None:
-        """Begin the block that was taken, and serve who waits; without one all of them are refused."""
+        """Use the received block, and serve the queue; without one all waiting clients are refused."""
         self._is_asking = False
         match answer := received_block(error_code, first_producer_id, size, self._block):
             case Refusal():
@@ -53,15 +53,15 @@ class ZnodeBlockClient:
                 self._serve_row()
 
     def on_timeout(self, now_ms: int) -> None:
-        """Refuse who waits: ZooKeeper could not be asked."""
+        """Refuse the waiting clients: ZooKeeper is not reachable."""
         self._is_asking = False
-        self._refuse_all(Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "ZooKeeper could not be asked"))
+        self._refuse_all(Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "ZooKeeper is not reachable"))
 
     def on_wake(self, now_ms: int) -> None:
-        """Do nothing: nobody is told to go after a while."""
+        """Do nothing: there is no timeout."""
 
     def take_effects(self) -> list[Effect]:
-        """Return what must be done now, in order, and forget it."""
+        """Take the effects that are due, in order."""
         effects, self._effects = self._effects, []
         return effects
 

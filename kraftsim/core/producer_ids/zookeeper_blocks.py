@@ -1,7 +1,7 @@
-"""The block of producer ids behind the one that /latest_producer_id_block names: what whoever sets the znode next may call its own.
+"""The block of producer ids after the one in /latest_producer_id_block: the next one to claim.
 
-The znode holds both ends of the last block that was taken, both inside, as text. Nobody owns a block before its text is set over the version that was
-read: of two who read the same, one sets and the other reads again.
+The znode has the last claimed block as JSON, with both ends inclusive. A block is claimed by setting the znode with the version that was
+read: of two concurrent brokers, one succeeds and the other reads again.
 Source: kafka.coordinator.transaction.ZkProducerIdManager (KIP-98), kafka.zk.ProducerIdBlockZNode.
 """
 
@@ -15,18 +15,21 @@ FIRST_BLOCK = ProducerIdBlock(first_producer_id=0, size=BLOCK_SIZE)
 
 
 def block_behind(data: bytes | None) -> ProducerIdBlock | Refusal:
-    """Return the next block, given what the znode holds; nothing in it: none was ever taken. Refuses where ids are used up, or the text is none."""
+    """Return the next block, given the data of the znode; without data the first one.
+
+    Fails if ids are exhausted, or the data is invalid.
+    """
     if not data:
         return FIRST_BLOCK
     try:
         latest = ProducerIdBlockZnode.parse(data)
     except MalformedMessage as malformed:
-        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"the znode of producer ids cannot be read: {malformed}")
+        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"the producer id block znode is invalid: {malformed}")
     if latest.last_producer_id > LAST_PRODUCER_ID - BLOCK_SIZE:
         return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "producer ids are exhausted")
     return ProducerIdBlock(first_producer_id=latest.last_producer_id + 1, size=BLOCK_SIZE)
 
 
 def block_text(block: ProducerIdBlock, broker_id: int) -> bytes:
-    """Return what the znode holds once a broker has taken a block."""
+    """Return the data of the znode after a broker has claimed a block."""
     return ProducerIdBlockZnode(broker_id=broker_id, first_producer_id=block.first_producer_id, last_producer_id=block.last_producer_id).build()

@@ -1,1 +1,1 @@
-"""What a partition knows of each idempotent producer, and what that makes of the next batch.   Source: KIP-98, KIP-360."""
+"""The producer state of a partition: idempotence and transactions of each producer.   Source: KIP-98, KIP-360."""

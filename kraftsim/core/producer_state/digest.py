@@ -1,4 +1,4 @@
-"""A few letters that stand for what is known of all producers: equal for equal knowledge, so that two replicas can be compared by their facts."""
+"""A short digest of a partition's producer state: equal state has an equal digest, so that replicas can be compared by their events."""
 
 from collections.abc import Iterable
 from zlib import crc32

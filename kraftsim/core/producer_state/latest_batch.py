@@ -1,8 +1,9 @@
-"""The variant of KIP-758: of each producer only the latest batch is kept, and how many requests may be in flight is no business of the broker.
+"""The variant of KIP-758: only the latest batch of each producer is retained, and the number of in-flight requests is not limited by the broker.
 
-A batch that ends at the latest sequence, or up to max.in.flight.sequence.number.per.connection sequences behind it, is in the log already: what was
-appended was appended in order. The range says so by arithmetic alone, without having seen the batch. So a producer that went astray, and sends
-sequences that it never used from behind the end of the numbers, is told that they are in the log: Apache Kafka, with its five batches, refuses them.
+A batch that ends at the latest sequence, or up to max.in.flight.sequence.number.per.connection sequences behind it, is a
+duplicate, as batches are appended in order. This follows from the range alone, without a retained batch. So a faulty
+producer that sends sequences which it never used, from before the wrap-around, gets DUPLICATE_SEQUENCE_NUMBER: Apache
+Kafka, with its five batches, refuses them.
 
 Source: KIP-758 (never adopted).
 """
@@ -20,19 +21,19 @@ from protocol.errors import ErrorCode
 
 
 class LatestBatchEntry(ProducerStateEntry, gc=False, eq=False):
-    """Remembers one batch."""
+    """Retains one batch."""
 
     retained_max: ClassVar[int] = 1
 
 
 class LatestBatchStateManager(ProducerStateManager):
-    """Judges a batch by the latest one: its copy has an offset, what lies behind it is DUPLICATE_SEQUENCE_NUMBER, the rest is as it always was."""
+    """Checks by the latest batch: its duplicate has an offset, sequences behind it are DUPLICATE_SEQUENCE_NUMBER, the rest is unchanged."""
 
     __slots__ = ()
     entry_class = LatestBatchEntry
 
     def check(self, batch: RecordBatch, guard: int | None = None) -> Verdict:
-        """Judge a batch of a client; comes back with DUPLICATE_SEQUENCE_NUMBER, too: it is in the log, at an offset nobody knows."""
+        """Check a client's batch; also returns DUPLICATE_SEQUENCE_NUMBER: it is in the log, at an unknown offset."""
         verdict = super().check(batch, guard)
         if not isinstance(verdict, Refusal) or verdict.error is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             return verdict
@@ -47,11 +48,11 @@ class LatestBatchStateManager(ProducerStateManager):
 
 
 class LatestBatchRepeated(LatestBatchStateManager):
-    """The other reading of the text, which leaves open what an exact repetition is told: DUPLICATE_SEQUENCE_NUMBER as well, with its offset."""
+    """The other reading of the text, which does not define the response to an exact duplicate: DUPLICATE_SEQUENCE_NUMBER with its offset."""
 
     __slots__ = ()
 
     def check(self, batch: RecordBatch, guard: int | None = None) -> Verdict:
-        """Judge a batch of a client."""
+        """Check a client's batch."""
         verdict = super().check(batch, guard)
         return replace(verdict, error=ErrorCode.DUPLICATE_SEQUENCE_NUMBER) if isinstance(verdict, Duplicate) else verdict

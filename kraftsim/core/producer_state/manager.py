@@ -1,7 +1,7 @@
-"""The producers of one partition: says what a batch is (new, repeated, refused), and remembers what went into the log.
+"""The producer state of one partition: checks whether a batch is new, duplicate or refused, and records the appended batches.
 
-Looking never changes anything: state moves only when the bytes are written (`apply`), else a failed append would make the retry look like a
-repetition and lose it (KAFKA-6683).   Source: ProducerStateManager, ProducerAppendInfo.
+A check does not change the state: it changes only when the bytes are written (`apply`), else the retry after a failed append would look like a
+duplicate and be lost (KAFKA-6683).   Source: ProducerStateManager, ProducerAppendInfo.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,16 +19,16 @@ from protocol.disk.transaction_index import AbortedTransaction
 from protocol.errors import ErrorCode
 
 BUMPS_EPOCHS = 2
-"""The transaction.version since which each transaction ends with a new epoch."""
+"""The transaction.version since which each transaction end bumps the epoch."""
 LAST_PRODUCER_EPOCH = 32767
 
 
 class ProducerStateManager:
-    """`check` a batch of a client, `apply` it once it is in the log; `replay` what is read back from a log without judging it."""
+    """`check` a client's batch, `apply` it once it is in the log; `replay` batches from a log without a check."""
 
     __slots__ = ("_entries", "_policy", "_transactions", "_verifications")
     entry_class = ProducerStateEntry
-    """What is kept of a producer."""
+    """The type of the entries."""
 
     def __init__(self, policy: ProducerStatePolicy) -> None:
         self._policy = policy
@@ -37,35 +37,35 @@ class ProducerStateManager:
         self._verifications = Verifications()
 
     def go_by(self, policy: ProducerStatePolicy) -> None:
-        """Judge by other rules from now on."""
+        """Use another policy from now on."""
         self._policy = policy
 
     @property
     def entries(self) -> Mapping[int, ProducerStateEntry]:
-        """What is known, by producer id; to be read only."""
+        """The entries by producer id; read-only."""
         return MappingProxyType(self._entries)
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the oldest transaction begins that is open, or whose marker is not replicated yet; None if there is none."""
+        """The first offset of the oldest transaction that is open, or whose marker is not replicated; None if there is none."""
         return self._transactions.first_unstable_offset
 
     @property
     def has_transactions(self) -> bool:
-        """Whether some transaction is open, or its marker not replicated yet."""
+        """Whether a transaction is open, or its marker is not replicated."""
         return self._transactions.bind_readers
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Hear how far the log is replicated: transactions whose markers lie before that bind no reader any more."""
+        """Advance the high watermark: transactions with markers below it are no longer unstable."""
         self._transactions.on_high_watermark(high_watermark)
 
     def begin_verification(
         self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int, *, adds: bool = False
     ) -> int | Refusal | None:
-        """Return the guard to append with once the coordinator has said that the partition is in the transaction; None if it need not be asked.
+        """Return the guard of an append that needs verification by the coordinator; None if it does not.
 
-        Its transaction is open here: then it was asked before. `adds`: it is told to add the partition, whether or not it would be asked otherwise.
-        `base_sequence` is -1 for offsets, `now_ms` is the wall clock. Comes back with INVALID_PRODUCER_EPOCH (since 4.0).
+        An open transaction is already verified. `adds`: the coordinator adds the partition, so a request is needed in any case.
+        `base_sequence` is -1 for offsets, `now_ms` is the wall clock. Fails with INVALID_PRODUCER_EPOCH (since 4.0).
         """
         if not (adds or self._policy.verifies_transactions):
             return None
@@ -75,9 +75,9 @@ class ProducerStateManager:
         return self._verifications.begin(producer_id, producer_epoch, base_sequence, now_ms, adds=adds)
 
     def check(self, batch: RecordBatch, guard: int | None = None) -> Verdict:
-        """Judge a batch of a client. `guard` is what `begin_verification` gave for it, if it gave any.
+        """Check a client's batch. `guard` is the result of `begin_verification`, if any.
 
-        Comes back with INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE; before 2.5 also UNKNOWN_PRODUCER_ID.
+        Fails with INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE; before 2.5 also UNKNOWN_PRODUCER_ID.
         """
         producer_id = batch.producer_id
         if producer_id < 0:
@@ -98,7 +98,7 @@ class ProducerStateManager:
         return verdict
 
     def check_coordinated(self, batch: RecordBatch, guard: int | None = None) -> Refusal | None:
-        """Return why a batch of a group coordinator is not written; its sequences say nothing. INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE."""
+        """Check a batch of a group coordinator, without sequences. Fails with INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE."""
         producer_id = batch.producer_id
         if producer_id < 0:
             return None
@@ -106,7 +106,7 @@ class ProducerStateManager:
         return refusal or self._refuse_past_epoch(producer_id, batch.producer_epoch)
 
     def _refuse_unverified(self, batch: RecordBatch, guard: int | None) -> Refusal | None:
-        """Return why the first records of a transaction are not written: nobody asked the coordinator, or what it said is of the past."""
+        """Check that the first records of a transaction are verified and the guard is current; return the error if not."""
         if not self._policy.verifies_transactions or self._is_open(batch.producer_id, batch.producer_epoch):
             return None
         if self._verifications.holds(batch.producer_id, guard):
@@ -114,7 +114,7 @@ class ProducerStateManager:
         return Refusal(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
 
     def _is_open(self, producer_id: int, producer_epoch: int) -> bool:
-        """Tell whether a producer has a transaction under way here; since 4.0 one of another epoch is another one."""
+        """Return whether a producer has an open transaction here; since 4.0 one of another epoch is a different one."""
         if not self._transactions.is_open(producer_id):
             return False
         return not self._policy.transactions_have_epochs or self._entries[producer_id].producer_epoch == producer_epoch
@@ -126,9 +126,9 @@ class ProducerStateManager:
         return Refusal(ErrorCode.INVALID_PRODUCER_EPOCH, f"producer {producer_id}: epoch {producer_epoch}, seen {entry.producer_epoch}")
 
     def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int, transaction_version: int = 0) -> Refusal | None:
-        """Return why the marker of a coordinator is not written: INVALID_PRODUCER_EPOCH, or TRANSACTION_COORDINATOR_FENCED by a later coordinator.
+        """Check a coordinator's marker. Fails with INVALID_PRODUCER_EPOCH, or TRANSACTION_COORDINATOR_FENCED by a later coordinator.
 
-        With `transaction_version` 2 its epoch was bumped for it: one that records have been written with is of a later transaction (since 4.2).
+        With `transaction_version` 2 the epoch was bumped for the marker: an epoch with records belongs to a later transaction (since 4.2).
         """
         refusal = self._refuse_past_epoch(producer_id, producer_epoch)
         if refusal is not None:
@@ -145,17 +145,17 @@ class ProducerStateManager:
         return None
 
     def apply(self, batch: RecordBatch, base_offset: int, append_timestamp: int | None = None) -> AbortedTransaction | None:
-        """Remember a batch that is in the log at base_offset, whoever wrote it: nothing is judged.
+        """Record an appended batch at base_offset, without a check.
 
-        `append_timestamp` (wall milliseconds) stands for the batch's own greatest timestamp where the topic keeps the time of the append. Where the
-        batch is the marker that aborts a transaction with records, what the transaction index is to say of it comes back.
+        `append_timestamp` (wall milliseconds) replaces the batch's maximum timestamp with message.timestamp.type=LogAppendTime. Returns the
+        transaction index entry if the batch is the marker that aborts a transaction with records.
         """
         producer_id = batch.producer_id
         if producer_id < 0:
             return None
         marker = marker_of(batch) if batch.is_control else None
         if batch.is_control and marker is None:
-            return None  # compaction has taken the marker out of its batch: nothing of the transaction is left
+            return None  # compaction has removed the marker: no record of the transaction is left
         entry = self._entries.get(producer_id)
         if entry is None:
             entry = self._entries[producer_id] = self.entry_class(producer_id, batch.producer_epoch)
@@ -174,20 +174,20 @@ class ProducerStateManager:
         return None
 
     def replay(self, batch: RecordBatch) -> AbortedTransaction | None:
-        """Remember a batch read back from a log, at the offset it carries (origin REPLICATION)."""
+        """Record a batch from a log, at its offset (origin REPLICATION)."""
         return self.apply(batch, batch.base_offset)
 
     def load(self, entries: Iterable[ProducerStateEntry], now_ms: int) -> None:
-        """Take what a snapshot says of each producer, as far as it has not expired by now (wall clock); what was known is forgotten."""
+        """Load the entries of a snapshot that are not expired (wall clock); replaces the state."""
         self._entries = {entry.producer_id: entry for entry in entries if not self._has_expired(entry, now_ms)}
         self._transactions = PartitionTransactions(
             {entry.producer_id: entry.first_transaction_offset for entry in self._entries.values() if entry.first_transaction_offset is not None}
         )
 
     def on_log_start(self, log_start_offset: int) -> None:
-        """The log begins at an offset now; before 2.4 (KAFKA-7190) each producer without a batch from there on is forgotten, with its transaction.
+        """The log start offset advances; before 2.4 (KAFKA-7190) producers without a batch from there on are removed, with their transactions.
 
-        A producer that has a batch left keeps its earlier ones, too: Kafka drops them from a copy (ProducerStateEntry.removeBatchesOlderThan).
+        A producer with a remaining batch keeps its earlier ones, too: Kafka drops them from a copy (ProducerStateEntry.removeBatchesOlderThan).
         """
         if self._policy.keeps_deleted:
             return
@@ -197,16 +197,16 @@ class ProducerStateManager:
         self._transactions.on_high_watermark(log_start_offset)
 
     def unknowing(self) -> "ProducerStateManager":
-        """Return a state that judges alike, and knows nobody."""
+        """Return an empty state with the same policy."""
         return type(self)(self._policy)
 
     @property
     def expiration_ms(self) -> int:
-        """After so long without a batch a producer is forgotten."""
+        """The time after which a producer without batches expires."""
         return self._policy.expiration_ms
 
     def expire(self, now_ms: int) -> list[int]:
-        """Forget producers without a batch for producer.id.expiration.ms (wall clock against the batches' timestamps), and return their ids."""
+        """Remove producers without a batch for producer.id.expiration.ms (wall clock against the batches' timestamps), and return their ids."""
         expired = [producer_id for producer_id, entry in self._entries.items() if self._has_expired(entry, now_ms)]
         for producer_id in expired:
             del self._entries[producer_id]
@@ -223,7 +223,7 @@ class ProducerStateManager:
         if verification is not None and producer_epoch >= known_epoch:
             expected = 0 if verification.adds and last_sequence == NO_SEQUENCE else verification.lowest_sequence
             if base_sequence > expected:
-                why = f"producer {producer_id}: sequence {base_sequence} while {expected} waits to be verified"
+                why = f"producer {producer_id}: sequence {base_sequence} while {expected} is pending verification"
                 return Refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, why)
         if producer_epoch == known_epoch:
             if is_next_sequence(last_sequence, base_sequence):
@@ -234,8 +234,8 @@ class ProducerStateManager:
         if base_sequence == 0:
             return APPEND
         if known_epoch == NO_PRODUCER_EPOCH:
-            return self._judge_unknown(base_sequence, producer_id)
-        why = f"producer {producer_id}: epoch {producer_epoch} begins with sequence {base_sequence} instead of 0"
+            return self._check_unknown(base_sequence, producer_id)
+        why = f"producer {producer_id}: epoch {producer_epoch} starts with sequence {base_sequence} instead of 0"
         return Refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, why)
 
     def _refuse_order(self, entry: ProducerStateEntry | None, last_sequence: int, base_sequence: int, producer_id: int) -> Refusal:
@@ -245,8 +245,8 @@ class ProducerStateManager:
             return Refusal(ErrorCode.UNKNOWN_PRODUCER_ID, why)  # KAFKA-7298, up to 2.4
         return Refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, why)
 
-    def _judge_unknown(self, base_sequence: int, producer_id: int) -> Append | Refusal:
-        why = f"producer {producer_id} is not known and begins with sequence {base_sequence}"
+    def _check_unknown(self, base_sequence: int, producer_id: int) -> Append | Refusal:
+        why = f"producer {producer_id} is unknown and starts with sequence {base_sequence}"
         match self._policy.unknown_producer:
             case UnknownProducer.ACCEPTED:
                 return APPEND

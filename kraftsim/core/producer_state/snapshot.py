@@ -1,6 +1,6 @@
-"""Producer state as a snapshot holds it, and back: of every producer its epochs, its open transaction and the last of its batches.
+"""Producer state snapshots: for every producer its epochs, its open transaction and its latest batch.
 
-So a broker that starts again knows no more than one batch of each: an older one that comes again is out of order for it, as for Apache Kafka.
+So a restarted broker retains one batch per producer: a retry of an older one is out of order, as for Apache Kafka.
 
 Source: ProducerStateManager (writeSnapshot, readSnapshot).
 """
@@ -12,7 +12,7 @@ from protocol.disk.producer_snapshot import NO_TRANSACTION, ROW, ProducerRow, bu
 
 
 def snapshot_rows(known: Iterable[ProducerStateEntry]) -> Iterator[ProducerRow]:
-    """Yield what is to be written of each producer."""
+    """Yield the row of each producer."""
     for entry in known:
         first_transaction_offset = entry.first_transaction_offset
         yield ProducerRow(
@@ -28,7 +28,7 @@ def snapshot_rows(known: Iterable[ProducerStateEntry]) -> Iterator[ProducerRow]:
 
 
 def snapshot_file(known: Iterable[ProducerStateEntry]) -> bytes:
-    """Return the file that holds the same rows: of a hundred thousand producers it is written with every segment, so nothing is made in between."""
+    """Return the file with the same rows: it is written with every segment, for up to a hundred thousand producers, so no row objects are created."""
     pack = ROW.pack
     return build_packed_rows(
         [
@@ -48,7 +48,7 @@ def snapshot_file(known: Iterable[ProducerStateEntry]) -> bytes:
 
 
 def state_entries(written: Iterable[ProducerRow], entry_class: type[ProducerStateEntry] = ProducerStateEntry) -> Iterator[ProducerStateEntry]:
-    """Yield what is to be known of each producer that a snapshot names, as a state of this kind keeps it."""
+    """Yield the entry of each row, as instances of `entry_class`."""
     for each in written:
         entry = entry_class(each.producer_id, each.producer_epoch)
         if each.last_offset >= 0:

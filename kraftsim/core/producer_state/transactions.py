@@ -1,6 +1,6 @@
-"""The transactions of one partition: which are open, and which have ended before their markers are on all replicas that are in sync.
+"""The transactions of one partition: open ones, and completed ones whose markers are not replicated yet.
 
-Both bind the last stable offset: a marker that only the leader has may be lost with it, and then its transaction is open again.
+Both limit the last stable offset: a marker that only the leader has may be lost with it, and then its transaction is open again.
 
 Source: ProducerStateManager (ongoingTxns, unreplicatedTxns, lastStableOffset), EndTransactionMarker.
 """
@@ -17,7 +17,7 @@ from protocol.malformed_batches import MalformedBatch
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What the coordinator said at the end of a transaction."""
+    """The control record of a transaction's end."""
 
     is_abort: bool
     coordinator_epoch: int
@@ -25,25 +25,25 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class CompletedTransaction:
-    """A transaction from its first record to its marker, both inside."""
+    """A transaction from its first record to its marker, both inclusive."""
 
     first_offset: int
     marker_offset: int
 
 
 class PartitionTransactions:
-    """`open_transactions`: producer id -> first offset of what it has under way."""
+    """`open_transactions`: producer id -> first offset of its open transaction."""
 
     __slots__ = ("_open", "_unreplicated")
 
     def __init__(self, open_transactions: Mapping[int, int] | None = None) -> None:
         self._open: dict[int, int] = dict(sorted((open_transactions or {}).items(), key=lambda item: item[1]))
-        """In the order of the offsets, because they only grow."""
+        """In the order of offsets, as they only grow."""
         self._unreplicated: list[CompletedTransaction] = []
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the first transaction begins that is not over on all replicas in sync; None if there is none."""
+        """The first offset of the oldest transaction that is open or not replicated; None if there is none."""
         first_open = next(iter(self._open.values()), None)
         if not self._unreplicated:
             return first_open
@@ -52,11 +52,11 @@ class PartitionTransactions:
 
     @property
     def bind_readers(self) -> bool:
-        """Whether there are any that are not over on all replicas in sync."""
+        """Whether any transaction is open or not replicated."""
         return bool(self._open or self._unreplicated)
 
     def is_open(self, producer_id: int) -> bool:
-        """Tell whether a producer has a transaction under way here."""
+        """Return whether a producer has an open transaction here."""
         return producer_id in self._open
 
     def begin(self, producer_id: int, first_offset: int) -> None:
@@ -64,10 +64,10 @@ class PartitionTransactions:
         self._open[producer_id] = first_offset
 
     def end(self, producer_id: int, marker_offset: int, *, is_abort: bool) -> AbortedTransaction | None:
-        """The marker of a transaction is in the log. Comes back with its entry of the transaction index, if it aborts one that has records here."""
+        """The marker of a transaction is in the log. Returns its transaction index entry if it aborts one with records here."""
         first_offset = self._open.pop(producer_id, None)
         if first_offset is None:
-            return None  # KAFKA-10702: nothing was written here
+            return None  # KAFKA-10702: the transaction has no records here
         self._unreplicated.append(CompletedTransaction(first_offset, marker_offset))
         if not is_abort:
             return None
@@ -79,17 +79,17 @@ class PartitionTransactions:
         )
 
     def forget(self, producer_id: int) -> None:
-        """Drop the open transaction of a producer that is not known any more."""
+        """Drop the open transaction of a removed producer."""
         self._open.pop(producer_id, None)
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Let go of the transactions whose markers lie before it."""
+        """Drop the completed transactions with markers below it."""
         if self._unreplicated:
             self._unreplicated = [each for each in self._unreplicated if each.marker_offset >= high_watermark]
 
 
 def marker_of(batch: RecordBatch) -> Marker | None:
-    """Return the marker in a control batch of a producer; None if compaction took it, or if it is none. Raises MalformedBatch."""
+    """Return the marker of a control batch of a producer; None if compaction removed it, or if it is another one. Raises MalformedBatch."""
     record = next(batch.records(), None)
     if record is None:
         return None
@@ -100,5 +100,5 @@ def marker_of(batch: RecordBatch) -> Marker | None:
         marker = parse_control_record(record.key, record.value)
     except MalformedMessage as malformed:
         raise MalformedBatch(f"the marker at offset {batch.base_offset}: {malformed}", batch.position) from malformed
-    assert isinstance(marker, EndTxnMarker), "its kind says so"
+    assert isinstance(marker, EndTxnMarker), "its type is COMMIT or ABORT"
     return Marker(kind is ControlType.ABORT, marker.coordinator_epoch)

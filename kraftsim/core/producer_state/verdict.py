@@ -1,4 +1,4 @@
-"""What producer state says of a batch that a client wants to append.   Source: KIP-98, UnifiedLog.analyzeAndValidateProducerState."""
+"""The result of checking a client's batch against the producer state.   Source: KIP-98, UnifiedLog.analyzeAndValidateProducerState."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -14,16 +14,16 @@ class Append:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duplicate:
-    """The batch is in the log already: acknowledge it once more with these, and write nothing.
+    """The batch is already in the log: acknowledge it again with these values, and write nothing.
 
-    Both offsets are inside. The append time is the batch's greatest timestamp, even where an ordinary append answers -1.
+    Both offsets are inclusive. The append time is the batch's maximum timestamp, even where a normal append returns -1.
     """
 
     first_offset: int
     last_offset: int
     log_append_time_ms: int
     error: ErrorCode = ErrorCode.NONE
-    """What the producer is told beside it: none, but in a variant of KIP-758."""
+    """The error returned to the producer: none, except in a variant of KIP-758."""
 
 
 APPEND: Final = Append()

@@ -1,22 +1,22 @@
-"""Which producers are about to write the first records of a transaction into this partition: the coordinator is being asked whether they may.
+"""Pending verifications: producers about to write the first records of a transaction, while the coordinator is asked to verify it.
 
-A question and its answer are bound together by a guard. The first record of the transaction, or any marker, takes the guard away: an answer that
-comes after a marker belongs to a transaction that is over, and must not begin another one (KAFKA-14884). Besides, the lowest sequence that was seen
-waits for its turn: were a later batch written first, the earlier one would be out of order for ever (KAFKA-14920).
+A verification and its append are bound by a guard. The first records of the transaction, or any marker, invalidate the guard: a verification that
+completes after a marker belongs to a completed transaction, and must not start another one (KAFKA-14884). Besides, the lowest sequence seen has to be
+written first: were a later batch written first, the earlier one would be out of order permanently (KAFKA-14920).
 
 Source: KIP-890, org.apache.kafka.storage.internals.log.{VerificationStateEntry, VerificationGuard}, UnifiedLog.maybeStartTransactionVerification.
 """
 
 
 class Verification:
-    """What is known of a producer from the first question to the first record. `begun_ms` is the wall clock."""
+    """The state of a producer from the first verification to the first record. `begun_ms` is the wall clock."""
 
     __slots__ = ("adds", "begun_ms", "guard", "lowest_sequence", "producer_epoch")
 
     def __init__(self, guard: int, producer_epoch: int, base_sequence: int, begun_ms: int, *, adds: bool) -> None:
         self.guard = guard
         self.adds = adds
-        """Whether the coordinator is told to add the partition: the producer begins each transaction with an epoch, and a sequence, of its own."""
+        """Whether the coordinator adds the partition: then each transaction of the producer has its own epoch and starts its own sequences."""
         self.producer_epoch = producer_epoch
         self.lowest_sequence = base_sequence
         self.begun_ms = begun_ms
@@ -30,7 +30,7 @@ class Verification:
 
 
 class Verifications:
-    """By producer id. No guard is given twice."""
+    """By producer id. Guards are unique."""
 
     __slots__ = ("_begun", "_last_guard")
 
@@ -39,7 +39,7 @@ class Verifications:
         self._last_guard = 0
 
     def begin(self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int, *, adds: bool) -> int:
-        """Return the guard of a producer, which is the one it has already while nothing was written. `now_ms` is the wall clock."""
+        """Return the guard of a producer: the existing one until something is written. `now_ms` is the wall clock."""
         known = self._begun.get(producer_id)
         if known is None:
             self._last_guard += 1
@@ -49,19 +49,19 @@ class Verifications:
         return known.guard
 
     def holds(self, producer_id: int, guard: int | None) -> bool:
-        """Tell whether a guard is still the one of its producer."""
+        """Return whether a guard is the current one of its producer."""
         known = self._begun.get(producer_id)
         return known is not None and known.guard == guard
 
     def of(self, producer_id: int) -> Verification | None:
-        """Return what is known of a producer that is about to begin a transaction."""
+        """Return the pending verification of a producer."""
         return self._begun.get(producer_id)
 
     def end(self, producer_id: int) -> None:
-        """Something of a transaction of this producer was written: its first records, or its marker."""
+        """The first records or the marker of a transaction were written."""
         self._begun.pop(producer_id, None)
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget the questions after which nothing was written for so long. `now_ms` is the wall clock."""
+        """Remove verifications without a write for this long. `now_ms` is the wall clock."""
         for producer_id in [each for each, begun in self._begun.items() if now_ms - begun.begun_ms >= expiration_ms]:
             del self._begun[producer_id]

@@ -1,1 +1,1 @@
-"""Quotas of clients: which one holds for whom, how a rate is measured, and for how long whoever is above it must be silent."""
+"""Client quotas: lookup of the quota, rate measurement, and throttle times."""

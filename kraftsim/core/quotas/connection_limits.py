@@ -1,7 +1,8 @@
-"""How many connections a node lets in, and how fast they may come: altogether, through one listener, and from one address.
+"""Connection limits of a node: number and rate of connections, in total, per listener, and per IP.
 
-Too many, or too fast through a door: whoever knocks waits. Too many from one address: it is turned away at once. Too fast from one address: it is
-turned away after a while. Other brokers come in where clients must wait, if they have a listener of their own.
+Above the number or rate of the node or a listener, a new connection waits. Above the number of an IP it is closed at once.
+Above the rate of an IP it is closed after a delay. Other brokers connect where clients must wait, if they have their own
+listener.
 
 Source: KIP-402, KIP-612, kafka.network.ConnectionQuotas, QuotaUtils.boundedThrottleTime.
 """
@@ -25,7 +26,7 @@ PER_IP, OVERRIDES = "max.connections.per.ip", "max.connections.per.ip.overrides"
 
 @dataclass(frozen=True, slots=True)
 class DoorLimits:
-    """Of a node, or of one of its listeners."""
+    """The limits of a node, or of one of its listeners."""
 
     connections_max: int = UNLIMITED
     rate_max: int = UNLIMITED
@@ -33,7 +34,7 @@ class DoorLimits:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSettings:
-    """What a node's settings say. `protected`: the listener of other brokers, if there is another one, too."""
+    """The connection settings of a node. `protected`: the inter-broker listener, if there is another one, too."""
 
     node: DoorLimits = DoorLimits()
     listeners: Mapping[str, DoorLimits] = field(default_factory=dict)
@@ -50,7 +51,7 @@ class TurnedAway:
 
 
 def connection_settings(settings: BrokerSettings, listeners: Iterable[str], inter_broker_listener: str) -> ConnectionSettings:
-    """Return what the settings of a node say of its connections."""
+    """Return the connection settings of a node."""
     names = tuple(listeners)
 
     def limits(prefix: str = "") -> DoorLimits:
@@ -67,14 +68,14 @@ def connection_settings(settings: BrokerSettings, listeners: Iterable[str], inte
 
 
 class ConnectionLimits:
-    """Counts who is in. Whoever knocks: `pause_ms` once; when that is over and `has_room`, `enter`; at the end `leave`."""
+    """Counts connections. For each new one call `pause_ms` once; after that time and with `has_room`, `enter`; at the end `leave`."""
 
     def __init__(self, window_count: int, window_ms: int) -> None:
         self._window_count = window_count
         self._window_ms = window_ms
         self._settings = ConnectionSettings()
         self._ip_rates: dict[str | None, float] = {}
-        """How fast connections may come from an address; None: from any that has no limit of its own."""
+        """The connection rate limit per IP; None: the default of IPs."""
         self._node_rate = self._new_rate()
         self._listener_rates: dict[str, WindowedRate] = {}
         self._from_ips: dict[str, WindowedRate] = {}
@@ -83,18 +84,18 @@ class ConnectionLimits:
         self._of_ips: Counter[str] = Counter()
 
     def follow(self, settings: ConnectionSettings) -> None:
-        """Let other settings hold."""
+        """Use other settings from now on."""
         self._settings = settings
 
     def follow_ips(self, records: Iterable[ClientQuotaRecord]) -> None:
-        """Let the quotas of addresses hold that the metadata have now."""
+        """Use the IP quotas of the metadata from now on."""
         self._ip_rates = {
             part.entity_name: record.value for record in records if record.key == CREATION_RATE for part in record.entity if part.entity_type == IP
         }
         self._from_ips = {ip: rate for ip, rate in self._from_ips.items() if self._ip_limit(ip) is not None}
 
     def pause_ms(self, listener: str, now_ms: int) -> int:
-        """Count a connection that knocks at a listener, and return for how long it has to wait, whatever else."""
+        """Count a new connection at a listener, and return the time it has to wait in any case."""
         settings = self._settings
         pause_ms = 0
         if listener != settings.protected:
@@ -103,13 +104,13 @@ class ConnectionLimits:
         return max(pause_ms, self._count(rate, self._limits_of(listener).rate_max, now_ms))
 
     def has_room(self, listener: str) -> bool:
-        """Tell whether one more may come in through a listener."""
+        """Return whether a listener may accept one more connection."""
         if self._through[listener] >= self._limits_of(listener).connections_max:
             return False
         return listener == self._settings.protected or self._total < self._settings.node.connections_max
 
     def enter(self, listener: str, ip: str, now_ms: int) -> TurnedAway | None:
-        """Let a connection in and count it; or say that it is turned away, and then it does not count."""
+        """Accept and count a connection; or return that it is to be closed, uncounted."""
         limit = self._ip_limit(ip)
         if limit is not None:
             rate = self._from_ips.setdefault(ip, self._new_rate())
@@ -125,8 +126,8 @@ class ConnectionLimits:
         return None
 
     def leave(self, listener: str, ip: str) -> None:
-        """A connection that was let in is gone."""
-        assert self._of_ips[ip] > 0 and self._through[listener] > 0, "it was counted when it came in"
+        """An accepted connection was closed."""
+        assert self._of_ips[ip] > 0 and self._through[listener] > 0, "it was counted when accepted"
         self._of_ips[ip] -= 1
         if not self._of_ips[ip]:
             del self._of_ips[ip]
@@ -135,11 +136,11 @@ class ConnectionLimits:
 
     @property
     def are_too_many(self) -> bool:
-        """Whether another broker came in where there was no room: somebody else has to go."""
+        """Whether another broker connected above the limit: a client connection has to be closed."""
         return self._settings.protected is not None and self._total > self._settings.node.connections_max
 
     def may_go(self, listener: str) -> bool:
-        """Tell whether connections through a listener make room for other brokers."""
+        """Return whether connections of a listener are closed to make room for other brokers."""
         return listener != self._settings.protected
 
     def _ip_limit(self, ip: str) -> float | None:

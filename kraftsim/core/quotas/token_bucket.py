@@ -1,4 +1,4 @@
-"""A limit that may be overdrawn once: tokens come at a rate, up to what a bucket holds, and whoever takes more than there are waits for the rest.
+"""A token bucket that may be overdrawn: tokens are added at a rate, up to the bucket's capacity, and a client that overdraws it waits for the rest.
 
 Source: KIP-599, org.apache.kafka.common.metrics.stats.TokenBucket, kafka.server.ControllerMutationQuotaManager.
 """
@@ -7,31 +7,31 @@ import math
 
 
 class TokenBucket:
-    """Begins full."""
+    """Starts full."""
 
     __slots__ = ("_seconds", "_tokens", "_updated_ms")
 
     def __init__(self, seconds: int) -> None:
         self._seconds = seconds
-        """It holds what comes in so many seconds."""
+        """The capacity is the rate times this many seconds."""
         self._tokens = math.inf
         self._updated_ms = 0
 
     @property
     def last_ms(self) -> int:
-        """When tokens were looked at or taken last; 0 if they never were."""
+        """The time of the last use; 0 if never used."""
         return self._updated_ms
 
     def tokens(self, rate: float, now_ms: int) -> float:
-        """Return how many tokens there are; below zero if it is overdrawn."""
+        """Return the number of tokens; negative if overdrawn."""
         self._tokens = min(self._tokens + rate * (now_ms - self._updated_ms) / 1000, rate * self._seconds)
         self._updated_ms = now_ms
         return self._tokens
 
     def take(self, amount: float, rate: float, now_ms: int) -> None:
-        """Take tokens, or with a negative amount put them back."""
+        """Take tokens, or return them with a negative amount."""
         self._tokens = min(self.tokens(rate, now_ms) - amount, rate * self._seconds)
 
     def pause_ms(self, rate: float, now_ms: int) -> int:
-        """Return after how many milliseconds it is overdrawn no more; 0 if it is not."""
+        """Return the milliseconds until it is not overdrawn any more; 0 if it is not."""
         return max(math.floor(-self.tokens(rate, now_ms) * 1000 / rate + 0.5), 0)

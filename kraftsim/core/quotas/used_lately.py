@@ -1,4 +1,4 @@
-"""What is measured of clients that share a limit. Clients choose their ids, so that it is forgotten once it was not used for an hour.
+"""Per-client measurements. Clients choose their ids, so unused ones are removed after an hour.
 
 Source: kafka.server.ClientQuotaManager, ControllerMutationQuotaManager (ClientQuotaManagerConfig.InactiveSensorExpirationTimeSeconds).
 """
@@ -12,7 +12,7 @@ class Measured(Protocol):
 
     @property
     def last_ms(self) -> int:
-        """When it was used last."""
+        """The time of the last use."""
         ...
 
 
@@ -20,11 +20,11 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V", bound=Measured)
 IDLE_MS: Final = 3_600_000
 TIDY_MIN: Final = 1000
-"""Fewer are not worth a look at all of them."""
+"""With fewer entries expiry is not checked."""
 
 
 class UsedLately(Generic[K, V]):
-    """One V for each key. To forget some takes a look at all, so that it waits until they are twice as many as the last look has left."""
+    """One V for each key. Expiry visits all entries, so it runs when their number has doubled since the last run."""
 
     __slots__ = ("_found", "_new", "_tidy_at")
 
@@ -37,7 +37,7 @@ class UsedLately(Generic[K, V]):
         return len(self._found)
 
     def of(self, key: K, now_ms: int) -> V:
-        """Return what belongs to a key; it is new if there is none."""
+        """Return the value of a key, a new one if there is none."""
         found = self._found.get(key)
         if found is None:
             if len(self._found) >= self._tidy_at:
@@ -47,6 +47,6 @@ class UsedLately(Generic[K, V]):
         return found
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all."""
         self._found.clear()
         self._tidy_at = TIDY_MIN

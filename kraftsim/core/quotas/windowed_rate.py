@@ -1,4 +1,4 @@
-"""A rate over the last seconds, measured in windows, and the pause that brings it back to its limit.
+"""A rate over recent windows, and the throttle time that brings it back to its limit.
 
 Source: org.apache.kafka.common.metrics.stats.{SampledStat, Rate, SimpleRate}, kafka.server.QuotaUtils.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Window:
-    """What was counted since a moment."""
+    """The amount recorded since a time."""
 
     started_ms: int
     last_ms: int
@@ -18,7 +18,7 @@ class Window:
 
 
 class WindowedRate:
-    """Amounts per second over `window_count` windows of `window_ms`; a rate that is younger is taken over all but one of them."""
+    """Amounts per second over `window_count` windows of `window_ms`; a younger rate is measured over all but one of them."""
 
     __slots__ = ("_window_count", "_window_ms", "_windows")
 
@@ -29,11 +29,11 @@ class WindowedRate:
 
     @property
     def last_ms(self) -> int:
-        """When something was counted last; 0 if nothing ever was."""
+        """The time of the last record; 0 without any."""
         return self._windows[-1].last_ms if self._windows else 0
 
     def record(self, amount: float, now_ms: int) -> None:
-        """Count something; a negative amount takes back what was counted."""
+        """Record an amount; a negative one reverts a former one."""
         if not self._windows or now_ms - self._windows[-1].started_ms >= self._window_ms:
             self._windows.append(Window(now_ms, now_ms))
         window = self._windows[-1]
@@ -47,14 +47,14 @@ class WindowedRate:
         return sum(window.amount for window in self._windows) * 1000 / self.span_ms(now_ms)
 
     def span_ms(self, now_ms: int) -> int:
-        """Return over how long the rate is taken."""
+        """Return the measured time span."""
         elapsed_ms = self._elapsed_ms(now_ms)
         full_count = elapsed_ms // self._window_ms
         missing_count = max(self._window_count - 1 - full_count, 0)
         return elapsed_ms + missing_count * self._window_ms
 
     def pause_ms(self, limit: float, now_ms: int) -> int:
-        """Return after how many milliseconds without anything the rate is at its limit again; 0 if it is not above it."""
+        """Return the idle milliseconds after which the rate is at its limit; 0 if it is not above it."""
         rate = self.measure(now_ms)
         return math.floor((rate - limit) / limit * self.span_ms(now_ms) + 0.5) if rate > limit else 0
 
@@ -63,7 +63,7 @@ class WindowedRate:
 
 
 class SteadyRate(WindowedRate):
-    """Is taken over the time since the first thing that counts, and over one window at least: it does not let a second's worth of ten pass at once.
+    """Measured since the first record in the windows, and over at least one window: so it does not admit ten seconds' worth at once.
 
     Source: org.apache.kafka.common.metrics.stats.SimpleRate.
     """
@@ -71,5 +71,5 @@ class SteadyRate(WindowedRate):
     __slots__ = ()
 
     def span_ms(self, now_ms: int) -> int:
-        """Return over how long the rate is taken."""
+        """Return the measured time span."""
         return max(self._elapsed_ms(now_ms), self._window_ms)

@@ -1,1 +1,1 @@
-"""The metadata quorum: elections and the log that its leader replicates.   Source: KIP-595."""
+"""The KRaft quorum: leader elections and log replication.   Source: KIP-595."""

@@ -1,6 +1,6 @@
-"""What the core of the quorum wants done, in this order: persist, then write, then tell. Carried out by the shell of a node.
+"""The effects of a quorum replica, in order: persist, then write, then respond. Executed by the node.
 
-An effect that stands behind a `Persist` or a `Flush` of the same replica happens after it is durable; everything else may go on meanwhile.
+An effect after a `Persist` or a `Flush` of the same replica happens after it is durable; everything else may continue meanwhile.
 """
 
 from typing import TypeAlias
@@ -16,37 +16,37 @@ from protocol.schema import Message
 
 
 class Persist(Struct, frozen=True):
-    """Write quorum-state, durably, before anything behind this effect is told to anyone."""
+    """Write quorum-state durably before any later effect is visible to other nodes."""
 
     state: QuorumState
     data_version: int
 
 
 class Note(Struct, frozen=True):
-    """Note a fact that is true once everything before this effect is durable."""
+    """Emit an event that is true once all earlier effects are durable."""
 
     event: Event
 
 
 class Reply(Struct, frozen=True):
-    """Answer a request; `ticket` is what came with it."""
+    """Answer a request; `ticket` identifies it."""
 
     ticket: object
     body: Message
 
 
 class Send(Struct, frozen=True):
-    """Ask another replica; the outcome comes back by `on_response` or `on_failure` with the same number."""
+    """Send a request to another replica; the result comes by `on_response` or `on_failure` with the same number."""
 
     number: int
     node_id: int
-    """The node that is asked; negative for an address of the configuration whose node is not known."""
+    """The destination node; negative for a bootstrap address whose node id is unknown."""
     address: Address
     body: Message
 
 
 class WriteLeaderChange(Struct, frozen=True):
-    """Append the control batch that opens an epoch. `voters_record` and `kraft_version` go into the same batch where they must be in the log."""
+    """Append the control batch that starts an epoch. `voters_record` and `kraft_version` are added to the batch if needed."""
 
     leader_epoch: int
     first_offset: int
@@ -65,26 +65,26 @@ class WriteVoters(Struct, frozen=True):
 
 
 class WriteFetched(Struct, frozen=True):
-    """Append batches that the leader sent, as they are. `batches` are the same, opened."""
+    """Append fetched batches unchanged. `batches` are the same, parsed."""
 
     records: bytes | memoryview
     batches: tuple[RecordBatch, ...]
 
 
 class Flush(Struct, frozen=True):
-    """Make the log durable as far as it goes now; the outcome comes back by `on_flushed`."""
+    """Flush the log up to its current end; the result comes by `on_flushed`."""
 
     end_offset: int
 
 
 class Truncate(Struct, frozen=True):
-    """Cut the log at an offset, which goes, too."""
+    """Truncate the log from an offset on."""
 
     end_offset: int
 
 
 class WriteSnapshotPiece(Struct, frozen=True):
-    """Write a piece of a snapshot that is fetched; position 0 begins the file."""
+    """Write a chunk of a snapshot being fetched; position 0 starts the file."""
 
     snapshot: SnapshotId
     position: int
@@ -92,39 +92,39 @@ class WriteSnapshotPiece(Struct, frozen=True):
 
 
 class FinishSnapshot(Struct, frozen=True):
-    """The snapshot that is fetched is complete: make it durable, give it its name, drop the log before it, and load it."""
+    """The fetched snapshot is complete: make it durable, rename it, delete the log before it, and load it."""
 
     snapshot: SnapshotId
 
 
 class Lead(Struct, frozen=True):
-    """The epoch is this node's, and everything before it in the log is committed: it may become the active controller."""
+    """This node is leader, and everything before its epoch is committed: it may become the active controller."""
 
     leader_epoch: int
 
 
 class StopLeading(Struct, frozen=True):
-    """The epoch is not this node's any more: what is not committed is undone, and whoever waits for it is told so."""
+    """This node is not leader any more: uncommitted records are reverted, and pending requests fail."""
 
     leader_epoch: int
     reason: str
 
 
 class LeaderKnown(Struct, frozen=True):
-    """Who leads changed; None: nobody is known to."""
+    """The leader changed; None: unknown."""
 
     leader_epoch: int
     leader: VoterNode | None
 
 
 class Advance(Struct, frozen=True):
-    """The high watermark moved."""
+    """The high watermark advanced."""
 
     high_watermark: int
 
 
 class WakeFetches(Struct, frozen=True):
-    """Look again at the Fetch requests that wait: there are new records, or this node leads no more."""
+    """Check the pending Fetch requests: there are new records, or this node is not leader any more."""
 
 
 Effect: TypeAlias = (

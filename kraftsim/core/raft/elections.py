@@ -1,4 +1,4 @@
-"""Votes: who is asked, who gets one, and who leads by them.
+"""Leader election: vote requests, responses, and their result.
 
 Source: KIP-595, KIP-996, org.apache.kafka.raft.KafkaRaftClient (handleVoteRequest, handleVoteResponse, pollCandidate, pollProspective).
 """
@@ -8,7 +8,7 @@ from typing import assert_never
 from kraftsim.core.raft import leading, messages
 from kraftsim.core.raft.effects import Note, Reply
 from kraftsim.core.raft.epoch_answers import is_settled_by_epoch
-from kraftsim.core.raft.messages import VoteAsked
+from kraftsim.core.raft.messages import VoteInput
 from kraftsim.core.raft.quorum import Quorum
 from kraftsim.core.raft.raft_log import LogEnd
 from kraftsim.core.raft.roles import Candidate, Canvass, Follower, Leader, Prospective, Resigned, Unattached
@@ -18,7 +18,7 @@ from protocol.messages.k52_vote import VoteRequest, VoteResponse
 
 
 def poll_unattached(quorum: Quorum, role: Unattached, now_ms: int) -> int:
-    """Wait for a leader, and stand for election if none shows up. Returns when to look again."""
+    """Wait for a leader, and start an election at the timeout. Returns the next poll time."""
     if now_ms >= role.election_at_ms or quorum.voter_set.is_only_voter(quorum.own):
         stand(quorum, now_ms)
         return now_ms
@@ -26,7 +26,7 @@ def poll_unattached(quorum: Quorum, role: Unattached, now_ms: int) -> int:
 
 
 def stand(quorum: Quorum, now_ms: int) -> None:
-    """Ask to be elected: first, where releases do so, whether that would succeed."""
+    """Start an election: with a pre-vote if the release has it."""
     if not quorum.is_voter:
         quorum.become_unattached(quorum.epoch, now_ms)
     elif quorum.settings.has_pre_vote:
@@ -36,7 +36,7 @@ def stand(quorum: Quorum, now_ms: int) -> None:
 
 
 def poll_candidate(quorum: Quorum, role: Candidate, now_ms: int) -> int:
-    """Ask everybody who did not answer yet; after a defeat, pause and begin anew. Returns when to look again."""
+    """Send requests to voters without a response; after a lost election, back off and start another one. Returns the next poll time."""
     if len(role.canvass.granted) >= quorum.voter_set.majority:
         leading.lead(quorum, now_ms)
         return now_ms
@@ -57,7 +57,7 @@ def poll_candidate(quorum: Quorum, role: Candidate, now_ms: int) -> int:
 
 
 def poll_prospective(quorum: Quorum, role: Prospective, now_ms: int) -> int:
-    """Ask whether an election would be won. If it would not, go back to waiting. Returns when to look again."""
+    """Send pre-vote requests. If the pre-vote fails, become unattached or follower again. Returns the next poll time."""
     if len(role.canvass.granted) >= quorum.voter_set.majority:
         quorum.become_candidate(now_ms)
         return now_ms
@@ -71,7 +71,7 @@ def poll_prospective(quorum: Quorum, role: Prospective, now_ms: int) -> int:
 
 
 def on_vote_request(quorum: Quorum, request: VoteRequest, ticket: object, now_ms: int) -> None:
-    """Answer a candidate. A higher epoch is adopted whatever the answer is."""
+    """Handle a vote request. A higher epoch is adopted in any case."""
     refused = messages.refuse_vote(quorum, request)
     if refused is not None:
         quorum.effects.append(Reply(ticket, refused))
@@ -94,7 +94,7 @@ def on_vote_request(quorum: Quorum, request: VoteRequest, ticket: object, now_ms
 
 
 def on_vote_response(quorum: Quorum, voter_id: int, request: VoteRequest, response: VoteResponse, now_ms: int) -> None:
-    """Count a vote."""
+    """Handle a vote response."""
     answer = messages.vote_answer(quorum, response)
     if is_settled_by_epoch(quorum, voter_id, answer, now_ms):
         return
@@ -109,7 +109,7 @@ def on_vote_response(quorum: Quorum, voter_id: int, request: VoteRequest, respon
 
 
 def on_pre_vote_unsupported(quorum: Quorum, now_ms: int) -> None:
-    """A voter of an older release does not know of pre-votes: stand for election without."""
+    """A voter of an older release does not support pre-votes: become candidate without one."""
     if isinstance(quorum.role, Prospective):
         quorum.become_candidate(now_ms)
 
@@ -122,14 +122,14 @@ def _count(canvass: Canvass, voter_id: int, *, is_granted: bool) -> None:
 
 
 def _is_lost(quorum: Quorum, canvass: Canvass) -> bool:
-    """Tell whether too many voters refused."""
+    """Return whether too many voters have rejected."""
     return len(quorum.voter_set) - len(canvass.rejected) < quorum.voter_set.majority
 
 
 def _ask(quorum: Quorum, canvass: Canvass, now_ms: int, *, is_pre_vote: bool) -> int:
     wake_ms = now_ms + quorum.settings.request_timeout_ms
     for voter in quorum.voter_set.others(quorum.own.id):
-        if canvass.has_heard(voter.key.id):
+        if canvass.has_answered(voter.key.id):
             continue
         if quorum.peers.is_ready(voter.key.id, now_ms):
             quorum.send_to(voter, messages.vote_request(quorum, voter, is_pre_vote=is_pre_vote))
@@ -139,8 +139,8 @@ def _ask(quorum: Quorum, canvass: Canvass, now_ms: int, *, is_pre_vote: bool) ->
     return wake_ms
 
 
-def _check(quorum: Quorum, asked: VoteAsked) -> ErrorCode:
-    """Look at a request in Kafka's order: what makes no sense, then what is of another epoch."""
+def _check(quorum: Quorum, asked: VoteInput) -> ErrorCode:
+    """Validate a request in Kafka's order: first inconsistent fields, then the epoch."""
     is_illegal = asked.log_end.epoch > asked.epoch if asked.is_pre_vote else asked.log_end.epoch >= asked.epoch
     if asked.log_end.offset < 0 or asked.log_end.epoch < 0 or is_illegal:
         return ErrorCode.INVALID_REQUEST
@@ -149,7 +149,7 @@ def _check(quorum: Quorum, asked: VoteAsked) -> ErrorCode:
     return ErrorCode.INVALID_REQUEST if asked.candidate.id < 0 else ErrorCode.NONE
 
 
-def _would_grant(quorum: Quorum, asked: VoteAsked) -> bool:
+def _would_grant(quorum: Quorum, asked: VoteInput) -> bool:
     match quorum.role:
         case Unattached(voted=voted, leader_id=leader_id) | Prospective(voted=voted, leader_id=leader_id):
             if voted is not None:
@@ -161,7 +161,7 @@ def _would_grant(quorum: Quorum, asked: VoteAsked) -> bool:
             assert_never(unknown)
 
 
-def _would_grant_pre_vote(quorum: Quorum, asked: VoteAsked) -> bool:
+def _would_grant_pre_vote(quorum: Quorum, asked: VoteInput) -> bool:
     match quorum.role:
         case Leader():
             return False
@@ -174,5 +174,5 @@ def _would_grant_pre_vote(quorum: Quorum, asked: VoteAsked) -> bool:
 
 
 def _is_complete(quorum: Quorum, theirs: LogEnd) -> bool:
-    """Tell whether a log has at least what this one has; only such a log may lead."""
+    """Return whether a log is at least as complete as this one; only such a candidate may become leader."""
     return theirs >= quorum.log.end

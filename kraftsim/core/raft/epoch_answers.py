@@ -1,4 +1,4 @@
-"""What every answer between replicas says of the epoch and its leader, and what follows from that alone.
+"""The epoch and leader in every response between replicas, and their handling.
 
 Source: org.apache.kafka.raft.KafkaRaftClient (maybeHandleCommonResponse, handleTopLevelError).
 """
@@ -25,12 +25,12 @@ PASSING_ERRORS = (
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.UNSUPPORTED_VERSION,
 )
-"""Answers that say nothing of the epoch: ask again later."""
+"""Errors without epoch information: retry later."""
 ERRORS: Final = {int(error): error for error in ErrorCode}
 
 
 class EpochAnswer(Struct, frozen=True, kw_only=True):
-    """The part that all answers have."""
+    """The common fields of all responses."""
 
     error: ErrorCode
     leader_epoch: int
@@ -45,19 +45,19 @@ class _Endpoint(Protocol):
 
 
 def error_of(error_code: int) -> ErrorCode:
-    """Return the error of a number; one that came after us is an unknown one."""
+    """Return the error of a code; an unknown code is UNKNOWN_SERVER_ERROR."""
     return ERRORS.get(error_code, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def leader_endpoints(quorum: Quorum, leader_id: int, nodes: Iterable[_Endpoint]) -> Endpoints:
-    """Return where an answer says that the leader is reached; empty if it does not say."""
+    """Return the leader's endpoints in a response; empty if there are none."""
     for node in nodes:
         if node.node_id == leader_id and node.port:
             return {quorum.listener: Address(node.host, node.port)}
     return {}
 
 
-def note_other_cluster(quorum: Quorum, node_id: int, error_code: int) -> None:
+def emit_other_cluster(quorum: Quorum, node_id: int, error_code: int) -> None:
     """Emit an event when a node refuses the cluster id of this replica for the first time."""
     if error_code == ErrorCode.INCONSISTENT_CLUSTER_ID and quorum.is_first_refusal_by(node_id):
         own_id = quorum.cluster_id
@@ -65,9 +65,12 @@ def note_other_cluster(quorum: Quorum, node_id: int, error_code: int) -> None:
 
 
 def is_settled_by_epoch(quorum: Quorum, node_id: int, answer: EpochAnswer, now_ms: int) -> bool:
-    """Follow what an answer says of the epoch, and tell whether that was all there is in it. Raises FatalQuorumError for what cannot be."""
+    """Handle the epoch and error of a response, and return whether nothing else is to be done.
+
+    Raises FatalQuorumError for an invalid state.
+    """
     if answer.error in PASSING_ERRORS:
-        note_other_cluster(quorum, node_id, answer.error)
+        emit_other_cluster(quorum, node_id, answer.error)
         quorum.peers.back_off(node_id, now_ms)
         return True
     if answer.leader_epoch < quorum.epoch or answer.error is ErrorCode.UNKNOWN_LEADER_EPOCH:
@@ -79,7 +82,7 @@ def is_settled_by_epoch(quorum: Quorum, node_id: int, answer: EpochAnswer, now_m
     is_elsewhere = answer.leader_epoch > quorum.epoch or answer.error in EPOCH_ERRORS
     quorum.see_epoch(answer.leader_epoch, answer.leader_id, answer.endpoints, now_ms)
     if answer.error is ErrorCode.INVALID_REQUEST:
-        raise FatalQuorumError(f"node {node_id} finds a request of this replica invalid")
+        raise FatalQuorumError(f"node {node_id} rejected a request of this replica as invalid")
     if is_elsewhere:
         quorum.peers.back_off(node_id, now_ms)
     return is_elsewhere

@@ -1,4 +1,4 @@
-"""The requests and answers by which replicas copy the metadata log, built from a replica's state and read into plain values.
+"""The requests and responses of log replication, built from a replica's state and parsed into plain values.
 
 Source: org.apache.kafka.raft.{RaftUtil, KafkaRaftClient}, KIP-595, KIP-630, KIP-853.
 """
@@ -20,17 +20,17 @@ FULL_FETCH_SESSION_EPOCH = -1
 
 
 class FetchAnswer(EpochAnswer, frozen=True, kw_only=True):
-    """What a leader says to a Fetch; one of three things where there is no error."""
+    """A Fetch response; without an error it has one of three results."""
 
     diverging: Diverging | None
     snapshot: SnapshotId | None
     records: bytes | memoryview
     high_watermark: int
-    """-1 where the leader does not know it."""
+    """-1 if the leader does not know it."""
 
 
 class SnapshotAnswer(EpochAnswer, frozen=True, kw_only=True):
-    """A piece of a snapshot."""
+    """A chunk of a snapshot."""
 
     snapshot: SnapshotId
     position: int
@@ -39,7 +39,7 @@ class SnapshotAnswer(EpochAnswer, frozen=True, kw_only=True):
 
 
 def fetch_request(quorum: Quorum) -> fetch.FetchRequest:
-    """Ask for what follows the own log."""
+    """Build a Fetch from the end of this log."""
     log_end = quorum.log.end
     partition = fetch.FetchPartition(
         partition=0,
@@ -61,20 +61,20 @@ def fetch_request(quorum: Quorum) -> fetch.FetchRequest:
 
 
 def asking_replica(request: fetch.FetchRequest) -> ReplicaKey:
-    """Return who asks; a negative id is a tool or a consumer."""
+    """Return the replica that sent a request; a negative id is a tool or a consumer."""
     replica_id = request.replica_state.replica_id if request.replica_state.replica_id >= 0 else request.replica_id
     return ReplicaKey(replica_id, request.topics[0].partitions[0].replica_directory_id)
 
 
 def asked_end(request: Message) -> LogEnd:
-    """Return where the log ended that a Fetch was about."""
-    assert isinstance(request, fetch.FetchRequest), "Fetch was asked"
+    """Return the log end in a Fetch request."""
+    assert isinstance(request, fetch.FetchRequest), "the request is a Fetch"
     partition = request.topics[0].partitions[0]
     return LogEnd(partition.last_fetched_epoch, partition.fetch_offset)
 
 
 def fetch_answer(quorum: Quorum, response: fetch.FetchResponse) -> FetchAnswer | None:
-    """Read an answer; None where the whole request was refused or the answer is of no partition."""
+    """Parse a response; None if the whole request failed or there is no partition."""
     if response.error_code or not response.responses or not response.responses[0].partitions:
         return None
     data = response.responses[0].partitions[0]
@@ -92,7 +92,7 @@ def fetch_answer(quorum: Quorum, response: fetch.FetchResponse) -> FetchAnswer |
 
 
 def fetch_snapshot_request(quorum: Quorum, wanted: SnapshotFetch) -> snapshots.FetchSnapshotRequest:
-    """Ask for the next piece of a snapshot."""
+    """Build a request for the next chunk of a snapshot."""
     partition = snapshots.FetchPartitionSnapshot(
         partition=0,
         current_leader_epoch=quorum.epoch,
@@ -109,7 +109,7 @@ def fetch_snapshot_request(quorum: Quorum, wanted: SnapshotFetch) -> snapshots.F
 
 
 def fetch_snapshot_answer(quorum: Quorum, response: snapshots.FetchSnapshotResponse) -> SnapshotAnswer | None:
-    """Read an answer; None where the whole request was refused, as it is for every error of the partition: `serving.refused_snapshot`."""
+    """Parse a response; None if the whole request failed, as for every error of the partition: `serving.refused_snapshot`."""
     if response.error_code or not response.topics or not response.topics[0].partitions:
         return None
     data = response.topics[0].partitions[0]

@@ -1,11 +1,11 @@
-"""What a follower does: fetches from the leader, makes it durable, and notices when the leader is gone. Observers do the same and never vote.
+"""Followers and observers: fetching, flushing, and detecting a failed leader. Observers never vote.
 
 Source: KIP-595, KIP-630, KIP-853, org.apache.kafka.raft.KafkaRaftClient (pollFollower, handleFetchResponse, handleFetchSnapshotResponse).
 """
 
 from kraftsim.core.raft import elections, fetch_messages, messages
 from kraftsim.core.raft.effects import FinishSnapshot, Flush, Truncate, WriteFetched, WriteSnapshotPiece
-from kraftsim.core.raft.epoch_answers import is_settled_by_epoch, note_other_cluster
+from kraftsim.core.raft.epoch_answers import emit_other_cluster, is_settled_by_epoch
 from kraftsim.core.raft.quorum import FatalQuorumError, Quorum
 from kraftsim.core.raft.raft_log import Diverging, SnapshotId
 from kraftsim.core.raft.roles import NEVER, Follower, SnapshotFetch
@@ -21,11 +21,11 @@ from protocol.messages.k82_update_raft_voter import UpdateRaftVoterResponse
 from protocol.schema import Message
 
 NOT_IN_THE_LOG = -1
-"""Where voters stand that no record names."""
+"""The offset of voters without a record."""
 
 
 def poll_follower(quorum: Quorum, role: Follower, now_ms: int) -> int:
-    """Fetch from the leader, again and again. Returns when to look again."""
+    """Fetch from the leader continuously. Returns the next poll time."""
     if quorum.is_voter:
         if now_ms >= role.fetch_until_ms:
             elections.stand(quorum, now_ms)
@@ -40,7 +40,7 @@ def poll_follower(quorum: Quorum, role: Follower, now_ms: int) -> int:
 
 
 def poll_bootstrap(quorum: Quorum, now_ms: int) -> int:
-    """Let an observer that knows no leader ask any voter, one at a time; the answer says who leads. Returns when to look again."""
+    """Send a Fetch of an observer without leader to any voter, one at a time; the response has the leader. Returns the next poll time."""
     if _is_flushing(quorum) or quorum.peers.is_awaiting_any():
         return NEVER
     addresses = _bootstrap_addresses(quorum)
@@ -53,7 +53,7 @@ def poll_bootstrap(quorum: Quorum, now_ms: int) -> int:
 
 
 def hurry(quorum: Quorum, leader_id: int, successors: tuple[ReplicaKey, ...], now_ms: int) -> None:
-    """The leader that is followed resigned: the first of its successors stands at once, each next one later, who is not named last."""
+    """The leader resigned: the first of its preferred successors starts an election at once, later ones after a backoff, others last."""
     role = quorum.role
     if not isinstance(role, Follower) or role.leader_id != leader_id or not quorum.is_voter:
         return
@@ -62,10 +62,10 @@ def hurry(quorum: Quorum, leader_id: int, successors: tuple[ReplicaKey, ...], no
 
 
 def on_fetch_response(quorum: Quorum, node_id: int, request: Message, response: FetchResponse, now_ms: int) -> None:
-    """Take in what the leader says. Raises FatalQuorumError where it contradicts what is committed here."""
+    """Handle a Fetch response. Raises FatalQuorumError if it contradicts a committed record."""
     answer = fetch_messages.fetch_answer(quorum, response)
     if answer is None:
-        note_other_cluster(quorum, node_id, response.error_code)
+        emit_other_cluster(quorum, node_id, response.error_code)
         quorum.peers.back_off(node_id, now_ms)
         return
     if is_settled_by_epoch(quorum, node_id, answer, now_ms):
@@ -76,7 +76,7 @@ def on_fetch_response(quorum: Quorum, node_id: int, request: Message, response: 
         return
     _renew(quorum, role, now_ms)
     if answer.diverging is not None:
-        if fetch_messages.asked_end(request) == quorum.log.end:  # whoever looks for the leader may ask it twice, and be told twice
+        if fetch_messages.asked_end(request) == quorum.log.end:  # a replica that looks for the leader may fetch twice from it
             _truncate(quorum, answer.diverging)
     elif answer.snapshot is not None:
         role.snapshot_fetch = SnapshotFetch(snapshot=answer.snapshot)
@@ -88,7 +88,7 @@ def on_fetch_response(quorum: Quorum, node_id: int, request: Message, response: 
 
 
 def on_fetch_snapshot_response(quorum: Quorum, node_id: int, response: FetchSnapshotResponse, now_ms: int) -> None:
-    """Take in a piece of a snapshot; the last one makes it the beginning of the log. Whoever gets none gives it up, and fetches on."""
+    """Handle a chunk of a snapshot; the last one completes it. Without a chunk the snapshot is abandoned, and fetching continues."""
     answer = fetch_messages.fetch_snapshot_answer(quorum, response)
     if answer is None:
         on_snapshot_refused(quorum, node_id, now_ms)
@@ -104,7 +104,7 @@ def on_fetch_snapshot_response(quorum: Quorum, node_id: int, response: FetchSnap
         on_snapshot_refused(quorum, node_id, now_ms)
         return
     if answer.snapshot != fetch.snapshot or answer.position != fetch.position:
-        raise FatalQuorumError(f"asked for {fetch.snapshot} from {fetch.position} on, and got {answer.snapshot} from {answer.position} on")
+        raise FatalQuorumError(f"requested {fetch.snapshot} at {fetch.position}, received {answer.snapshot} at {answer.position}")
     _renew(quorum, role, now_ms)
     quorum.effects.append(WriteSnapshotPiece(fetch.snapshot, fetch.position, answer.records))
     fetch.position += len(answer.records)
@@ -114,14 +114,14 @@ def on_fetch_snapshot_response(quorum: Quorum, node_id: int, response: FetchSnap
 
 
 def on_snapshot_refused(quorum: Quorum, node_id: int, now_ms: int) -> None:
-    """Give up a snapshot that cannot be had, after a pause: the answer to the next Fetch says which one can, or who leads now."""
+    """Abandon a snapshot that is not available, after a backoff: the next Fetch response has another one, or the new leader."""
     if isinstance(quorum.role, Follower):
         quorum.role.snapshot_fetch = None
     quorum.peers.back_off(node_id, now_ms)
 
 
 def on_snapshot_installed(quorum: Quorum, snapshot: SnapshotId, voters: VoterSet | None, kraft_version: int) -> list[SnapshotId]:
-    """The log begins with a snapshot now, which may name the voters. Returns the older snapshots, which go."""
+    """The log starts at a snapshot, which may have voters. Returns the older snapshots, which are deleted."""
     gone = quorum.log.begin_at(snapshot)
     former = quorum.voters.latest
     quorum.voters.clear()
@@ -130,21 +130,21 @@ def on_snapshot_installed(quorum: Quorum, snapshot: SnapshotId, voters: VoterSet
         quorum.voters.add_voters(snapshot.end_offset - 1, voters)
     quorum.note(SnapshotLoaded(end_offset=snapshot.end_offset, epoch=snapshot.epoch))
     if quorum.voters.latest != former:
-        _note_voters(quorum)
+        _emit_voters(quorum)
     if isinstance(quorum.role, Follower):
         quorum.role.snapshot_fetch = None
     return gone
 
 
 def on_snapshot_damaged(quorum: Quorum, now_ms: int) -> None:
-    """A snapshot was fetched and cannot be read: ask anew, after a pause."""
+    """A fetched snapshot is corrupt: fetch it again after a backoff."""
     if isinstance(quorum.role, Follower):
         quorum.role.snapshot_fetch = None
         quorum.peers.back_off(quorum.role.leader_id, now_ms)
 
 
 def on_update_voter_response(quorum: Quorum, node_id: int, response: UpdateRaftVoterResponse, now_ms: int) -> None:
-    """The leader took note of what this voter says of itself, or knows of a higher epoch."""
+    """Handle an UpdateRaftVoter response: the leader has updated this voter, or there is a higher epoch."""
     answer = messages.update_voter_answer(quorum, response)
     if is_settled_by_epoch(quorum, node_id, answer, now_ms) or not isinstance(quorum.role, Follower):
         return
@@ -153,7 +153,7 @@ def on_update_voter_response(quorum: Quorum, node_id: int, response: UpdateRaftV
 
 
 def take_control_records(quorum: Quorum, batch: RecordBatch) -> None:
-    """Follow the voters that a batch of the log names, committed or not."""
+    """Apply the voter sets of control records, committed or not."""
     for record in batch.records():
         kind = control_type(record.key)
         if kind not in (ControlType.KRAFT_VERSION, ControlType.KRAFT_VOTERS):
@@ -164,7 +164,7 @@ def take_control_records(quorum: Quorum, batch: RecordBatch) -> None:
         elif isinstance(message, VotersRecord):
             voters = voter_set_of(message)
             quorum.voters.add_voters(record.offset, voters)
-            _note_voters(quorum)
+            _emit_voters(quorum)
 
 
 def _fetch_from_leader(quorum: Quorum, role: Follower, now_ms: int) -> None:
@@ -174,7 +174,7 @@ def _fetch_from_leader(quorum: Quorum, role: Follower, now_ms: int) -> None:
     if fetch is not None and fetch.is_complete:
         return
     address = quorum.address_in(role.endpoints)
-    assert address is not None, "a leader that is followed can be reached"
+    assert address is not None, "a follower knows its leader's address"
     body: Message
     if fetch is not None:
         body = fetch_messages.fetch_snapshot_request(quorum, fetch)
@@ -186,7 +186,7 @@ def _fetch_from_leader(quorum: Quorum, role: Follower, now_ms: int) -> None:
 
 
 def _should_update_voter(quorum: Quorum, role: Follower, now_ms: int) -> bool:
-    """Tell whether the voters' entry for this node is out of date, and it is time to look."""
+    """Return whether the voter set's entry of this node is outdated, and the check is due."""
     if quorum.voters.kraft_version < DYNAMIC_VOTERS or not quorum.is_voter or now_ms < role.update_voter_at_ms:
         return False
     known = quorum.voter_set.node(quorum.own.id)
@@ -202,7 +202,7 @@ def _own_kraft_versions(quorum: Quorum) -> tuple[int, int]:
 
 
 def _is_flushing(quorum: Quorum) -> bool:
-    """Tell whether records are not durable yet: a fetch would acknowledge them."""
+    """Return whether records are not flushed yet: a fetch would acknowledge them."""
     return quorum.settings.always_flushes and quorum.log.flushed_end_offset < quorum.log.end_offset
 
 
@@ -216,7 +216,7 @@ def _renew(quorum: Quorum, role: Follower, now_ms: int) -> None:
 
 
 def _append(quorum: Quorum, epoch: int, records: bytes | memoryview) -> None:
-    """Write what fits behind the log: whole batches, in order, sound, and of no epoch above the leader's."""
+    """Append the valid batches: complete, in order, with correct checksum, and no epoch above the leader's."""
     size_bytes, first_offset, taken = 0, quorum.log.end_offset, []
     for batch in split_batches(records):
         fits = batch.base_offset == quorum.log.end_offset and quorum.log.last_epoch <= batch.partition_leader_epoch <= epoch
@@ -239,7 +239,7 @@ def _append(quorum: Quorum, epoch: int, records: bytes | memoryview) -> None:
 
 
 def _truncate(quorum: Quorum, theirs: Diverging) -> None:
-    """Cut the log back to where both may agree."""
+    """Truncate the log to the largest possibly common offset."""
     log = quorum.log
     if theirs.epoch == 0:
         end_offset = min(theirs.end_offset, log.end_offset)
@@ -247,17 +247,17 @@ def _truncate(quorum: Quorum, theirs: Diverging) -> None:
         ours = log.end_of_epoch(theirs.epoch)
         end_offset = min(ours.end_offset, theirs.end_offset) if ours.epoch == theirs.epoch else ours.end_offset
     if end_offset < (log.high_watermark or 0) or end_offset < log.start_offset:
-        raise FatalQuorumError(f"the leader of epoch {quorum.epoch} wants the log cut at {end_offset}, below what is committed")
+        raise FatalQuorumError(f"the leader of epoch {quorum.epoch} requires truncation to {end_offset}, below the high watermark")
     log.truncate_to(end_offset)
     quorum.note(MetadataTruncated(leader_epoch=quorum.epoch, end_offset=end_offset))
     former_offset = quorum.voters.latest_offset
     quorum.voters.truncate_to(end_offset)
     if quorum.voters.latest_offset != former_offset:
-        _note_voters(quorum)
+        _emit_voters(quorum)
     quorum.effects.append(Truncate(end_offset))
 
 
-def _note_voters(quorum: Quorum) -> None:
+def _emit_voters(quorum: Quorum) -> None:
     voters, offset = quorum.voters, quorum.voters.latest_offset
     ids = ",".join(map(str, voters.latest.ids))
     quorum.note(VotersChanged(offset=NOT_IN_THE_LOG if offset is None else offset, voters=ids, kraft_version=voters.kraft_version))
@@ -278,7 +278,7 @@ def _pause_of(position: int, count: int, longest_ms: int) -> int:
 
 
 def _bootstrap_addresses(quorum: Quorum) -> dict[int, Address]:
-    """Return whom to ask for the leader: the configured addresses (numbered from -2 down), else the voters."""
+    """Return where to find the leader: the bootstrap servers (numbered from -2 down), else the voters."""
     if quorum.bootstrap:
         return {-2 - index: address for index, address in enumerate(quorum.bootstrap)}
     found = {}

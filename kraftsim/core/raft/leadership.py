@@ -1,8 +1,8 @@
-"""What a leader knows of its followers, what of the log is committed, and whether a majority still hears it.
+"""The leader state: follower progress, the high watermark, and the check quorum timeout.
 
-A record is committed once a majority of the voters has it, and the leader's LeaderChange record with it: before that, records of former epochs
-do not count either (KAFKA-12619). The leader's own log counts as far as it is flushed. (Kafka counts it when it is appended: a deviation on purpose,
-docs/deviations.md; counting too early is what KAFKA-10533 was about.)
+A record is committed once a majority of the voters has it, together with the leader's LeaderChange record: before that, records of former epochs
+are not committed either (KAFKA-12619). The leader's own log counts up to its flushed offset. (Kafka counts it when appended: a deliberate deviation,
+docs/deviations.md; counting too early was KAFKA-10533.)
 Source: org.apache.kafka.raft.LeaderState.
 """
 
@@ -18,7 +18,7 @@ UNKNOWN_TIME: Final = -1
 
 
 class ReplicaProgress(Struct, kw_only=True):
-    """How far another replica is. Two clocks: the monotonic one for sessions, the wall clock for those who ask."""
+    """The progress of another replica. Two clocks: the monotonic one for timeouts, the wall clock for DescribeQuorum."""
 
     key: ReplicaKey
     end_offset: int | None = None
@@ -27,11 +27,11 @@ class ReplicaProgress(Struct, kw_only=True):
     last_caught_up_wall_ms: int = UNKNOWN_TIME
     leader_end_at_last_fetch: int = -1
     has_acknowledged: bool = False
-    """Whether it knows this leader."""
+    """Whether it has acknowledged this leader."""
 
 
 class Leadership:
-    """One epoch's leadership. `own` is the leader, which may be no voter any more while it commits its own removal."""
+    """The leader state of one epoch. `own` is the leader, which may not be a voter any more while it commits its own removal."""
 
     def __init__(
         self,
@@ -46,14 +46,14 @@ class Leadership:
         self.own = own
         self.epoch = epoch
         self.epoch_start_offset = epoch_start_offset
-        """Where the LeaderChange record of this epoch stands."""
+        """The offset of the LeaderChange record of this epoch."""
         self.granting = granting
         self.is_announced = False
-        """Whether the shell was told that it may lead."""
-        self.told_high_watermark = -1
-        """The last high watermark that anybody was told in this epoch; -1: none yet."""
+        """Whether the effect `Lead` was returned."""
+        self.published_high_watermark = -1
+        """The last high watermark published in this epoch; -1: none yet."""
         self.removed_at_offset: int | None = None
-        """Where the log says that the leader votes no more; once that is committed it resigns."""
+        """The offset of the record that removes the leader from the voters; once committed it resigns."""
         self._voters = voters
         self._progress: dict[ReplicaKey, ReplicaProgress] = {}
         self._heard_majority_ms = now_ms
@@ -62,7 +62,7 @@ class Leadership:
 
     @property
     def voters(self) -> VoterSet:
-        """The voters that count now."""
+        """The current voters."""
         return self._voters
 
     @property
@@ -71,7 +71,7 @@ class Leadership:
         return tuple(self._progress[self._known(key)] for key in self._voters.keys if key.id != self.own.id)
 
     def observers(self, now_ms: int) -> tuple[ReplicaProgress, ...]:
-        """Replicas that fetch and do not vote; those that were silent for five minutes are forgotten."""
+        """Replicas that fetch and do not vote; silent ones are removed after five minutes."""
         for progress in list(self._progress.values()):
             is_silent = progress.last_fetch_ms is not None and now_ms - progress.last_fetch_ms >= OBSERVER_SESSION_MS
             if is_silent and not self._voters.includes(progress.key):
@@ -79,11 +79,11 @@ class Leadership:
         return tuple(progress for progress in self._progress.values() if not self._is_voter(progress.key))
 
     def progress_of(self, key: ReplicaKey) -> ReplicaProgress | None:
-        """Return how far a replica is; None if it never fetched."""
+        """Return the progress of a replica; None if it never fetched."""
         return self._progress.get(self._known(key))
 
     def set_voters(self, voters: VoterSet, offset: int) -> None:
-        """Follow a change of the voters, which stands at an offset of the log: from now on these count."""
+        """Apply a voter set, appended at an offset: it is used from now on."""
         self._voters = voters
         self.removed_at_offset = None if voters.includes(self.own) else offset
         for key in voters.keys:
@@ -91,7 +91,7 @@ class Leadership:
                 self._progress.setdefault(self._known(key), ReplicaProgress(key=key))
 
     def on_fetch(self, key: ReplicaKey, fetch_offset: int, log_end_offset: int, now_ms: int, wall_ms: int) -> None:
-        """Take note that a replica has everything before an offset. An offset that goes back is believed: a voter may have lost its disk."""
+        """Record that a replica has everything before an offset. The offset may decrease: a voter may have lost its disk."""
         known = self._known(key)
         progress = self._progress.get(known)
         if progress is None:
@@ -106,7 +106,7 @@ class Leadership:
         self.hear(key, now_ms)
 
     def hear(self, key: ReplicaKey, now_ms: int) -> None:
-        """Take note that a replica reads from this leader: a Fetch, or a FetchSnapshot. To a sole voter any reader is proof that it is reached."""
+        """Record a Fetch or FetchSnapshot of a replica. For a sole voter any such request proves that it is reachable."""
         if self._is_voter(key):
             self._heard[key.id] = None
         needed = self._voters.majority - (1 if self._voters.includes(self.own) else 0)
@@ -115,16 +115,16 @@ class Leadership:
             self._heard_majority_ms = now_ms
 
     def resigns_at_ms(self, check_quorum_ms: int) -> int | None:
-        """Return when this leader gives up unless a majority is heard; None where nobody else votes."""
+        """Return when this leader resigns without requests from a majority; None for a sole voter."""
         return None if self._voters.is_only_voter(self.own) else self._heard_majority_ms + check_quorum_ms
 
     def heard_count(self, since_ms: int) -> int:
-        """Return how many voters sent a Fetch since a moment, the leader among them if it votes."""
+        """Return how many voters sent a Fetch since a time, the leader included if it is a voter."""
         fetched = (each.last_fetch_ms is not None and each.last_fetch_ms > since_ms for each in self.followers)
         return sum(fetched) + self._voters.includes(self.own)
 
     def high_watermark(self, log: RaftLog) -> int | None:
-        """Return up to where the log is committed now; None if that is no news."""
+        """Return the new high watermark; None if unchanged."""
         ends = sorted([self._end_of(key, log) for key in self._voters.keys], reverse=True)
         candidate = ends[len(ends) // 2]
         if not self._covers_own_epoch(candidate) or (log.high_watermark is not None and candidate <= log.high_watermark):
@@ -140,7 +140,7 @@ class Leadership:
         return tuple(progress.key for progress in sorted(self.followers, key=rank))
 
     def _covers_own_epoch(self, high_watermark: int) -> bool:
-        """Tell whether the first record of this epoch would be committed."""
+        """Return whether the first record of this epoch would be committed."""
         return high_watermark > self.epoch_start_offset
 
     def _counted_end_offset(self, log: RaftLog) -> int:
@@ -157,6 +157,6 @@ class Leadership:
         return self._voters.includes(key)
 
     def _known(self, key: ReplicaKey) -> ReplicaKey:
-        """Return under which key a replica is kept: with static voters nobody's directory counts."""
+        """Return the key under which a replica is stored: with static voters the directory id is ignored."""
         node = self._voters.node(key.id)
         return node.key if node is not None and node.key.is_same_as(key) else key

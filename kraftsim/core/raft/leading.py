@@ -1,4 +1,4 @@
-"""What a leader does: opens its epoch, tells the voters, takes records in, lets others fetch, and steps down when a majority is silent.
+"""Leaders: the start of an epoch, appends, fetches by followers, and resignation.
 
 Source: KIP-595, KIP-853, org.apache.kafka.raft.KafkaRaftClient (onBecomeLeader, pollLeader, handleFetchRequest, pollResigned).
 """
@@ -22,11 +22,11 @@ from protocol.messages.k53_begin_quorum_epoch import BeginQuorumEpochRequest, Be
 from protocol.messages.k54_end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 
 FORMATTED_OFFSET = -1
-"""Where the voters of the formatting stand: before the log."""
+"""The offset of the voters from formatting: before the log."""
 
 
 def lead(quorum: Quorum, now_ms: int) -> None:
-    """Open the epoch that was won: its first record says so, and everybody is told."""
+    """Start the epoch after a won election: append the LeaderChange record, and notify the voters."""
     leadership = quorum.become_leader(now_ms)
     log, voters = quorum.log, quorum.voters
     first_offset = log.end_offset
@@ -37,7 +37,7 @@ def lead(quorum: Quorum, now_ms: int) -> None:
         if has_version:
             voters.add_version(first_offset + 1, DYNAMIC_VOTERS)
         _use_voters(quorum, log.end_offset - 1, renewed)
-    _note_log(quorum, first_offset)
+    _emit_log_epochs(quorum, first_offset)
     elected = ControllerElected(
         leader_epoch=quorum.epoch, epoch_start_offset=first_offset, leader_id=quorum.own.id, voter_count=len(leadership.voters)
     )
@@ -57,7 +57,7 @@ def lead(quorum: Quorum, now_ms: int) -> None:
 
 
 def poll_leader(quorum: Quorum, role: Leader, now_ms: int) -> int:
-    """Tell voters who leads, again and again; resign when too few are heard, or on the way out. Returns when to look again."""
+    """Send BeginQuorumEpoch periodically; resign without a majority, or on shutdown. Returns the next poll time."""
     leadership = role.leadership
     committed = quorum.log.high_watermark or 0
     if leadership.removed_at_offset is not None and committed > leadership.removed_at_offset:
@@ -77,7 +77,7 @@ def poll_leader(quorum: Quorum, role: Leader, now_ms: int) -> int:
                 kraft_version=quorum.voters.kraft_version,
             )
         )
-        quorum.resign(now_ms, "no majority of the voters is heard")
+        quorum.resign(now_ms, "no requests from a majority of the voters")
         return now_ms
     if now_ms >= role.begin_epoch_at_ms:
         _tell_voters(quorum, role, now_ms)
@@ -85,7 +85,7 @@ def poll_leader(quorum: Quorum, role: Leader, now_ms: int) -> int:
 
 
 def poll_resigned(quorum: Quorum, role: Resigned, now_ms: int) -> int:
-    """Ask the others to elect somebody, the most complete first. Returns when to look again."""
+    """Send EndQuorumEpoch, the most complete log first. Returns the next poll time."""
     wake_ms = role.election_at_ms
     for voter in quorum.voter_set.others(quorum.own.id):
         if voter.key.id in role.acknowledged:
@@ -99,7 +99,7 @@ def poll_resigned(quorum: Quorum, role: Resigned, now_ms: int) -> int:
 
 
 def append(quorum: Quorum, record_count: int, record_kinds: str) -> int:
-    """Give the records of one batch their offsets and return the first. Write them, replay them, then call `on_written`."""
+    """Assign offsets to the records of one batch and return the first. Write and replay them, then call `on_written`."""
     assert isinstance(quorum.role, Leader), "only a leader appends"
     first_offset = quorum.log.append(quorum.epoch, record_count)
     quorum.note(
@@ -109,7 +109,7 @@ def append(quorum: Quorum, record_count: int, record_kinds: str) -> int:
 
 
 def append_voters(quorum: Quorum, voters: VoterSet) -> int:
-    """Write other voters into the log and return the offset; they count at once."""
+    """Append a voter set and return the offset; it is used at once."""
     assert isinstance(quorum.role, Leader), "only a leader changes the voters"
     offset = append(quorum, 1, "Voters")
     quorum.effects.append(WriteVoters(quorum.epoch, offset, voters.record()))
@@ -119,14 +119,14 @@ def append_voters(quorum: Quorum, voters: VoterSet) -> int:
 
 
 def on_written(quorum: Quorum) -> None:
-    """Take note that everything appended is written: it is to be flushed, and others may fetch it."""
+    """All appended records are written: flush them, and let followers fetch them."""
     quorum.effects.append(Flush(quorum.log.end_offset))
     quorum.effects.append(WakeFetches())
     _advance(quorum)
 
 
 def on_flushed(quorum: Quorum) -> None:
-    """Take note that more of the own log counts."""
+    """The flushed offset of the leader's log has advanced."""
     _advance(quorum)
 
 
@@ -139,7 +139,7 @@ FetchOutcome = Readable | Diverging | SnapshotId
 
 
 def on_fetch(quorum: Quorum, replica: ReplicaKey, fetch_offset: int, last_fetched_epoch: int, now_ms: int, wall_ms: int) -> FetchOutcome:
-    """Compare a follower's log with this one, and take note of how far it is. The request was checked before."""
+    """Compare a follower's log with this one, and record its progress. The request is already validated."""
     assert isinstance(quorum.role, Leader), "only a leader answers a Fetch"
     found = quorum.log.agreement_with(fetch_offset, last_fetched_epoch)
     if found is not None:
@@ -152,13 +152,13 @@ def on_fetch(quorum: Quorum, replica: ReplicaKey, fetch_offset: int, last_fetche
 
 
 def on_fetch_snapshot(quorum: Quorum, replica: ReplicaKey, now_ms: int) -> None:
-    """Take note that a replica reads a snapshot: it is heard, though it is no further."""
+    """Record that a replica fetches a snapshot: it is reachable, without progress."""
     if isinstance(quorum.role, Leader):
         quorum.role.leadership.hear(replica, now_ms)
 
 
 def on_begin_epoch_request(quorum: Quorum, request: BeginQuorumEpochRequest, ticket: object, now_ms: int) -> None:
-    """Learn who leads. Raises FatalQuorumError for a leader that cannot be."""
+    """Handle BeginQuorumEpoch. Raises FatalQuorumError for an invalid leader."""
     refused = messages.refuse_begin_epoch(quorum, request)
     if refused is None:
         told = messages.begin_epoch_told(request)
@@ -176,7 +176,7 @@ def on_begin_epoch_request(quorum: Quorum, request: BeginQuorumEpochRequest, tic
 
 
 def on_begin_epoch_response(quorum: Quorum, voter_id: int, response: BeginQuorumEpochResponse, now_ms: int) -> None:
-    """A voter knows now who leads, or knows of a higher epoch."""
+    """A voter has acknowledged the leader, or has a higher epoch."""
     answer = messages.begin_epoch_answer(quorum, response)
     if not is_settled_by_epoch(quorum, voter_id, answer, now_ms) and isinstance(quorum.role, Leader):
         for progress in quorum.role.leadership.followers:
@@ -185,26 +185,26 @@ def on_begin_epoch_response(quorum: Quorum, voter_id: int, response: BeginQuorum
 
 
 def on_end_epoch_request(quorum: Quorum, request: EndQuorumEpochRequest, ticket: object, now_ms: int) -> None:
-    """The leader goes: stand for election, the most complete log first."""
+    """Handle EndQuorumEpoch: start an election, the most complete log first."""
     from kraftsim.core.raft import following
 
     answer = messages.refuse_end_epoch(quorum, request)
     if answer is None:
-        told = messages.end_epoch_told(request)
+        ended = messages.end_epoch_told(request)
         error = ErrorCode.NONE
-        if told.epoch < quorum.epoch:
+        if ended.epoch < quorum.epoch:
             error = ErrorCode.FENCED_LEADER_EPOCH
-        elif told.leader_id < 0:
+        elif ended.leader_id < 0:
             error = ErrorCode.INVALID_REQUEST
         else:
-            quorum.see_epoch(told.epoch, told.leader_id, told.endpoints, now_ms)
-            following.hurry(quorum, told.leader_id, told.successors, now_ms)
+            quorum.see_epoch(ended.epoch, ended.leader_id, ended.endpoints, now_ms)
+            following.hurry(quorum, ended.leader_id, ended.successors, now_ms)
         answer = messages.end_epoch_response(quorum, error)
     quorum.effects.append(Reply(ticket, answer))
 
 
 def on_end_epoch_response(quorum: Quorum, voter_id: int, response: EndQuorumEpochResponse, now_ms: int) -> None:
-    """A voter knows that this leader is gone."""
+    """A voter has acknowledged the resignation."""
     answer = messages.end_epoch_answer(quorum, response)
     if not is_settled_by_epoch(quorum, voter_id, answer, now_ms) and isinstance(quorum.role, Resigned):
         quorum.role.acknowledged[voter_id] = None
@@ -218,7 +218,7 @@ def _tell_voters(quorum: Quorum, role: Leader, now_ms: int) -> None:
 
 
 def _advance(quorum: Quorum) -> None:
-    """Move the high watermark as far as a majority goes, and begin to lead once the epoch's first record is below it."""
+    """Advance the high watermark to the majority's offset, and become active once the epoch's first record is committed."""
     if not isinstance(quorum.role, Leader):
         return
     leadership: Leadership = quorum.role.leadership
@@ -233,8 +233,8 @@ def _advance(quorum: Quorum) -> None:
         quorum.effects.append(Lead(quorum.epoch))
 
 
-def _note_log(quorum: Quorum, end_offset: int) -> None:
-    """Say which epochs the log has with which this replica begins to lead."""
+def _emit_log_epochs(quorum: Quorum, end_offset: int) -> None:
+    """Emit the epochs of the log at the start of this replica's leadership."""
     log = quorum.log
     if log.start_offset:
         quorum.note(LeaderLogHeld(leader_epoch=quorum.epoch, epoch=-1, first_offset=0, end_offset=log.start_offset))
@@ -252,7 +252,7 @@ def _use_voters(quorum: Quorum, offset: int, voters: VoterSet) -> None:
 
 
 def _voters_to_write(quorum: Quorum) -> VoterSet | None:
-    """Return the voters that must go into the log with the epoch: those of the formatting, or what this node says of itself since."""
+    """Return the voters to write with the epoch: those from formatting, or with this node's updated entry."""
     voters = quorum.voters
     if voters.kraft_version < DYNAMIC_VOTERS:
         return None

@@ -1,6 +1,6 @@
-"""The requests and answers by which voters elect a leader, built from a replica's state and read into plain values.
+"""The requests and responses of leader elections, built from a replica's state and parsed into plain values.
 
-All requests carry what the newest version has; whoever encodes them for an older one drops what that lacks, as Kafka does.
+All requests have the fields of the latest version; encoding for an older version drops what it lacks, as in Kafka.
 Source: org.apache.kafka.raft.{RaftUtil, KafkaRaftClient}, KIP-595, KIP-853, KIP-996.
 """
 
@@ -28,29 +28,29 @@ class _Topic(Protocol):
     def topic_name(self) -> str: ...
 
 
-class VoteAsked(Struct, frozen=True, kw_only=True):
-    """A vote that is asked for."""
+class VoteInput(Struct, frozen=True, kw_only=True):
+    """A Vote request."""
 
     epoch: int
     candidate: ReplicaKey
     asked: ReplicaKey | None
-    """Whom the candidate takes this replica for; None if it does not say."""
+    """The replica key that the candidate sent the request to; None if not included."""
     log_end: LogEnd
     is_pre_vote: bool
 
     def is_for_another(self, own: ReplicaKey) -> bool:
-        """Tell whether another replica was meant."""
+        """Return whether the request is for another replica."""
         return self.asked is not None and not self.asked.is_same_as(own)
 
 
 class VoteAnswer(EpochAnswer, frozen=True, kw_only=True):
-    """How a voter answered."""
+    """A Vote response."""
 
     is_granted: bool
 
 
-class LeaderTold(Struct, frozen=True, kw_only=True):
-    """A leader that makes itself known, or that says goodbye and to whom it would hand over."""
+class LeaderNotice(Struct, frozen=True, kw_only=True):
+    """A BeginQuorumEpoch or EndQuorumEpoch request; the latter with preferred successors."""
 
     epoch: int
     leader_id: int
@@ -59,12 +59,12 @@ class LeaderTold(Struct, frozen=True, kw_only=True):
     successors: tuple[ReplicaKey, ...] = ()
 
     def is_for_another(self, own: ReplicaKey) -> bool:
-        """Tell whether another replica was meant."""
+        """Return whether the request is for another replica."""
         return self.asked is not None and not self.asked.is_same_as(own)
 
 
 def vote_request(quorum: Quorum, voter: VoterNode, *, is_pre_vote: bool) -> vote.VoteRequest:
-    """Ask a voter for its vote, or whether it would give it."""
+    """Build a vote or pre-vote request."""
     log_end = quorum.log.end
     partition = vote.VotePartition(
         partition_index=0,
@@ -82,15 +82,15 @@ def vote_request(quorum: Quorum, voter: VoterNode, *, is_pre_vote: bool) -> vote
 
 
 def refuse_vote(quorum: Quorum, request: vote.VoteRequest) -> vote.VoteResponse | None:
-    """Refuse a request that is not of this cluster or not of this partition."""
+    """Return the error response for another cluster or partition, or None."""
     error = _refuse_shape(quorum, request.cluster_id, [(topic, [part.partition_index for part in topic.partitions]) for topic in request.topics])
     return None if error is ErrorCode.NONE else vote.VoteResponse(error_code=error)
 
 
-def vote_asked(request: vote.VoteRequest) -> VoteAsked:
-    """Read a request."""
+def vote_asked(request: vote.VoteRequest) -> VoteInput:
+    """Parse a request."""
     partition = request.topics[0].partitions[0]
-    return VoteAsked(
+    return VoteInput(
         epoch=partition.replica_epoch,
         candidate=ReplicaKey(partition.replica_id, partition.replica_directory_id),
         asked=_asked(request.voter_id, partition.voter_directory_id),
@@ -100,7 +100,7 @@ def vote_asked(request: vote.VoteRequest) -> VoteAsked:
 
 
 def vote_response(quorum: Quorum, error: ErrorCode, *, is_granted: bool) -> vote.VoteResponse:
-    """Answer a candidate."""
+    """Build a response."""
     partition = vote.VotePartitionResult(
         partition_index=0, error_code=error, leader_id=_leader_id(quorum), leader_epoch=quorum.epoch, vote_granted=is_granted
     )
@@ -111,7 +111,7 @@ def vote_response(quorum: Quorum, error: ErrorCode, *, is_granted: bool) -> vote
 
 
 def vote_answer(quorum: Quorum, response: vote.VoteResponse) -> VoteAnswer:
-    """Read an answer."""
+    """Parse a response."""
     partition = _only(topic.partitions for topic in response.topics) or vote.VotePartitionResult(leader_id=NO_LEADER, leader_epoch=quorum.epoch)
     return VoteAnswer(
         error=error_of(response.error_code or partition.error_code),
@@ -123,7 +123,7 @@ def vote_answer(quorum: Quorum, response: vote.VoteResponse) -> VoteAnswer:
 
 
 def begin_epoch_request(quorum: Quorum, voter: VoterNode) -> begin.BeginQuorumEpochRequest:
-    """Tell a voter who leads."""
+    """Build a BeginQuorumEpoch request."""
     partition = begin.BeginQuorumPartition(
         partition_index=0, voter_directory_id=voter.key.directory_id, leader_id=quorum.own.id, leader_epoch=quorum.epoch
     )
@@ -136,15 +136,15 @@ def begin_epoch_request(quorum: Quorum, voter: VoterNode) -> begin.BeginQuorumEp
 
 
 def refuse_begin_epoch(quorum: Quorum, request: begin.BeginQuorumEpochRequest) -> begin.BeginQuorumEpochResponse | None:
-    """Refuse a request that is not of this cluster or not of this partition."""
+    """Return the error response for another cluster or partition, or None."""
     error = _refuse_shape(quorum, request.cluster_id, [(topic, [part.partition_index for part in topic.partitions]) for topic in request.topics])
     return None if error is ErrorCode.NONE else begin.BeginQuorumEpochResponse(error_code=error)
 
 
-def begin_epoch_told(request: begin.BeginQuorumEpochRequest) -> LeaderTold:
-    """Read a request."""
+def begin_epoch_told(request: begin.BeginQuorumEpochRequest) -> LeaderNotice:
+    """Parse a request."""
     partition = request.topics[0].partitions[0]
-    return LeaderTold(
+    return LeaderNotice(
         epoch=partition.leader_epoch,
         leader_id=partition.leader_id,
         endpoints={endpoint.name: Address(endpoint.host, endpoint.port) for endpoint in request.leader_endpoints},
@@ -153,7 +153,7 @@ def begin_epoch_told(request: begin.BeginQuorumEpochRequest) -> LeaderTold:
 
 
 def begin_epoch_response(quorum: Quorum, error: ErrorCode) -> begin.BeginQuorumEpochResponse:
-    """Answer a leader."""
+    """Build a response."""
     partition = begin.BeginQuorumPartitionResult(partition_index=0, error_code=error, leader_id=_leader_id(quorum), leader_epoch=quorum.epoch)
     return begin.BeginQuorumEpochResponse(
         topics=[begin.BeginQuorumTopicResult(topic_name=METADATA_TOPIC, partitions=[partition])],
@@ -162,7 +162,7 @@ def begin_epoch_response(quorum: Quorum, error: ErrorCode) -> begin.BeginQuorumE
 
 
 def begin_epoch_answer(quorum: Quorum, response: begin.BeginQuorumEpochResponse) -> EpochAnswer:
-    """Read an answer."""
+    """Parse a response."""
     partition = _only(topic.partitions for topic in response.topics) or begin.BeginQuorumPartitionResult(
         leader_id=NO_LEADER, leader_epoch=quorum.epoch
     )
@@ -175,7 +175,7 @@ def begin_epoch_answer(quorum: Quorum, response: begin.BeginQuorumEpochResponse)
 
 
 def end_epoch_request(quorum: Quorum, successors: Sequence[ReplicaKey]) -> end.EndQuorumEpochRequest:
-    """Tell a voter that this leader is gone, and who should follow it."""
+    """Build an EndQuorumEpoch request, with the preferred successors."""
     partition = end.EndQuorumPartition(
         partition_index=0,
         leader_id=quorum.own.id,
@@ -191,16 +191,16 @@ def end_epoch_request(quorum: Quorum, successors: Sequence[ReplicaKey]) -> end.E
 
 
 def refuse_end_epoch(quorum: Quorum, request: end.EndQuorumEpochRequest) -> end.EndQuorumEpochResponse | None:
-    """Refuse a request that is not of this cluster or not of this partition."""
+    """Return the error response for another cluster or partition, or None."""
     error = _refuse_shape(quorum, request.cluster_id, [(topic, [part.partition_index for part in topic.partitions]) for topic in request.topics])
     return None if error is ErrorCode.NONE else end.EndQuorumEpochResponse(error_code=error)
 
 
-def end_epoch_told(request: end.EndQuorumEpochRequest) -> LeaderTold:
-    """Read a request of either version."""
+def end_epoch_told(request: end.EndQuorumEpochRequest) -> LeaderNotice:
+    """Parse a request of either version."""
     partition = request.topics[0].partitions[0]
     successors = [ReplicaKey(one.candidate_id, one.candidate_directory_id) for one in partition.preferred_candidates]
-    return LeaderTold(
+    return LeaderNotice(
         epoch=partition.leader_epoch,
         leader_id=partition.leader_id,
         endpoints={endpoint.name: Address(endpoint.host, endpoint.port) for endpoint in request.leader_endpoints},
@@ -209,7 +209,7 @@ def end_epoch_told(request: end.EndQuorumEpochRequest) -> LeaderTold:
 
 
 def end_epoch_response(quorum: Quorum, error: ErrorCode) -> end.EndQuorumEpochResponse:
-    """Answer a leader that goes."""
+    """Build a response."""
     partition = end.EndQuorumPartitionResult(partition_index=0, error_code=error, leader_id=_leader_id(quorum), leader_epoch=quorum.epoch)
     return end.EndQuorumEpochResponse(
         topics=[end.EndQuorumTopicResult(topic_name=METADATA_TOPIC, partitions=[partition])],
@@ -218,7 +218,7 @@ def end_epoch_response(quorum: Quorum, error: ErrorCode) -> end.EndQuorumEpochRe
 
 
 def end_epoch_answer(quorum: Quorum, response: end.EndQuorumEpochResponse) -> EpochAnswer:
-    """Read an answer."""
+    """Parse a response."""
     partition = _only(topic.partitions for topic in response.topics) or end.EndQuorumPartitionResult(leader_id=NO_LEADER, leader_epoch=quorum.epoch)
     return EpochAnswer(
         error=error_of(response.error_code or partition.error_code),
@@ -229,7 +229,7 @@ def end_epoch_answer(quorum: Quorum, response: end.EndQuorumEpochResponse) -> Ep
 
 
 def update_voter_request(quorum: Quorum, kraft_versions: tuple[int, int]) -> update.UpdateRaftVoterRequest:
-    """Tell the leader what this voter is like now."""
+    """Build an UpdateRaftVoter request for this voter."""
     return update.UpdateRaftVoterRequest(
         cluster_id=quorum.cluster_id,
         current_leader_epoch=quorum.epoch,
@@ -241,7 +241,7 @@ def update_voter_request(quorum: Quorum, kraft_versions: tuple[int, int]) -> upd
 
 
 def update_voter_response(quorum: Quorum, error: ErrorCode) -> update.UpdateRaftVoterResponse:
-    """Answer a voter that describes itself."""
+    """Build a response."""
     leader = update.CurrentLeader(leader_id=_leader_id(quorum), leader_epoch=quorum.epoch)
     for _, host, port in _leader_endpoint(quorum):
         leader.host, leader.port = host, port
@@ -249,7 +249,7 @@ def update_voter_response(quorum: Quorum, error: ErrorCode) -> update.UpdateRaft
 
 
 def update_voter_answer(quorum: Quorum, response: update.UpdateRaftVoterResponse) -> EpochAnswer:
-    """Read an answer."""
+    """Parse a response."""
     leader = response.current_leader
     return EpochAnswer(
         error=error_of(response.error_code),
@@ -263,7 +263,7 @@ T = TypeVar("T")
 
 
 def _only(partitions: Iterable[Sequence[T]]) -> T | None:
-    """Return the one partition of an answer; None where the whole request was refused."""
+    """Return the only partition of a response; None if the whole request failed."""
     return next((part for parts in partitions for part in parts), None)
 
 
@@ -276,7 +276,7 @@ def _leader_id(quorum: Quorum) -> int:
 
 
 def _leader_endpoint(quorum: Quorum) -> list[tuple[int, str, int]]:
-    """Return the leader with the address where replicas meet; empty if it is not known."""
+    """Return the leader with its address on the controller listener; empty if unknown."""
     address = quorum.address_in(quorum.leader_endpoints)
     return [] if quorum.leader_id is None or address is None else [(quorum.leader_id, address.host, address.port)]
 

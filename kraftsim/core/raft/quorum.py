@@ -1,6 +1,6 @@
-"""A replica's place in the quorum: its role, its epoch, and the one function through which both change.
+"""A replica's state in the quorum: role and epoch, and the one function that changes both.
 
-Every change but resignation is durable before anything that follows from it is told to anyone: `Persist` stands in front of it among the effects.
+Every transition but resignation is durable before its effects are visible to other nodes: `Persist` comes first among the effects.
 Source: org.apache.kafka.raft.QuorumState.
 """
 
@@ -38,11 +38,11 @@ LAST_EPOCH: Final = 2**31 - 1
 
 
 class FatalQuorumError(Exception):
-    """Something that cannot be: two leaders in an epoch, a leader that does not know that it leads. Kafka's process ends, and so does ours."""
+    """An invalid state: two leaders in an epoch, or a leader unaware of its leadership. The process stops, as Kafka's does."""
 
 
 class Quorum:
-    """The state that all parts of a replica share. Moments are milliseconds of the monotonic clock; `draw(n)` is a number from 0 to n - 1."""
+    """The shared state of a replica. Times are milliseconds of the monotonic clock; `draw(n)` is a random number from 0 to n - 1."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Quorum:
         self.own = own
         self.cluster_id = cluster_id
         self.listener = listener
-        """The name of the listener on which replicas meet."""
+        """The name of the controller listener."""
         self.own_endpoints = own_endpoints
         self.settings = settings
         self.log = log
@@ -74,10 +74,10 @@ class Quorum:
         self.effects: list[Effect] = []
         self.role: Role = Unattached(epoch=0)
         self.epoch = 0
-        """The highest epoch that this replica knows of: that of its role."""
+        """The highest known epoch: that of the role."""
         self.is_stopping = False
         self._leadership = leadership
-        self._told_leader: tuple[int, int | None] = (0, None)
+        self._published_leader: tuple[int, int | None] = (0, None)
         self._nodes_of_other_clusters: set[int] = set()
 
     def is_first_refusal_by(self, node_id: int) -> bool:
@@ -89,11 +89,12 @@ class Quorum:
         self._nodes_of_other_clusters.add(node_id)
         return is_first
 
-    # Looking ------------------------------------------------------------------------------------------------------------------------------------
+    # Queries ----------------------------------------------------------------------------------------------------------
+    # --------------------------
 
     @property
     def leader_id(self) -> int | None:
-        """Who leads the epoch, as far as this replica knows."""
+        """The leader of the epoch, as far as known."""
         role = self.role
         if type(role) is Follower:
             return role.leader_id
@@ -109,7 +110,7 @@ class Quorum:
 
     @property
     def leader_endpoints(self) -> Endpoints:
-        """Where the leader is reached; empty if that is not known."""
+        """The leader's endpoints; empty if unknown."""
         role = self.role
         if type(role) is Follower:
             return role.endpoints
@@ -125,28 +126,29 @@ class Quorum:
 
     @property
     def is_voter(self) -> bool:
-        """Whether this replica votes."""
+        """Whether this replica is a voter."""
         return self.voters.latest.includes(self.own)
 
     @property
     def voter_set(self) -> VoterSet:
-        """The voters that count now."""
+        """The current voters."""
         return self.voters.latest
 
     def election_timeout(self, now_ms: int) -> int:
-        """Draw a moment at which an election begins if no leader shows up."""
+        """Return a random election deadline."""
         return now_ms + self.settings.election_timeout_ms + self.draw(self.settings.election_timeout_ms)
 
     def election_backoff(self, retries: int) -> int:
-        """Draw the length of the pause after a lost election; it doubles with each one."""
+        """Return a random backoff after a lost election; it doubles with each one."""
         slots = 2 << min(MAX_SHIFT, retries - 1)
         return min(self.settings.election_backoff_max_ms, RETRY_BACKOFF_BASE_MS * self.draw(slots))
 
-    # Changing -----------------------------------------------------------------------------------------------------------------------------------
+    # Transitions ------------------------------------------------------------------------------------------------------
+    # --------------------------
 
     def begin(self, persisted: QuorumState | None, now_ms: int) -> None:
-        """Take up where the last incarnation ended, as `quorum-state` and the log tell it."""
-        self._note_timers()
+        """Restore the state from `quorum-state` and the log."""
+        self._emit_timers()
         state = persisted or QuorumState()
         log_epoch = self.log.last_epoch
         if state.leader_epoch < log_epoch:
@@ -170,23 +172,23 @@ class Quorum:
         self._tell_leader()
 
     def become_unattached(self, epoch: int, now_ms: int, *, leader_id: int | None = None, voted: ReplicaKey | None = None) -> None:
-        """Go to an epoch whose leader is not known or cannot be reached, or vote in it."""
+        """Become unattached in an epoch without a known or reachable leader, or vote in it."""
         election_at_ms = self._voter_timeout(now_ms) if voted is not None else self._remaining_timeout(now_ms)
         self._enter(Unattached(epoch=epoch, leader_id=leader_id, voted=voted, election_at_ms=election_at_ms))
 
     def become_follower(self, epoch: int, leader_id: int, endpoints: Endpoints, now_ms: int) -> None:
-        """Follow a leader. Raises FatalQuorumError if this node is the leader or the epoch has another one."""
+        """Become follower of a leader. Raises FatalQuorumError if this node is the leader or the epoch has another one."""
         if leader_id == self.own.id:
-            raise FatalQuorumError(f"node {leader_id} is told that it leads epoch {epoch}, and does not know of it")
+            raise FatalQuorumError(f"node {leader_id} is named leader of epoch {epoch}, but is not")
         if epoch == self.epoch and self.leader_id not in (None, leader_id):
             raise FatalQuorumError(f"both {self.leader_id} and {leader_id} lead epoch {epoch}")
         if not endpoints:
-            raise FatalQuorumError(f"leader {leader_id} of epoch {epoch} is no voter, and nobody says where it is")
+            raise FatalQuorumError(f"leader {leader_id} of epoch {epoch} is not a voter, and its address is unknown")
         self._enter(self._following(epoch, leader_id, endpoints, self._vote_in(epoch), now_ms))
 
     def become_candidate(self, now_ms: int, *, retries: int = 1) -> None:
-        """Open an election in a new epoch, with the own vote."""
-        assert self.is_voter, "only voters are elected"
+        """Become candidate in a new epoch, with the vote for itself."""
+        assert self.is_voter, "only voters become candidates"
         if self.epoch >= LAST_EPOCH:
             raise FatalQuorumError(f"there is no epoch after {self.epoch}")
         candidate = Candidate(epoch=self.epoch + 1, election_at_ms=self.election_timeout(now_ms), retries=retries)
@@ -197,7 +199,7 @@ class Quorum:
             self.effects.append(Note(VoteTold(leader_epoch=self.epoch, candidate_id=self.own.id)))
 
     def become_prospective(self, now_ms: int) -> None:
-        """Ask whether an election would be won, in the present epoch."""
+        """Become prospective: a pre-vote in the current epoch."""
         prospective = Prospective(
             epoch=self.epoch,
             leader_id=self.leader_id,
@@ -209,27 +211,27 @@ class Quorum:
         self._enter(prospective)
 
     def vote_for(self, candidate: ReplicaKey, now_ms: int) -> None:
-        """Give the vote of this epoch; it is durable before the candidate hears of it."""
+        """Vote for a candidate; the vote is durable before the response is sent."""
         match self.role:
             case Unattached(leader_id=leader_id):
                 self._enter(Unattached(epoch=self.epoch, leader_id=leader_id, voted=candidate, election_at_ms=self._voter_timeout(now_ms)))
             case Prospective() as role:
                 self._enter(replace(role, voted=candidate))
             case role:
-                raise AssertionError(f"a {type(role).__name__} has no vote to give")
+                raise AssertionError(f"a {type(role).__name__} cannot vote")
 
     def send_to(self, voter: VoterNode, body: Message) -> None:
-        """Ask another voter; it must be ready."""
+        """Send a request to another voter; it must be ready."""
         address = self.address_in(voter.endpoints)
-        assert address is not None, f"nobody says where voter {voter.key.id} is"
+        assert address is not None, f"the address of voter {voter.key.id} is unknown"
         self.effects.append(self.peers.send(voter.key.id, address, body))
 
     def address_in(self, endpoints: Endpoints) -> Address | None:
-        """Return where replicas meet among several addresses: the listener of that name, else the first."""
+        """Return the address on the controller listener among several endpoints, else the first."""
         return endpoints.get(self.listener) or next(iter(endpoints.values()), None)
 
     def become_leader(self, now_ms: int) -> Leadership:
-        """Lead the epoch of the election that was won."""
+        """Become leader of the election that was won."""
         assert isinstance(self.role, Candidate), "only a candidate becomes a leader"
         granting = tuple(node.key for node in self.voters.latest.nodes if node.key.id in self.role.canvass.granted)
         leadership = self._leadership(
@@ -239,18 +241,18 @@ class Quorum:
         return leadership
 
     def resign(self, now_ms: int, reason: str) -> None:
-        """Stop leading; nothing of that is written, for the next start makes the same of it."""
+        """Resign; this is not persisted, as a restart has the same result."""
         assert isinstance(self.role, Leader), "only a leader resigns"
         successors = self.role.leadership.successors()
         self._enter(Resigned(epoch=self.epoch, successors=successors, election_at_ms=self.election_timeout(now_ms)), reason)
 
     def see_epoch(self, epoch: int, leader_id: int | None, endpoints: Endpoints, now_ms: int) -> None:
-        """Take note of an epoch and its leader, as any request or answer may tell it. Raises FatalQuorumError for what cannot be."""
+        """Handle an epoch and leader from any request or response. Raises FatalQuorumError for an invalid state."""
         if epoch < self.epoch:
             return
         role = self.role
         if epoch == self.epoch and type(role) is Follower and role.leader_id == leader_id and 0 < len(endpoints) <= len(role.endpoints):
-            return  # as nearly always
+            return  # the common case
         known_endpoints = endpoints or (self.voter_set.endpoints_of(leader_id) if leader_id is not None else {})
         if epoch > self.epoch:
             if leader_id is None:
@@ -261,9 +263,9 @@ class Quorum:
             self.become_follower(epoch, leader_id, known_endpoints, now_ms)
 
     def advance(self, high_watermark: int) -> None:
-        """Move the high watermark."""
+        """Advance the high watermark."""
         known = self.log.high_watermark
-        assert known is None or high_watermark >= known, f"the high watermark would go back from {known} to {high_watermark}"
+        assert known is None or high_watermark >= known, f"the high watermark would decrease from {known} to {high_watermark}"
         if known is None or high_watermark > known:
             self.log.high_watermark = high_watermark
             self.note(
@@ -278,7 +280,7 @@ class Quorum:
             self.effects.append(Advance(high_watermark))
 
     def persisted(self) -> QuorumState:
-        """Return what `quorum-state` has to say of the present role. With pre-vote a vote is kept beside the leader, without it is not."""
+        """Return the contents of `quorum-state` for the current role. With pre-vote support the vote is kept beside the leader."""
         role = self.role
         leader_id = self.leader_id
         voted = role.voted if isinstance(role, Unattached | Follower | Prospective) else None
@@ -295,12 +297,13 @@ class Quorum:
             current_voters=[QuorumVoter(voter_id=voter_id) for voter_id in self.voter_set.ids] if is_static else [],
         )
 
-    # The one door -------------------------------------------------------------------------------------------------------------------------------
+    # The only transition function
+    # ---------------------------------------------------------------------------------------------------------------
 
     def _enter(self, role: Role, reason: str = "") -> None:
         former = self.role
         assert type(role) in MAY_BECOME[type(former)], f"{type(former).__name__} cannot become {type(role).__name__}"
-        assert role.epoch >= former.epoch, f"the epoch would go back from {former.epoch} to {role.epoch}"
+        assert role.epoch >= former.epoch, f"the epoch would decrease from {former.epoch} to {role.epoch}"
         if not isinstance(role, Resigned):
             self._check_vote(former, role)
         is_new_epoch = role.epoch != former.epoch
@@ -316,20 +319,20 @@ class Quorum:
         self._tell_leader()
 
     def _check_vote(self, former: Role, role: Role) -> None:
-        """A vote is given once per epoch; it may be forgotten only when a leader is known."""
+        """Check that there is one vote per epoch; it may be dropped only when a leader is known."""
         given, kept = _vote_of(former, self.own), _vote_of(role, self.own)
         if former.epoch == role.epoch and given is not None and kept is not None:
             assert given.is_same_as(kept), f"{self.own.id} voted for {given.id} in epoch {role.epoch}, and now for {kept.id}"
 
     def _is_news(self, leader_id: int, endpoints: Endpoints) -> bool:
-        """Tell whether the leader of this epoch, or where it is reached, was not known yet."""
+        """Return whether the leader of this epoch, or its address, is new."""
         if leader_id != self.leader_id:
             return True
         if leader_id == self.own.id:
-            return False  # it led this epoch, and resigned
+            return False  # it was leader of this epoch, and resigned
         return isinstance(self.role, Unattached | Follower | Prospective) and len(endpoints) > len(self.leader_endpoints)
 
-    def _note_timers(self) -> None:
+    def _emit_timers(self) -> None:
         settings = self.settings
         self.note(
             QuorumTimersSet(
@@ -350,16 +353,19 @@ class Quorum:
         leader_id = None if isinstance(self.role, Resigned) else self.leader_id
         if leader_id is not None and not self.leader_endpoints:
             leader_id = None
-        if (self.epoch, leader_id) == self._told_leader:
+        if (self.epoch, leader_id) == self._published_leader:
             return
-        self._told_leader = (self.epoch, leader_id)
+        self._published_leader = (self.epoch, leader_id)
         leader = None
         if leader_id is not None:
             leader = self.voters.latest.node(leader_id) or VoterNode(key=ReplicaKey(leader_id), endpoints=self.leader_endpoints)
         self.effects.append(LeaderKnown(self.epoch, leader))
 
     def _role_after_leading(self, epoch: int, now_ms: int) -> Role:
-        """Return what a replica is that led when it went down: it never leads that epoch again, for what it wrote last may be lost (KAFKA-10527)."""
+        """Return the role of a former leader after a restart.
+
+        It cannot be leader of that epoch again, as its last writes may be lost (KAFKA-10527).
+        """
         successors = tuple(node.key for node in self.voter_set.others(self.own.id))
         return Resigned(epoch=epoch, successors=successors, election_at_ms=self.election_timeout(now_ms))
 
@@ -380,7 +386,7 @@ class Quorum:
         return self.election_timeout(now_ms) if self.is_voter else NEVER
 
     def _remaining_timeout(self, now_ms: int) -> int:
-        """A higher epoch alone does not put an election off: what was left of the wait is left of it still."""
+        """A higher epoch alone does not extend the election timeout: return the remaining time."""
         if not self.is_voter:
             return NEVER
         match self.role:

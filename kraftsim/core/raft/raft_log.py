@@ -1,6 +1,6 @@
-"""What elections and replication need to know of the metadata log: where it begins and ends, which epochs it has, what is durable, what is committed.
+"""The metadata log as elections and replication use it: start, end, epochs, flushed and committed offsets.
 
-The records themselves are the shell's: it writes, cuts, and flushes as the effects say, in their order.
+The records are handled by the node: it writes, truncates and flushes as the effects specify, in their order.
 Source: org.apache.kafka.raft.{ReplicatedLog, ValidOffsetAndEpoch}, kafka.raft.KafkaMetadataLog.
 """
 
@@ -14,25 +14,25 @@ from protocol.disk.leader_epoch_checkpoint import EpochStart
 
 
 class LogEnd(NamedTuple):
-    """The epoch of the last record and the offset behind it. Of two logs the greater one is the more complete."""
+    """The epoch of the last record and the end offset. The greater of two is the more complete log."""
 
     epoch: int
     offset: int
 
 
 class SnapshotId(NamedTuple):
-    """A snapshot, by the first offset that it does not cover and the epoch of the last record that it does."""
+    """A snapshot, by its end offset (exclusive) and the epoch of its last record."""
 
     end_offset: int
     epoch: int
 
 
 FORMAT_SNAPSHOT: Final = SnapshotId(0, 0)
-"""What formatting writes: voters only. It is never given to others."""
+"""The bootstrap snapshot from formatting: voters only. It is never sent to others."""
 
 
 class Diverging(Struct, frozen=True):
-    """The asker's log may agree with this one up to here at most."""
+    """The fetching replica's log may match this one up to here at most."""
 
     epoch: int
     end_offset: int
@@ -54,13 +54,13 @@ class RaftLog:
         self.start_offset = start_offset
         self.end_offset = end_offset
         self.flushed_end_offset = end_offset
-        """The first offset that a loss of power may take. What was read back counts as flushed: the shell flushes before it starts."""
+        """The first offset that a power loss may lose. A loaded log counts as flushed: the node flushes it at startup."""
         self.high_watermark: int | None = None
         """The first offset that is not known to be committed."""
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last record; of the snapshot, where the log is empty behind one; 0 where there is nothing."""
+        """The epoch of the last record; of the snapshot, if the log after it is empty; 0 for an empty log."""
         latest = self.epochs.latest_epoch
         if latest is not None:
             return latest
@@ -73,35 +73,36 @@ class RaftLog:
 
     @property
     def latest_snapshot(self) -> SnapshotId | None:
-        """The newest snapshot that others may be given."""
+        """The latest snapshot that may be sent to others."""
         return self.snapshots[-1] if self.snapshots and self.snapshots[-1] != FORMAT_SNAPSHOT else None
 
     @property
     def earliest_snapshot(self) -> SnapshotId | None:
-        """The oldest snapshot that is kept."""
+        """The oldest retained snapshot."""
         return self.snapshots[0] if self.snapshots else None
 
     def append(self, leader_epoch: int, record_count: int) -> int:
-        """Let records of an epoch follow, and return the offset of the first."""
+        """Append records of an epoch, and return the offset of the first."""
         assert record_count > 0, "a batch has at least one record"
-        assert leader_epoch >= self.last_epoch, f"epoch {leader_epoch} behind records of epoch {self.last_epoch}"
+        assert leader_epoch >= self.last_epoch, f"epoch {leader_epoch} after records of epoch {self.last_epoch}"
         first_offset = self.end_offset
         self.epochs.assign(leader_epoch, first_offset)
         self.end_offset += record_count
         return first_offset
 
     def truncate_to(self, end_offset: int) -> None:
-        """Cut off the record at end_offset and everything behind it. What is committed must stay."""
+        """Truncate from end_offset on. Committed records cannot be truncated."""
         assert self.high_watermark is None or end_offset >= self.high_watermark, f"{end_offset} is below the high watermark {self.high_watermark}"
-        assert end_offset >= self.start_offset, f"{end_offset} is before the log begins, at {self.start_offset}"
+        assert end_offset >= self.start_offset, f"{end_offset} is below the log start offset, {self.start_offset}"
         self.epochs.truncate_to(end_offset)
         self.end_offset = min(self.end_offset, end_offset)
         self.flushed_end_offset = min(self.flushed_end_offset, end_offset)
 
     def begin_at(self, snapshot: SnapshotId) -> list[SnapshotId]:
-        """Let a snapshot take the place of the whole log, which ends where the snapshot does; everything in it is committed.
+        """Replace the whole log by a snapshot, which is its start and end; everything in it is committed.
 
-        Returns the older snapshots, which go: a log that began behind its earliest snapshot would tell a replica that begins there to begin anew.
+        Returns the older snapshots, which are deleted: with a log start after its earliest snapshot, a replica that has
+        this snapshot would have to refetch it.
         """
         gone = [other for other in self.snapshots if other < snapshot]
         self.snapshots = [other for other in self.snapshots if other >= snapshot]
@@ -112,12 +113,12 @@ class RaftLog:
         return gone
 
     def add_snapshot(self, snapshot: SnapshotId) -> None:
-        """Take note of a snapshot that is complete."""
+        """Add a complete snapshot."""
         if snapshot not in self.snapshots:
             self.snapshots = sorted([*self.snapshots, snapshot])
 
     def delete_before(self, snapshot: SnapshotId) -> list[SnapshotId]:
-        """Let the log begin at a snapshot, and return the older ones, which go."""
+        """Advance the log start offset to a snapshot, and return the older ones, which are deleted."""
         assert snapshot in self.snapshots, f"there is no snapshot {snapshot}"
         gone = [other for other in self.snapshots if other < snapshot]
         self.snapshots = [other for other in self.snapshots if other >= snapshot]
@@ -130,14 +131,14 @@ class RaftLog:
         return gone
 
     def epoch_before(self, end_offset: int) -> int:
-        """Return the epoch of the last record before an offset; -1 if that is not known here."""
+        """Return the epoch of the last record before an offset; -1 if unknown here."""
         found = self.epochs.epoch_at(end_offset - 1)
         if found is not None:
             return found
         return next((snapshot.epoch for snapshot in self.snapshots if snapshot.end_offset == end_offset), -1)
 
     def end_of_epoch(self, epoch: int) -> Diverging:
-        """Return the highest epoch here that is not above the one asked, and the first offset behind it."""
+        """Return the highest epoch here that is not above the requested one, and its end offset."""
         found, end_offset = self.epochs.end_offset_for(epoch, self.end_offset)
         if found < 0:  # above everything here, or nothing is here
             return Diverging(self.last_epoch, self.end_offset)
@@ -147,9 +148,9 @@ class RaftLog:
         return Diverging(found, end_offset)
 
     def agreement_with(self, fetch_offset: int, last_fetched_epoch: int) -> Diverging | SnapshotId | None:
-        """Compare with a log that ends at an offset with a record of an epoch. None: it is the beginning of this one.
+        """Compare with a log that ends at an offset with a record of an epoch. None: it is a prefix of this one.
 
-        Else: up to where both may agree, or the snapshot to begin with, because what the asker lacks is not in the log any more.
+        Else the largest possibly common offset, or the snapshot to fetch, if the missing records are not in the log any more.
         """
         latest = self.latest_snapshot
         if fetch_offset == 0 and latest is not None:

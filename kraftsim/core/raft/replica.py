@@ -1,7 +1,7 @@
 """A replica of the metadata log, as a whole: inputs in, effects out.
 
-Feed it what happens (a request, an answer, a failure, a flush, the time), then carry out `take_effects` in order and call `poll` again no later
-than the moment it returned. Nothing in here waits, reads a clock, or touches a disk.
+Pass in every event (a request, a response, a failure, a flush, the time), then execute `take_effects` in order and call `poll` again no later
+than the returned time. Nothing in here blocks, reads a clock, or does I/O.
 Source: KIP-595, org.apache.kafka.raft.KafkaRaftClient.
 """
 
@@ -25,27 +25,28 @@ from protocol.messages.k82_update_raft_voter import UpdateRaftVoterRequest, Upda
 from protocol.schema import Message
 
 POLLS_MAX = 16
-"""Changes of role that one moment may bring: an election of a sole voter takes three."""
+"""The maximum number of transitions per poll: the election of a sole voter takes three."""
 
 
 class RaftReplica:
-    """One replica: a voter, an observer, or a voter to be."""
+    """One replica: a voter, an observer, or a future voter."""
 
     def __init__(self, quorum: Quorum) -> None:
         self.quorum = quorum
         self.changes = VoterChanges(quorum)
         self._has_begun = False
 
-    # Looking ------------------------------------------------------------------------------------------------------------------------------------
+    # Queries ----------------------------------------------------------------------------------------------------------
+    # --------------------------
 
     @property
     def is_leader(self) -> bool:
-        """Whether this node leads, from the election on; it may act only after the effect `Lead`."""
+        """Whether this node is leader, from the election on; it may act only after the effect `Lead`."""
         return isinstance(self.quorum.role, Leader)
 
     @property
     def has_stopped(self) -> bool:
-        """Whether nothing is left to be done before the node goes: somebody else leads, or nobody else votes."""
+        """Whether shutdown can complete: there is another leader, or no other voter."""
         quorum = self.quorum
         if not quorum.is_stopping:
             return False
@@ -53,28 +54,29 @@ class RaftReplica:
         has_other_leader = not isinstance(quorum.role, Leader | Resigned) and quorum.leader_id is not None
         role = quorum.role
         others = quorum.voter_set.others(quorum.own.id)
-        is_told = isinstance(role, Resigned) and all(node.key.id in role.acknowledged or node.key.id in role.unreachable for node in others)
-        return is_alone or has_other_leader or is_told
+        is_acknowledged = isinstance(role, Resigned) and all(node.key.id in role.acknowledged or node.key.id in role.unreachable for node in others)
+        return is_alone or has_other_leader or is_acknowledged
 
-    # The replica's life -------------------------------------------------------------------------------------------------------------------------
+    # Lifecycle --------------------------------------------------------------------------------------------------------
+    # --------------------------
 
     def begin(self, persisted: QuorumState | None, now_ms: int) -> None:
-        """Take up where the last incarnation ended. The log is durable as far as it was read back."""
-        assert not self._has_begun, "a replica begins once"
+        """Start with the persisted state. The log is durable as far as it was loaded."""
+        assert not self._has_begun, "a replica is started once"
         self._has_begun = True
         self.quorum.begin(persisted, now_ms)
 
     def stop(self) -> None:
-        """Go down in order: a leader hands over before; see `has_stopped`."""
+        """Shut down: a leader resigns first; see `has_stopped`."""
         self.quorum.is_stopping = True
 
     def take_effects(self) -> list[Effect]:
-        """Return what is to be done since the last call."""
+        """Return the effects since the last call."""
         effects, self.quorum.effects = self.quorum.effects, []
         return effects
 
     def poll(self, now_ms: int) -> int:
-        """Do what is due, and return the moment at which something is due next, if nothing happens before."""
+        """Run what is due, and return the next poll time without other inputs."""
         for _ in range(POLLS_MAX):
             change_ms = self.changes.poll(now_ms)
             wake_ms = self._poll_role(now_ms)
@@ -82,10 +84,11 @@ class RaftReplica:
                 return min(wake_ms, change_ms)
         return now_ms + 1
 
-    # Inputs -------------------------------------------------------------------------------------------------------------------------------------
+    # Inputs -----------------------------------------------------------------------------------------------------------
+    # --------------------------
 
     def on_request(self, request: Message, ticket: object, now_ms: int) -> None:
-        """Take a request of another replica or of a tool; the answer comes as `Reply` with the same ticket."""
+        """Handle a request of a replica or tool; the response is a `Reply` with the same ticket."""
         match request:
             case VoteRequest():
                 elections.on_vote_request(self.quorum, request, ticket, now_ms)
@@ -100,17 +103,17 @@ class RaftReplica:
             case UpdateRaftVoterRequest():
                 self.changes.on_update(request, ticket, now_ms)
             case _:
-                raise AssertionError(f"{type(request).__name__} is no request to a replica")
+                raise AssertionError(f"{type(request).__name__} is not a request to a replica")
 
     def on_response(self, number: int, response: Message, now_ms: int) -> None:
-        """Take the answer to a `Send`; as in Kafka's RequestManager one that is not expected any more is no answer."""
+        """Handle the response to a `Send`; like Kafka's RequestManager, ignore one that is not expected any more."""
         is_expected = self.quorum.peers.is_expected(number)
         node_id, request = self.quorum.peers.take(number)
         if self.changes.is_waiting_for(number):
             self.changes.on_voter_answered(number, response, now_ms)
             return
         if not is_expected:
-            return  # asked in a former epoch or role: the log and the election have changed since
+            return  # sent in a former epoch or role: the log and the election have changed since
         quorum = self.quorum
         match response:
             case FetchResponse():
@@ -126,12 +129,12 @@ class RaftReplica:
             case UpdateRaftVoterResponse():
                 following.on_update_voter_response(quorum, node_id, response, now_ms)
             case ApiVersionsResponse():
-                pass  # the addition that asked the new voter has timed out
+                pass  # the addition of the new voter has timed out
             case _:
-                raise AssertionError(f"{type(response).__name__} answers nothing that a replica asks")
+                raise AssertionError(f"{type(response).__name__} is not a response to a replica's request")
 
     def on_failure(self, number: int, now_ms: int, *, is_unsupported: bool = False) -> None:
-        """Take note that a `Send` has no answer: no connection, a time-out, or a peer that does not know the request (`is_unsupported`)."""
+        """Handle the failure of a `Send`: no connection, a timeout, or an unsupported request (`is_unsupported`)."""
         node_id, request = self.quorum.peers.take(number, failed_at_ms=now_ms)
         if self.changes.is_waiting_for(number):
             self.changes.on_voter_failed(number, now_ms)
@@ -141,26 +144,26 @@ class RaftReplica:
             elections.on_pre_vote_unsupported(self.quorum, now_ms)
 
     def on_flushed(self, end_offset: int) -> None:
-        """Take note that everything below an offset is durable, unless it has been cut since."""
+        """Everything below an offset is durable, unless it was truncated since."""
         log = self.quorum.log
         log.flushed_end_offset = max(log.flushed_end_offset, min(end_offset, log.end_offset))
         if self.is_leader:
             leading.on_flushed(self.quorum)
 
     def on_snapshot_installed(self, snapshot: SnapshotId, voters: VoterSet | None, kraft_version: int) -> list[SnapshotId]:
-        """Take note that a fetched snapshot is in the log's place; `voters` are those that it names. Returns the older snapshots, which go."""
+        """A fetched snapshot has replaced the log; `voters` are those of the snapshot. Returns the older snapshots, which are deleted."""
         return following.on_snapshot_installed(self.quorum, snapshot, voters, kraft_version)
 
     def on_snapshot_damaged(self, now_ms: int) -> None:
-        """Take note that a fetched snapshot cannot be read; it is gone."""
+        """A fetched snapshot is corrupt; it is deleted."""
         following.on_snapshot_damaged(self.quorum, now_ms)
 
     def append(self, record_count: int, record_kinds: str = "") -> int:
-        """Give the records of one batch their offsets and return the first. Write and replay them, then call `on_written`."""
+        """Assign offsets to the records of one batch and return the first. Write and replay them, then call `on_written`."""
         return leading.append(self.quorum, record_count, record_kinds)
 
     def on_written(self) -> None:
-        """Take note that everything appended is written and replayed."""
+        """Everything appended is written and replayed."""
         leading.on_written(self.quorum)
 
     def _poll_role(self, now_ms: int) -> int:

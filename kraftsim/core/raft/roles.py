@@ -1,4 +1,4 @@
-"""What a replica of the quorum can be, and what it knows while it is that. All moments are milliseconds of the monotonic clock.
+"""The roles of a quorum replica, with their state. Times are milliseconds of the monotonic clock.
 
 Source: KIP-595, KIP-996, org.apache.kafka.raft.{UnattachedState, FollowerState, ProspectiveState, CandidateState, LeaderState, ResignedState}.
 """
@@ -11,12 +11,12 @@ from kraftsim.core.raft.raft_log import SnapshotId
 from kraftsim.core.raft.voter_set import Endpoints, ReplicaKey
 
 NEVER: Final = 1 << 62
-"""A moment that does not come."""
+"""A time that is never reached."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Unattached:
-    """Nobody is known to lead the epoch, or where the leader is reached. May have voted."""
+    """The leader of the epoch, or its address, is unknown. May have voted."""
 
     epoch: int
     leader_id: int | None = None
@@ -26,7 +26,7 @@ class Unattached:
 
 @dataclass(slots=True, kw_only=True)
 class SnapshotFetch:
-    """A snapshot that is being fetched, and how far."""
+    """A snapshot being fetched, and the position."""
 
     snapshot: SnapshotId
     position: int = 0
@@ -42,9 +42,9 @@ class Follower:
     endpoints: Endpoints
     voted: ReplicaKey | None = None
     fetch_until_ms: int
-    """Without a successful Fetch until then the leader counts as gone."""
+    """The fetch timeout: without a successful Fetch until then the leader has failed."""
     has_fetched: bool = False
-    """Whether the leader answered a Fetch in this epoch: then a pre-vote is refused."""
+    """Whether the leader has answered a Fetch in this epoch: then a pre-vote is rejected."""
     update_voter_at_ms: int = NEVER
     has_updated_voter: bool = False
     snapshot_fetch: SnapshotFetch | None = None
@@ -52,29 +52,29 @@ class Follower:
 
 @dataclass(slots=True, kw_only=True)
 class Canvass:
-    """Votes asked for and given."""
+    """The votes of an election."""
 
     granted: dict[int, None] = field(default_factory=dict)
     rejected: dict[int, None] = field(default_factory=dict)
 
-    def has_heard(self, voter_id: int) -> bool:
-        """Tell whether a voter answered."""
+    def has_answered(self, voter_id: int) -> bool:
+        """Return whether a voter has responded."""
         return voter_id in self.granted or voter_id in self.rejected
 
     def grant(self, voter_id: int) -> None:
-        """A voter agrees."""
+        """Record a granted vote."""
         self.rejected.pop(voter_id, None)
         self.granted[voter_id] = None
 
     def reject(self, voter_id: int) -> None:
-        """A voter refuses."""
+        """Record a rejected vote."""
         if voter_id not in self.granted:
             self.rejected[voter_id] = None
 
 
 @dataclass(slots=True, kw_only=True)
 class Prospective:
-    """Asks whether it would be elected before it raises the epoch (KIP-996)."""
+    """Runs a pre-vote before it bumps the epoch (KIP-996)."""
 
     epoch: int
     leader_id: int | None = None
@@ -86,36 +86,36 @@ class Prospective:
 
 @dataclass(slots=True, kw_only=True)
 class Candidate:
-    """Asks for votes in an epoch of its own."""
+    """Runs an election in a new epoch."""
 
     epoch: int
     canvass: Canvass = field(default_factory=Canvass)
     election_at_ms: int
     retries: int = 1
     backs_off_until_ms: int | None = None
-    """Set once the election is lost: the next one begins then."""
+    """Set once the election is lost: the time of the next one."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Leader:
-    """Leads the epoch."""
+    """The leader of the epoch."""
 
     epoch: int
     leadership: Leadership
     begin_epoch_at_ms: int = 0
-    """When voters are told again that this node leads."""
+    """The time of the next BeginQuorumEpoch requests."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Resigned:
-    """Has led the epoch and does not any more, or was told to stop; tells the others to elect somebody."""
+    """Was leader of the epoch and has resigned; sends EndQuorumEpoch."""
 
     epoch: int
     successors: tuple[ReplicaKey, ...] = ()
-    """Other voters, the most complete log first."""
+    """The other voters, the most complete log first."""
     acknowledged: dict[int, None] = field(default_factory=dict)
     unreachable: dict[int, None] = field(default_factory=dict)
-    """Voters that could not be told; a node that stops does not wait for them."""
+    """Voters without a response; a node that shuts down does not wait for them."""
     election_at_ms: int
 
 
@@ -129,4 +129,4 @@ MAY_BECOME: Final[dict[type, tuple[type, ...]]] = {
     Leader: (Unattached, Follower, Resigned),
     Resigned: (Unattached, Follower, Prospective, Candidate),
 }
-"""The one table of changes. A leader never becomes a candidate of its own epoch, and only a candidate becomes a leader."""
+"""The valid transitions. A leader never becomes candidate in its own epoch, and only a candidate becomes leader."""

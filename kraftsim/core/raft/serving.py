@@ -1,6 +1,6 @@
-"""What a replica answers to those who read from it: the log, its snapshots, and how the quorum is doing.
+"""Responses to readers of the quorum: Fetch, FetchSnapshot and DescribeQuorum.
 
-Everything but the bytes: the shell puts the records into an answer that has room for them.
+Without the bytes: the node adds the records to the response.
 Source: org.apache.kafka.raft.KafkaRaftClient (handleFetchRequest, handleFetchSnapshotRequest, handleDescribeQuorumRequest).
 """
 
@@ -25,7 +25,7 @@ UNKNOWN = -1
 
 
 def refuse_fetch(quorum: Quorum, request: fetch.FetchRequest) -> fetch.FetchResponse | None:
-    """Refuse what cannot be answered with records, in Kafka's order; None if it can."""
+    """Validate a Fetch in Kafka's order and return the error response; None if it is valid."""
     if request.cluster_id is not None and request.cluster_id != quorum.cluster_id:
         return fetch.FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     partition = _fetched_partition(request)
@@ -36,10 +36,10 @@ def refuse_fetch(quorum: Quorum, request: fetch.FetchRequest) -> fetch.FetchResp
 
 
 def fetch_outcome(quorum: Quorum, request: fetch.FetchRequest, now_ms: int, wall_ms: int) -> fetch.FetchResponse | None:
-    """Compare the asker's log with this one; None if records may be read from its offset on, or waited for."""
+    """Compare the replica's log with this one; None if records may be read from its offset on, or waited for."""
     partition = request.topics[0].partitions[0]
-    asker = fetch_messages.asking_replica(request)
-    outcome = leading.on_fetch(quorum, asker, partition.fetch_offset, partition.last_fetched_epoch, now_ms, wall_ms)
+    replica_key = fetch_messages.asking_replica(request)
+    outcome = leading.on_fetch(quorum, replica_key, partition.fetch_offset, partition.last_fetched_epoch, now_ms, wall_ms)
     match outcome:
         case Diverging(epoch, end_offset):
             response = fetch_response(quorum, ErrorCode.NONE)
@@ -54,10 +54,10 @@ def fetch_outcome(quorum: Quorum, request: fetch.FetchRequest, now_ms: int, wall
 
 
 def fetch_response(quorum: Quorum, error: ErrorCode) -> fetch.FetchResponse:
-    """Return an answer without records; whatever it says, it names the leader and where the log stands."""
+    """Return a response without records; it has the leader and the log's offsets in any case."""
     leader_id = NO_LEADER if quorum.leader_id is None else quorum.leader_id
     high_watermark = _told_high_watermark(quorum) if error is ErrorCode.NONE else UNKNOWN
-    _note_told(quorum, high_watermark)
+    _emit_high_watermark(quorum, high_watermark)
     data = fetch.PartitionData(
         partition_index=0,
         error_code=error,
@@ -75,10 +75,10 @@ def fetch_response(quorum: Quorum, error: ErrorCode) -> fetch.FetchResponse:
 
 
 def _told_high_watermark(quorum: Quorum) -> int:
-    """Return up to where the log is committed, as others may hear it.
+    """Return the high watermark that may be published.
 
-    A new leader tells nobody before the record that begins its epoch is committed: what it knew as a follower may be behind what others have heard
-    of the last leader, and Apache Kafka's replicas stop for ever when a high watermark goes back.
+    A new leader publishes none before the first record of its epoch is committed: its former value as a follower may be below what the
+    last leader published, and Apache Kafka's replicas stop permanently when the high watermark decreases.
     """
     known = quorum.log.high_watermark
     if known is None or (isinstance(quorum.role, Leader) and known <= quorum.role.leadership.epoch_start_offset):
@@ -86,14 +86,14 @@ def _told_high_watermark(quorum: Quorum) -> int:
     return known
 
 
-def _note_told(quorum: Quorum, high_watermark: int) -> None:
-    if isinstance(quorum.role, Leader) and high_watermark not in (UNKNOWN, quorum.role.leadership.told_high_watermark):
-        quorum.role.leadership.told_high_watermark = high_watermark
+def _emit_high_watermark(quorum: Quorum, high_watermark: int) -> None:
+    if isinstance(quorum.role, Leader) and high_watermark not in (UNKNOWN, quorum.role.leadership.published_high_watermark):
+        quorum.role.leadership.published_high_watermark = high_watermark
         quorum.note(HighWatermarkTold(leader_epoch=quorum.epoch, high_watermark=high_watermark))
 
 
 class SnapshotPiece(Struct, frozen=True):
-    """A piece of a snapshot that may be given."""
+    """A chunk of a snapshot to send."""
 
     snapshot: SnapshotId
     position: int
@@ -101,7 +101,10 @@ class SnapshotPiece(Struct, frozen=True):
 
 
 def snapshot_outcome(quorum: Quorum, request: snapshots.FetchSnapshotRequest, now_ms: int) -> SnapshotPiece | snapshots.FetchSnapshotResponse:
-    """Say which piece of a snapshot answers a request, or refuse. Whether the position is inside is for who knows the file: `refused_snapshot`."""
+    """Return the chunk of a snapshot for a request, or an error.
+
+    Whether the position is in the file is checked by the caller: `refused_snapshot`.
+    """
     if request.cluster_id is not None and request.cluster_id != quorum.cluster_id:
         return snapshots.FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     partition_count = len(request.topics[0].partitions) if request.topics else 0
@@ -119,16 +122,16 @@ def snapshot_outcome(quorum: Quorum, request: snapshots.FetchSnapshotRequest, no
 
 
 def refused_snapshot() -> snapshots.FetchSnapshotResponse:
-    """Return the answer to whoever asks for another partition, in another epoch, for a snapshot that is not here, or for bytes outside of it.
+    """Return the response for another partition or epoch, an unknown snapshot, or a position outside of it.
 
-    Apache Kafka builds an answer with an error of its own for each of these, and fails to send it, for it lacks the records that it must have: what
-    arrives is this.   Source: asked of Apache Kafka 3.9.1 and 4.4.0.
+    Apache Kafka builds a specific error response for each of these, and fails to send it, as its records field is missing: the client
+    receives this one.   Source: measured with Apache Kafka 3.9.1 and 4.4.0.
     """
     return snapshots.FetchSnapshotResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def snapshot_response(quorum: Quorum, piece: SnapshotPiece, *, size: int, records: bytes | memoryview) -> snapshots.FetchSnapshotResponse:
-    """Return a piece of a snapshot."""
+    """Return a response with a chunk of a snapshot."""
     leader_id = NO_LEADER if quorum.leader_id is None else quorum.leader_id
     answer = snapshots.PartitionSnapshot(
         index=0,
@@ -146,7 +149,7 @@ def snapshot_response(quorum: Quorum, piece: SnapshotPiece, *, size: int, record
 
 
 def describe_quorum(quorum: Quorum, request: describe.DescribeQuorumRequest, now_ms: int, wall_ms: int) -> describe.DescribeQuorumResponse:
-    """Say who votes, who reads along, and how far everybody is. Only the leader knows; others refuse without a hint who leads."""
+    """Return voters, observers and their progress. Only the leader has them; others fail without naming the leader."""
     topics = []
     for topic in request.topics:
         partitions = [_described(quorum, topic.topic_name, partition.partition_index, now_ms, wall_ms) for partition in topic.partitions]
@@ -212,7 +215,7 @@ def _knows_directories(quorum: Quorum) -> bool:
 
 
 def _fetched_partition(request: fetch.FetchRequest) -> fetch.FetchPartition | None:
-    """Return the one partition that can be fetched here; None if anything else was asked for. Before v13 topics have no id: refused, too."""
+    """Return the partition of a valid Fetch; None for any other. Before v13 topics have no id: None, too."""
     if len(request.topics) != 1 or request.topics[0].topic_id != METADATA_TOPIC_ID:
         return None
     partitions = request.topics[0].partitions
@@ -227,7 +230,7 @@ def _refuse_partition(quorum: Quorum, request: fetch.FetchRequest, partition: fe
 
 
 def _refuse_epoch(quorum: Quorum, epoch: int) -> ErrorCode:
-    """Compare the epoch in which this replica is asked as a leader with its own."""
+    """Compare the epoch of a request to the leader with this replica's."""
     if epoch != quorum.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH if epoch < quorum.epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
     if not isinstance(quorum.role, Leader):

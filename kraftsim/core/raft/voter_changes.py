@@ -1,7 +1,7 @@
-"""Changes of the voters while the quorum runs: one voter more, one less, or one described anew; one change at a time.
+"""Dynamic changes of the voter set: add, remove or update a voter; one change at a time.
 
-A change is allowed once the leader has committed something of its own epoch and the former change is committed: then any majority of the old
-voters meets any majority of the new ones.
+A change is allowed once the leader has committed a record of its own epoch and the former change is committed: then any majority of the old
+voters overlaps any majority of the new ones.
 Source: KIP-853, org.apache.kafka.raft.internals.{AddVoterHandler, RemoveVoterHandler, UpdateVoterHandler}.
 """
 
@@ -28,7 +28,7 @@ Refused = tuple[ErrorCode, str]
 
 @dataclass(slots=True, kw_only=True)
 class _Addition:
-    """A voter that is being added: asked what it supports, then written, then committed."""
+    """A voter being added: ApiVersions sent, then appended, then committed."""
 
     voter: VoterNode
     ticket: object
@@ -40,7 +40,7 @@ class _Addition:
 
 @dataclass(slots=True, kw_only=True)
 class _Removal:
-    """A voter that is being removed: written, then committed."""
+    """A voter being removed: appended, then committed."""
 
     ticket: object
     until_ms: int
@@ -48,7 +48,7 @@ class _Removal:
 
 
 class VoterChanges:
-    """The one change that a leader has under way."""
+    """The pending change of a leader."""
 
     def __init__(self, quorum: Quorum) -> None:
         self._quorum = quorum
@@ -56,11 +56,11 @@ class VoterChanges:
         self._removal: _Removal | None = None
 
     def is_waiting_for(self, number: int) -> bool:
-        """Tell whether a request asked a voter to be what it supports."""
+        """Return whether a request is the ApiVersions request to the new voter."""
         return self._addition is not None and self._addition.asked == number
 
     def on_add(self, request: AddRaftVoterRequest, ticket: object, now_ms: int) -> None:
-        """Begin to add a voter, or refuse."""
+        """Start adding a voter, or fail."""
         voter = VoterNode(
             key=ReplicaKey(request.voter_id, request.voter_directory_id),
             endpoints={listener.name: Address(listener.host, listener.port) for listener in request.listeners},
@@ -75,7 +75,7 @@ class VoterChanges:
         if refused is None and self._quorum.voter_set.node(voter.key.id) is not None:
             refused = (
                 ErrorCode.DUPLICATE_VOTER,
-                f"node {voter.key.id} is one of the voters {_told_ids(self._quorum)}",
+                f"node {voter.key.id} is one of the voters {_voter_ids(self._quorum)}",
             )
         if refused is None and not self._quorum.peers.is_ready(voter.key.id, now_ms):
             refused = ErrorCode.REQUEST_TIMED_OUT, f"node {voter.key.id} cannot be asked right now"
@@ -89,36 +89,36 @@ class VoterChanges:
         self._quorum.effects.append(send)
 
     def on_voter_answered(self, number: int, response: Message, now_ms: int) -> None:
-        """The newcomer says what it supports: write it into the log if it can vote."""
+        """The new voter's ApiVersions response: append the voter set if it supports the kraft.version."""
         addition = self._addition
-        assert addition is not None and addition.asked == number, "the newcomer was asked"
+        assert addition is not None and addition.asked == number, "ApiVersions was sent"
         addition.asked = None
-        assert isinstance(response, ApiVersionsResponse), "ApiVersions was asked"
+        assert isinstance(response, ApiVersionsResponse), "the response is for ApiVersions"
         refused = self._refuse_newcomer(addition, response, now_ms)
         if refused is not None:
             self._end_addition(*refused)
             return
         versions = _kraft_versions(response)
-        assert versions is not None, "looked at above"
+        assert versions is not None, "checked above"
         addition.voter = VoterNode(key=addition.voter.key, endpoints=addition.voter.endpoints, kraft_versions=versions)
         addition.offset = leading.append_voters(self._quorum, self._quorum.voter_set.with_voter(addition.voter))
         if addition.acks_at_append:
             self._end_addition(ErrorCode.NONE, None)
 
     def on_voter_failed(self, number: int, now_ms: int) -> None:
-        """The newcomer did not answer."""
+        """The new voter did not respond."""
         addition = self._addition
-        assert addition is not None and addition.asked == number and now_ms >= 0, "the newcomer was asked"
+        assert addition is not None and addition.asked == number and now_ms >= 0, "ApiVersions was sent"
         addition.asked = None
         self._end_addition(ErrorCode.REQUEST_TIMED_OUT, f"node {addition.voter.key.id} did not say what it supports")
 
     def on_remove(self, request: RemoveRaftVoterRequest, ticket: object, now_ms: int) -> None:
-        """Take a voter out, or refuse."""
+        """Start removing a voter, or fail."""
         key = ReplicaKey(request.voter_id, request.voter_directory_id)
         refused = self._refuse_any(request.cluster_id, key) or self._refuse_now()
         voters = self._quorum.voter_set
         if refused is None and (not voters.includes(key) or len(voters) == 1):
-            refused = ErrorCode.VOTER_NOT_FOUND, f"node {key.id} with this directory cannot leave the voters {_told_ids(self._quorum)}"
+            refused = ErrorCode.VOTER_NOT_FOUND, f"node {key.id} with this directory cannot leave the voters {_voter_ids(self._quorum)}"
         if refused is not None:
             self._quorum.effects.append(Reply(ticket, RemoveRaftVoterResponse(error_code=refused[0], error_message=refused[1])))
             return
@@ -126,7 +126,7 @@ class VoterChanges:
         self._removal = _Removal(ticket=ticket, until_ms=now_ms + self._quorum.settings.request_timeout_ms, offset=offset)
 
     def on_update(self, request: UpdateRaftVoterRequest, ticket: object, now_ms: int) -> None:
-        """Describe a voter anew, or refuse; answered as soon as it is written."""
+        """Update a voter, or fail; answered as soon as it is appended."""
         quorum = self._quorum
         key = ReplicaKey(request.voter_id, request.voter_directory_id)
         error = self._refuse_update(request, key)
@@ -142,12 +142,12 @@ class VoterChanges:
         quorum.effects.append(Reply(ticket, messages.update_voter_response(quorum, error)))
 
     def on_leadership_lost(self) -> None:
-        """Answer whoever waits that this node leads no more; the change may or may not come to be."""
+        """Fail the pending request: this node is not leader any more; the change may or may not be committed."""
         self._end_addition(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node does not lead the quorum any more")
         self._end_removal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node does not lead the quorum any more")
 
     def poll(self, now_ms: int) -> int:
-        """Answer whoever waits for a change that is committed now, or waited too long; return when to look again."""
+        """Answer pending requests whose change is committed, or that have timed out; return the next poll time."""
         if self._addition is None and self._removal is None:
             return NEVER
         committed = self._quorum.log.high_watermark or 0
@@ -175,7 +175,7 @@ class VoterChanges:
             self._quorum.effects.append(Reply(removal.ticket, RemoveRaftVoterResponse(error_code=error, error_message=message)))
 
     def _refuse_any(self, cluster_id: str | None, key: ReplicaKey) -> Refused | None:
-        """Refuse what no leader would do."""
+        """Return the error of a request that is invalid for any leader."""
         if cluster_id is not None and cluster_id != self._quorum.cluster_id:
             return ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is cluster {self._quorum.cluster_id}, not {cluster_id}"
         if not isinstance(self._quorum.role, Leader):
@@ -188,7 +188,7 @@ class VoterChanges:
         return None
 
     def _refuse_now(self) -> Refused | None:
-        """Refuse what this leader cannot do yet."""
+        """Return the error of a request that this leader cannot handle yet."""
         voters, committed = self._quorum.voters, self._quorum.log.high_watermark
         leadership = self._leadership()
         if self._addition is not None or self._removal is not None:
@@ -238,15 +238,15 @@ class VoterChanges:
         return ErrorCode.NONE if quorum.voter_set.includes(key) else ErrorCode.VOTER_NOT_FOUND
 
     def _leadership(self) -> Leadership:
-        assert isinstance(self._quorum.role, Leader), "asked of a leader only"
+        assert isinstance(self._quorum.role, Leader), "only called on a leader"
         return self._quorum.role.leadership
 
 
 def _kraft_versions(response: ApiVersionsResponse) -> tuple[int, int] | None:
-    """Return the kraft.versions that a node supports; None if it does not say."""
+    """Return the kraft.version range of a node; None if it has none."""
     found = next((feature for feature in response.supported_features if feature.name == KRAFT_VERSION_FEATURE), None)
     return None if found is None else (found.min_version, found.max_version)
 
 
-def _told_ids(quorum: Quorum) -> str:
+def _voter_ids(quorum: Quorum) -> str:
     return ", ".join(map(str, quorum.voter_set.ids))

@@ -1,1 +1,1 @@
-"""Who a client is and what it may do: the rules of authentication and of access, without connections."""
+"""Authentication and authorization, without connections."""

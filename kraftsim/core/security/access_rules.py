@@ -1,4 +1,4 @@
-"""How access rules are made, told of and taken away.
+"""Creation, description and deletion of ACLs.
 
 Source: KIP-140, KIP-290, KIP-801, org.apache.kafka.controller.AclControlManager, kafka.server.AclApis, ResourcePatternFilter.matches.
 """
@@ -23,15 +23,15 @@ FilterResult: TypeAlias = "Refusal | list[Rule]"
 PATTERN_TYPES: Final = frozenset(map(int, AclPatternType)) - {0}
 PERMISSIONS: Final = frozenset(map(int, AclPermissionType)) - {0}
 FOUND_MAX: Final = 100_000
-"""Rows of one answer to DeleteAcls; the filter that reaches this number is answered in full, those behind it are refused."""
-TOO_MANY: Final = Refusal(ErrorCode.POLICY_VIOLATION, f"The filters before this one let {FOUND_MAX} rules or more through.")
+"""The maximum number of ACLs in a DeleteAcls response; the filter that reaches it is answered in full, later ones fail."""
+TOO_MANY: Final = Refusal(ErrorCode.POLICY_VIOLATION, f"The filters before this one match {FOUND_MAX} or more ACLs.")
 OF_FILTERS: Final = (0, 1)
 """UNKNOWN and ANY, in all four enumerations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownRights:
-    """The numbers that a release knows; any other one is UNKNOWN to it."""
+    """The enumeration values of a release; any other one is UNKNOWN."""
 
     resource_types: frozenset[int]
     operations: frozenset[int]
@@ -51,7 +51,7 @@ class KnownRights:
 def decide_create_rules(
     registries: Registries, creations: Sequence[AclCreation], new_id: Callable[[], bytes], rights: KnownRights
 ) -> Decision[list[Refusal | None]]:
-    """Propose rules; what is there already is no error. One result per rule, in the order of the request."""
+    """Create ACLs; an existing one is no error. One result per ACL, in the order of the request."""
     known = {_key(rule) for rule in registries.access_rules.records()}
     records: list[AccessControlEntryRecord] = []
     results: list[Refusal | None] = []
@@ -77,7 +77,7 @@ def decide_create_rules(
 
 
 def holds_filters(creations: Sequence[AclCreation]) -> bool:
-    """Tell whether one of the rules says what only filters can: Kafka fails on the whole request then."""
+    """Return whether an ACL has a value that only filters may have: Kafka then fails the whole request."""
     return any(
         each.resource_type in OF_FILTERS
         or each.resource_pattern_type in (*OF_FILTERS, AclPatternType.MATCH)
@@ -88,9 +88,9 @@ def holds_filters(creations: Sequence[AclCreation]) -> bool:
 
 
 def decide_delete_rules(registries: Registries, filters: Sequence[Filter], rights: KnownRights) -> Decision[list[FilterResult]]:
-    """Propose to forget what any of the filters lets through. One result per filter: the rules, or why it is no filter.
+    """Delete the ACLs that match any filter. One result per filter: the ACLs, or the error of the filter.
 
-    What all filters of one request let through together is bounded: each row of an answer costs, and rules times filters may be any number.
+    The number of matches of all filters in one request is bounded: ACLs times filters may be any number.
     """
     search = RuleSearch(registries.access_rules.records())
     results: list[FilterResult] = []
@@ -122,7 +122,7 @@ def _refuse(creation: AclCreation, rights: KnownRights) -> Refusal | None:
 
 
 def _refuse_unknown(creation: AclCreation, rights: KnownRights) -> Refusal | None:
-    """Refuse numbers that no enumeration has: Kafka reads them as UNKNOWN, and an authorizer could not judge by them."""
+    """Return the error of unknown enumeration values: Kafka reads them as UNKNOWN, and an authorizer could not evaluate them."""
     for what, value, known in (
         ("resourceType", creation.resource_type, rights.resource_types),
         ("patternType", creation.resource_pattern_type, PATTERN_TYPES),
@@ -135,7 +135,7 @@ def _refuse_unknown(creation: AclCreation, rights: KnownRights) -> Refusal | Non
 
 
 def holds_unknown(body: DescribeAclsRequest | CreateAclsRequest | DeleteAclsRequest) -> bool:
-    """Tell whether a request says UNKNOWN (0) in an enumeration: Kafka does not parse it, and closes the connection."""
+    """Return whether a request has UNKNOWN (0) in an enumeration: Kafka fails to parse it, and closes the connection."""
     if isinstance(body, CreateAclsRequest):
         return any(0 in (each.resource_type, each.resource_pattern_type, each.operation, each.permission_type) for each in body.creations)
     filters = body.filters if isinstance(body, DeleteAclsRequest) else [body]

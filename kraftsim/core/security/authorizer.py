@@ -1,7 +1,7 @@
-"""Who may do what: Kafka's access rules over the entries of the metadata log.
+"""Authorization: evaluates the ACLs of the metadata log.
 
-One DENY that fits outweighs every ALLOW; what no rule is about nobody may do, unless the node says that everybody may. ALLOW of one operation can
-imply another (who may read may describe), DENY never does. Super users may do everything, whatever the rules say.
+A matching DENY overrides every ALLOW; without a matching ACL access is denied, unless allow.everyone.if.no.acl.found. ALLOW of one operation may
+imply another (READ implies DESCRIBE), DENY never does. Super users are allowed everything.
 Source: KIP-11, KIP-290, KIP-679, KIP-801, org.apache.kafka.metadata.authorizer.StandardAuthorizerData, Authorizer.authorizeByResourceType.
 """
 
@@ -15,7 +15,7 @@ from protocol.metadata.m18_access_control_entry import AccessControlEntryRecord
 
 Rule = AccessControlEntryRecord
 WILDCARD: Final = "*"
-EVERYBODY: Final = f"{USER_TYPE}:*"
+ANY_PRINCIPAL: Final = f"{USER_TYPE}:*"
 CLUSTER_NAME: Final = "kafka-cluster"
 IMPLY: Final = {
     int(AclOperation.DESCRIBE): frozenset(
@@ -25,13 +25,13 @@ IMPLY: Final = {
 }
 """Operation -> the operations whose ALLOW implies it, itself included."""
 VERDICTS_MAX: Final = 65_536
-"""Cached verdicts of one authorizer. Clients choose the names, so without a bound a client could fill the memory."""
+"""The maximum number of cached results per authorizer. Clients choose the names, so an unbounded cache could exhaust the memory."""
 CACHED_NAME_MAX: Final = 249
-"""Characters of a name whose verdict is cached: the longest name of a topic. Ids of groups and transactions may be 32,767 bytes long."""
+"""The maximum length of a cached name: that of a topic. Group and transactional ids may have 32,767 bytes."""
 
 
 class Verdicts(dict[str, bool]):
-    """Name of a resource -> whether one principal may do one thing to it; evaluated when first asked for. Valid until rules change."""
+    """Resource name -> whether a principal is allowed an operation; evaluated on first use. Valid until the ACLs change."""
 
     def __init__(self, evaluate: Callable[[str], bool], has_room: Callable[[], bool]) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Verdicts(dict[str, bool]):
 
 
 class Authorizer:
-    """Asks the rules that `registries` holds at the time."""
+    """Evaluates the current ACLs of `registries`."""
 
     def __init__(self, super_users: str, *, allows_without_rules: bool, registries: Callable[[], Registries]) -> None:
         self._super_users = frozenset(name.strip() for name in super_users.split(";") if name.strip())
@@ -60,30 +60,30 @@ class Authorizer:
         self._verdict_count = 0
 
     def is_super_user(self, principal: Principal) -> bool:
-        """Tell whether a principal may do everything."""
+        """Return whether a principal is a super user."""
         return str(principal) in self._super_users
 
     def allows(self, principal: Principal, host: str, operation: AclOperation, resource: AclResourceType, name: str) -> bool:
-        """Tell whether somebody may do something to a resource."""
-        who = str(principal)
-        return who in self._super_users or self._verdicts_of(who, host, int(operation), int(resource))[name]
+        """Return whether a principal is allowed an operation on a resource."""
+        principal_name = str(principal)
+        return principal_name in self._super_users or self._verdicts_of(principal_name, host, int(operation), int(resource))[name]
 
     def verdicts(self, principal: Principal, host: str, operation: AclOperation, resource: AclResourceType) -> Mapping[str, bool]:
-        """Return name -> verdict for a principal that is no super user. Valid for the present request only: rules change."""
+        """Return name -> result for a principal that is no super user. Valid for the current request only."""
         return self._verdicts_of(str(principal), host, int(operation), int(resource))
 
-    def _verdicts_of(self, who: str, host: str, operation: int, resource: int) -> Verdicts:
+    def _verdicts_of(self, principal_name: str, host: str, operation: int, resource: int) -> Verdicts:
         self._refresh()
-        key = who, host, operation, resource
+        key = principal_name, host, operation, resource
         found = self._verdicts.get(key)
         if found is None:
-            found = Verdicts(lambda name: self._evaluate(who, host, operation, resource, name), self._has_room)
+            found = Verdicts(lambda name: self._evaluate(principal_name, host, operation, resource, name), self._has_room)
             if self._has_room():
                 self._verdicts[key] = found
         return found
 
     def _has_room(self) -> bool:
-        """Count one more cached verdict; when the cache is full, begin again with an empty one."""
+        """Count one more cached result; a full cache is cleared."""
         if self._verdict_count >= VERDICTS_MAX:
             self._forget_verdicts()
             return False
@@ -96,12 +96,12 @@ class Authorizer:
         self._verdicts.clear()
         self._verdict_count = 0
 
-    def _evaluate(self, who: str, host: str, operation: int, resource: int, name: str) -> bool:
+    def _evaluate(self, principal_name: str, host: str, operation: int, resource: int, name: str) -> bool:
         is_ruled = is_allowed = False
         for rules in self._rules_about(resource, name):
             is_ruled = True
             for rule in rules:
-                if not _fits(rule, who, host, operation):
+                if not _fits(rule, principal_name, host, operation):
                     continue
                 if rule.permission_type == AclPermissionType.DENY:
                     return False
@@ -109,14 +109,14 @@ class Authorizer:
         return is_allowed or (not is_ruled and self._allows_without_rules)
 
     def allows_any(self, principal: Principal, host: str, operation: AclOperation, resource: AclResourceType) -> bool:
-        """Tell whether somebody may do something to any resource of a kind."""
+        """Return whether a principal is allowed an operation on any resource of a type."""
         if self.allows(principal, host, operation, resource, "hardcode"):
             return True
-        who = (str(principal), EVERYBODY)
+        principals = (str(principal), ANY_PRINCIPAL)
         allowed: list[Rule] = []
         denied: set[tuple[int, str]] = set()
         for rule in self.rules():
-            fits = rule.resource_type == resource and rule.principal in who and rule.host in (host, WILDCARD)
+            fits = rule.resource_type == resource and rule.principal in principals and rule.host in (host, WILDCARD)
             if not fits or rule.operation not in (operation, AclOperation.ALL):
                 continue
             if rule.permission_type == AclPermissionType.ALLOW:
@@ -128,7 +128,7 @@ class Authorizer:
         return any(_is_left(rule, denied) for rule in allowed)
 
     def rules(self) -> list[Rule]:
-        """Return every rule, in an order that does not depend on how they came."""
+        """Return all ACLs, in an order independent of their insertion."""
         return self._registries().access_rules.records()
 
     def _refresh(self) -> None:
@@ -154,8 +154,8 @@ class Authorizer:
         return [rules for rules in found if rules]
 
 
-def _fits(rule: Rule, who: str, host: str, operation: int) -> bool:
-    if rule.principal not in (who, EVERYBODY) or rule.host not in (host, WILDCARD):
+def _fits(rule: Rule, principal_name: str, host: str, operation: int) -> bool:
+    if rule.principal not in (principal_name, ANY_PRINCIPAL) or rule.host not in (host, WILDCARD):
         return False
     if rule.operation in (operation, AclOperation.ALL):
         return True
@@ -163,7 +163,7 @@ def _fits(rule: Rule, who: str, host: str, operation: int) -> bool:
 
 
 def _is_left(rule: Rule, denied: set[tuple[int, str]]) -> bool:
-    """Tell whether anything remains of what a rule allows."""
+    """Return whether an ALLOW is not fully covered by DENYs."""
     name = rule.resource_name
     if rule.pattern_type == AclPatternType.LITERAL:
         if name == WILDCARD:

@@ -1,4 +1,4 @@
-"""The text by which Kafka's properties give credentials: `some.LoginModule required username="u" password="p" user_alice="secret";`.
+"""JAAS configuration in Kafka's properties: `some.LoginModule required username="u" password="p" user_alice="secret";`.
 
 Source: org.apache.kafka.common.security.JaasConfig, PlainLoginModule, PlainServerCallbackHandler.
 """
@@ -15,16 +15,16 @@ _ESCAPED = re.compile(r"\\(.)")
 
 @dataclass(frozen=True, slots=True)
 class LoginSettings:
-    """What one entry says: as whom this side logs in, and whom it lets in by their passwords."""
+    """One entry: the credentials of this side, and the accepted users with passwords."""
 
     username: str = ""
     password: str = field(default="", repr=False)
     passwords: dict[str, str] = field(default_factory=dict, repr=False)
-    """user -> password, of the options `user_NAME`."""
+    """user -> password, from the options `user_NAME`."""
 
 
 def parse_jaas(text: str) -> LoginSettings:
-    """Read one entry. Raises ValueError; the text itself is not repeated, for it holds secrets."""
+    """Parse one entry. Raises ValueError, without the text, as it has secrets."""
     match = _ENTRY.fullmatch(text)
     if match is None:
         raise ValueError('expected a login module, a control flag, options as name="value", and a semicolon')

@@ -1,6 +1,6 @@
-"""Who somebody is, once a connection is authenticated.
+"""The principal of an authenticated connection.
 
-A principal is written `Type:name`; a client that nobody asked for its name is `User:ANONYMOUS`.
+A principal is written `Type:name`; without authentication it is `User:ANONYMOUS`.
 Source: org.apache.kafka.common.security.auth.KafkaPrincipal, org.apache.kafka.common.utils.SecurityUtils.parseKafkaPrincipal.
 """
 
@@ -23,7 +23,7 @@ ANONYMOUS = Principal(USER_TYPE, "ANONYMOUS")
 
 
 def parse_principal_text(text: str) -> Principal:
-    """Read `Type:name`. Raises ValueError."""
+    """Parse `Type:name`. Raises ValueError."""
     kind, colon, name = text.partition(":")
     if not text or not colon:
         raise ValueError(f"expected a string in format principalType:principalName but got {text}")

@@ -1,7 +1,7 @@
-"""Finds the access rules that many filters let through, without holding each filter against each rule.
+"""Finds the ACLs that match many filters, without comparing each filter with each ACL.
 
-Rules are looked up by all that a filter says of them exactly; what it says with numbers is compared
-once for each kind of rule. The cost of a filter grows with what it lets through.
+ACLs are indexed by the exact values of a filter; enumerations are compared
+once per combination. The cost of a filter is proportional to its matches.
 Source: KIP-290, ResourcePatternFilter.matches, org.apache.kafka.controller.AclControlManager.
 """
 
@@ -14,13 +14,13 @@ from protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclRe
 Kind: TypeAlias = tuple[int, int, int, int]
 """Resource type, pattern type, operation, permission type."""
 Exact: TypeAlias = tuple[str | None, str | None, str | None]
-"""Name, principal, host; None where a filter does not say."""
+"""Name, principal, host; None if not in the filter."""
 Bucket: TypeAlias = dict[Kind, list[int]]
-"""Kind -> places of rules, ascending."""
+"""Combination -> indexes of ACLs, ascending."""
 
 
 class Filter(Protocol):
-    """What DescribeAcls and DeleteAcls ask for: null and ANY let everything through."""
+    """The filter of DescribeAcls and DeleteAcls: null and ANY match everything."""
 
     resource_type_filter: int
     resource_name_filter: str | None
@@ -32,17 +32,17 @@ class Filter(Protocol):
 
 
 class RuleSearch:
-    """`rules` in the order in which they are found. They must not change meanwhile."""
+    """`rules` in the order of results. They must not change meanwhile."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = rules
         self._tables: dict[tuple[bool, bool, bool], dict[Exact, Bucket]] = {}
-        """Which of name, principal and host are looked up -> their values -> rules. Made when first asked for."""
+        """Which of name, principal and host are indexed -> their values -> ACLs. Built on first use."""
         prefixed = (rule for rule in rules if rule.pattern_type == AclPatternType.PREFIXED)
         self._prefix_sizes = sorted({len(rule.resource_name) for rule in prefixed})
 
     def found(self, asked: Filter) -> list[Rule]:
-        """Return the rules that a filter lets through."""
+        """Return the ACLs that match a filter."""
         names = [asked.resource_name_filter]
         is_match = asked.pattern_type_filter == AclPatternType.MATCH
         if is_match and asked.resource_name_filter is not None:
@@ -51,7 +51,7 @@ class RuleSearch:
         return [self._rules[place] for place in places]
 
     def _matching_names(self, name: str) -> Iterator[str]:
-        """Yield the names of rules that can be about a resource: its own, the beginnings of it, and *."""
+        """Yield the names of ACLs that may apply to a resource: its name, its prefixes, and *."""
         sizes = (size for size in self._prefix_sizes if size < len(name))
         yield from dict.fromkeys((name, WILDCARD, *(name[:size] for size in sizes)))
 
@@ -101,7 +101,7 @@ def _is_kind(asked: Filter, kind: Kind) -> bool:
 
 
 def _is_about(asked: Filter, name: str, kind: Kind) -> bool:
-    """Tell whether rules of a name are about the resource that a filter of type MATCH names."""
+    """Return whether ACLs of a name apply to the resource of a MATCH filter."""
     if kind[1] == AclPatternType.PREFIXED:
         return (asked.resource_name_filter or "").startswith(name)
     return name in (asked.resource_name_filter, WILDCARD)

@@ -1,4 +1,4 @@
-"""SCRAM: both sides prove that they know a password, and neither says it.
+"""SCRAM: both sides prove that they know a password without sending it.
 
 Source: RFC 5802, org.apache.kafka.common.security.scram.internals.{ScramSaslServer, ScramSaslClient, ScramMessages, ScramFormatter}.
 """
@@ -30,11 +30,11 @@ _SERVER_FIRST = re.compile(rf"(?:m={_VALUE},)?r=(?P<nonce>{_PRINTABLE}),s=(?P<sa
 _CLIENT_FINAL = re.compile(rf"(?P<before>c=(?P<channel>{_BASE64}),r=(?P<nonce>{_PRINTABLE}){_EXTENSIONS}),p=(?P<proof>{_BASE64})")
 Credential = UserScramCredentialRecord
 Draw = Callable[[int], int]
-"""Draws a number of so many bits."""
+"""Returns a random number of this many bits."""
 
 
 def draw_nonce(draw: Draw) -> str:
-    """Return a nonce as Kafka writes it: a number of 130 bits in base 36."""
+    """Return a nonce in Kafka's format: a number of 130 bits in base 36."""
     number, text = draw(NONCE_BITS), ""
     while number:
         number, digit = divmod(number, len(_DIGITS))
@@ -43,7 +43,7 @@ def draw_nonce(draw: Draw) -> str:
 
 
 class ScramServer:
-    """The server's side. `credential_of` knows the keys of a user, never a password."""
+    """The server side. `credential_of` returns the keys of a user, never a password."""
 
     def __init__(self, mechanism: str, credential_of: Callable[[str], Credential | None], nonce: str) -> None:
         self._hash = HASHES[SCRAM_MECHANISMS[mechanism]]
@@ -55,7 +55,7 @@ class ScramServer:
         self.is_complete = False
 
     def step(self, token: bytes) -> bytes:
-        """Take the client's first or its final message. Raises SaslRefused."""
+        """Handle the client's first or final message. Raises SaslRefused."""
         if self.is_complete:
             raise _refused("the exchange is over")
         try:
@@ -99,7 +99,7 @@ class ScramServer:
 
 
 class ScramClient:
-    """The client's side."""
+    """The client side."""
 
     def __init__(self, mechanism: str, user: str, password: str, nonce: str) -> None:
         self._make = HASHES[SCRAM_MECHANISMS[mechanism]]
@@ -113,14 +113,14 @@ class ScramClient:
         return f"n,,{self._bare}".encode()
 
     def step(self, token: bytes) -> bytes | None:
-        """Answer the server's first message with the proof, and check its last one. Raises SaslRefused."""
+        """Answer the server's first message with the proof, and check its final one. Raises SaslRefused."""
         text = token.decode("ascii", errors="replace")
         if self._expected is not None:
             try:
-                told = b64decode(text.removeprefix("v="), validate=True)
+                signature = b64decode(text.removeprefix("v="), validate=True)
             except NotBase64:
-                told = b""
-            if not hmac.compare_digest(told, self._expected):
+                signature = b""
+            if not hmac.compare_digest(signature, self._expected):
                 raise _refused("the server does not know the credentials")
             return None
         match = _SERVER_FIRST.fullmatch(text)

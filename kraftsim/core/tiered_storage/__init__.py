@@ -1,1 +1,1 @@
-"""Which segments of a log lie in a remote store, and what follows from that for leaders, followers and readers (KIP-405)."""
+"""Tiered storage (KIP-405): remote segments, and their use by leaders, followers and readers."""

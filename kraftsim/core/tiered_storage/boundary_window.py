@@ -1,10 +1,10 @@
-"""How long a producer must be silent for an empty snapshot to make it unknown: the arithmetic of the proposal.
+"""Duplicates caused by an empty producer snapshot: the window of a producer's idle time, computed as in the proposal.
 
-The outcome of a failover follows from a comparison of times; tests/tiered_storage/test_window.py holds it against brokers that fail over.
+The result of a failover follows from a comparison of times; tests/tiered_storage/test_window.py compares it with brokers that fail over.
 
-Segments roll as `SegmentList` says, producers expire as `ProducerStateManager` says. A leader keeps some closed segments here; the segment before
-them was written before 2.8, and behind it a follower begins with an empty snapshot, reads on, and leads after a failover. A producer that has not
-written since then is not known to it, though the old leader knew it: what it repeats is appended again.
+Segments roll as in `SegmentList`, producers expire as in `ProducerStateManager`. A leader keeps some closed segments locally; the segment before
+them was written before 2.8, and a follower starts after it with an empty snapshot, reads on, and becomes leader in a failover. It does not know a
+producer that has not written since, though the old leader did: a retry of that producer is appended again.
 Source: KAFKA-15195; producer.id.expiration.ms (KIP-854), log.segment.bytes.
 """
 
@@ -24,7 +24,7 @@ PRODUCER_ID, PRODUCER_EPOCH, LAST_SEQUENCE, LAST_OFFSET = 1, 0, 0, 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A cluster. `local_segments`: so many closed ones are here when the follower begins; `failover_ms`: between that and the first retry."""
+    """A cluster. `local_segments`: closed local segments when the follower starts; `failover_ms`: from then to the first retry."""
 
     ingest_bytes_per_second: int
     segment_bytes: int
@@ -35,7 +35,7 @@ class Setting:
 
 @cache
 def roll_ms(setting: Setting) -> float:
-    """Write one segment full, and return how long that takes."""
+    """Fill one segment, and return how long that takes."""
     segments = SegmentList(SegmentSettings(segment_bytes=setting.segment_bytes, segment_ms=WEEK_MS))
     segments.add_segment(0, 0)
     size_bytes = setting.segment_bytes // BATCHES_PER_SEGMENT
@@ -50,7 +50,7 @@ def roll_ms(setting: Setting) -> float:
 
 
 def is_appended_twice(setting: Setting, silence_ms: float, since_boundary_ms: float) -> bool:
-    """Tell, of one failover, whether the old leader knows a producer that was silent for so long, and the new one does not."""
+    """Return whether, in a failover, the old leader knows a producer with this idle time, and the new one does not."""
     now_ms = int(setting.expiration_ms + silence_ms + since_boundary_ms)
     wrote_ms = int(now_ms - silence_ms)
     leader = ProducerStateManager(ProducerStatePolicy(expiration_ms=setting.expiration_ms))
@@ -64,21 +64,21 @@ def is_appended_twice(setting: Setting, silence_ms: float, since_boundary_ms: fl
 
 
 def chance_of_duplicate(setting: Setting, silence_ms: float, draw: Callable[[], float], trials: int) -> float:
-    """Return how often a producer that was silent for so long repeats its batch into the log, over failovers at any moment of a segment.
+    """Return the fraction of failovers, at random times of a segment, in which a retry of a producer with this idle time is appended again.
 
-    `draw` gives numbers from 0 to 1.
+    `draw` returns numbers from 0 to 1.
     """
     segment_ms = roll_ms(setting)
     return sum(is_appended_twice(setting, silence_ms, since_boundary(setting, segment_ms, draw())) for _ in range(trials)) / trials
 
 
 def since_boundary(setting: Setting, segment_ms: float, phase: float) -> float:
-    """Return the time between the end of the boundary's segment and the retry; `phase`: how full the active segment was, from 0 to 1."""
+    """Return the time from the end of the boundary segment to the retry; `phase`: the fill of the active segment, from 0 to 1."""
     return (setting.local_segments + phase) * segment_ms + setting.failover_ms
 
 
 def least_harmful_silence_ms(setting: Setting) -> float:
-    """Return the silence from which on there is a moment at which it does harm."""
+    """Return the shortest idle time that can cause a duplicate."""
     return since_boundary(setting, roll_ms(setting), 0.0)
 
 

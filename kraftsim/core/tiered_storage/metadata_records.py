@@ -1,4 +1,4 @@
-"""What is written to `__remote_log_metadata`, and to which of its partitions; and back.
+"""The records of `__remote_log_metadata`: partitioning, serialization and parsing.
 
 Source: org.apache.kafka.server.log.remote.metadata.storage.{RemoteLogMetadataTopicPartitioner, serialization.*}.
 """
@@ -22,7 +22,7 @@ RECORD_VERSION: Final = 0
 
 
 def metadata_partition(owner: TopicIdPartition, partition_count: int) -> int:
-    """Return which partition of the metadata topic tells of a partition."""
+    """Return the partition of the metadata topic for a partition."""
     most, least = _HALVES.unpack(owner.topic_id)
     hashed = 1
     for part in (_int64_hash(least), _int64_hash(most), owner.partition):
@@ -31,7 +31,7 @@ def metadata_partition(owner: TopicIdPartition, partition_count: int) -> int:
 
 
 def segment_record(segment: RemoteSegment) -> bytes:
-    """Return the record that says that a copy is begun."""
+    """Return the record of a started copy."""
     owner = segment.owner
     record = RemoteLogSegmentMetadataRecord(
         remote_log_segment_id=r00.RemoteLogSegmentIdEntry(
@@ -54,7 +54,7 @@ def segment_record(segment: RemoteSegment) -> bytes:
 
 
 def update_record(update: SegmentUpdate) -> bytes:
-    """Return the record that says how far a segment is now."""
+    """Return the record of a segment's state change."""
     owner = update.owner
     record = RemoteLogSegmentMetadataUpdateRecord(
         remote_log_segment_id=r01.RemoteLogSegmentIdEntry(
@@ -69,7 +69,7 @@ def update_record(update: SegmentUpdate) -> bytes:
 
 
 def parse_metadata(value: bytes) -> RemoteSegment | SegmentUpdate | None:
-    """Return what a record says; None for one that is about a whole partition. Raises MalformedMessage."""
+    """Parse a record; None for one about a whole partition. Raises MalformedMessage."""
     record = parse_record(value)
     if isinstance(record, RemoteLogSegmentMetadataRecord):
         entry = record.remote_log_segment_id
@@ -101,7 +101,7 @@ def parse_metadata(value: bytes) -> RemoteSegment | SegmentUpdate | None:
 
 
 def murmur2(data: bytes) -> int:
-    """Return the 32-bit hash that Kafka's own producers spread keys by.   Source: org.apache.kafka.common.utils.Utils.murmur2."""
+    """Return the 32-bit hash that Kafka's producers partition keys by.   Source: org.apache.kafka.common.utils.Utils.murmur2."""
     hashed = MURMUR_SEED ^ len(data)
     whole = len(data) - len(data) % 4
     for at in range(0, whole, 4):

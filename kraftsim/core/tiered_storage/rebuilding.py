@@ -1,7 +1,7 @@
-"""A follower whose leader has what it asks for in the remote store only: what it asks, and from where it goes on.
+"""A follower whose fetch offset is in remote storage only: its requests, and the restart of its log.
 
-It asks where the leader's local log begins, finds the remote segment that ends right before that, begins an empty log behind it, and takes over the
-leader epochs and the producers that were written down with the segment.
+It requests the leader's local log start offset, finds the remote segment that ends there, restarts its log after it, and takes the
+leader epochs and the producer snapshot of the segment.
 Source: kafka.server.TierStateMachine (start, buildRemoteLogAuxState), KIP-405.
 """
 
@@ -14,7 +14,7 @@ from protocol.disk.leader_epoch_checkpoint import EpochStart
 
 @dataclass(frozen=True, slots=True)
 class LeaderBounds:
-    """Where the leader's local log begins and in which epoch, and where its whole log begins."""
+    """The leader's local log start offset with its epoch, and its log start offset."""
 
     local_start_offset: int
     local_start_epoch: int
@@ -23,7 +23,7 @@ class LeaderBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartBehind:
-    """A log begins anew at an offset, behind what is in the remote store, whose epochs these are. `now_ms`: the wall clock."""
+    """The log restarts at an offset, after remote storage, with these epochs. `now_ms`: the wall clock."""
 
     offset: int
     log_start_offset: int
@@ -33,23 +33,23 @@ class RestartBehind:
 
 @dataclass(frozen=True, slots=True)
 class NotThere:
-    """What has to be read is not in the remote store, as far as is known by now."""
+    """The required data is not in remote storage, as far as known."""
 
     why: str
 
 
 def needs_earlier_epoch(bounds: LeaderBounds) -> bool:
-    """Tell whether the leader must be asked in which epoch the record before its local log was written."""
+    """Return whether the epoch of the record before the leader's local log has to be requested."""
     return bounds.local_start_epoch > 0
 
 
 def epoch_before(bounds: LeaderBounds, earlier_epoch: int, earlier_end_offset: int) -> int:
-    """Return the epoch of the last record before the leader's local log; the arguments are what OffsetForLeaderEpoch said of the epoch before."""
+    """Return the epoch of the last record before the leader's local log; the arguments are the OffsetForLeaderEpoch response for the former epoch."""
     return earlier_epoch if earlier_end_offset > bounds.local_start_offset - 1 else bounds.local_start_epoch
 
 
 def segment_before(catalogue: SegmentCatalogue, bounds: LeaderBounds, leader_epoch: int) -> RemoteSegment | NotThere:
-    """Return the remote segment that a follower goes on behind."""
+    """Return the remote segment after which a follower restarts."""
     found = catalogue.holding(leader_epoch, bounds.local_start_offset - 1)
     if found is not None:
         return found

@@ -1,7 +1,7 @@
-"""What is done where the producer snapshot of a segment is missing: when the segment is copied, and when a follower begins behind it.
+"""Handling of a missing producer snapshot: when a segment is copied, and when a follower starts after it.
 
 Brokers before 2.8 kept snapshots of about two segments, and later ones never write those of older segments again. Apache Kafka cannot copy such a
-segment, and so none that is younger. Each other remedy here was proposed, or rejected, by whoever wanted to change that (see docs/tiered-storage.md).
+segment, and so no later one. Each other remedy here was proposed or rejected for that problem (see docs/tiered-storage.md).
 Source: KAFKA-15195, KAFKA-16209, RemoteLogManager.copyLogSegment, KIP-405.
 """
 
@@ -11,17 +11,17 @@ from typing import ClassVar, Final
 
 
 class AtArchive(Enum):
-    """What becomes of a segment without a snapshot behind it."""
+    """The handling of a segment without a snapshot at its end."""
 
-    FAIL = "it cannot be copied, and none behind it"
-    WRITE_EMPTY = "it gets one that names nobody"
+    FAIL = "neither it nor later segments can be copied"
+    WRITE_EMPTY = "it gets an empty one"
     REPLAY_LOCALLY = "it gets the one that it should have: the local log up to there is read for it"
-    HOLD = "nothing is copied until none is without one any more"
+    HOLD = "nothing is copied until every segment has one"
     LEAVE_OUT = "it is copied without one"
 
 
 class AtRebuild(Enum):
-    """What a follower does behind a remote segment that has no snapshot."""
+    """What a follower does after a remote segment without a snapshot."""
 
     REQUIRE = "it cannot begin there"
     REPLAY_YOUNGER = "it reads the remote segments in which a producer wrote that has not expired"
@@ -30,7 +30,7 @@ class AtRebuild(Enum):
 
 
 class SnapshotRemedy:
-    """Since 3.7.1: the copy is announced, and then fails, at each attempt anew."""
+    """Since 3.7.1: the copy is started, and then fails, at each attempt."""
 
     name: ClassVar[str] = "shipped"
     announces_before_looking: ClassVar[bool] = True
@@ -38,20 +38,20 @@ class SnapshotRemedy:
     at_archive: ClassVar[AtArchive] = AtArchive.FAIL
     at_rebuild: ClassVar[AtRebuild] = AtRebuild.REQUIRE
     refuses_topics: ClassVar[bool] = False
-    """Whether a topic cannot be tiered as long as a segment of it is without a snapshot."""
+    """Whether a topic cannot be tiered while a segment has no snapshot."""
     promises_equal_state: ClassVar[bool] = True
-    """Whether a follower that begins behind a remote segment knows whom the leader knew there."""
+    """Whether a follower that starts after a remote segment knows the producers that the leader knew there."""
 
 
 class LooksFirst(SnapshotRemedy):
-    """3.6.0 to 3.7.0: the copy fails before it is announced."""
+    """3.6.0 to 3.7.0: the copy fails before it is started."""
 
     name = "shipped-before-3.7.1"
     announces_before_looking = False
 
 
 class EmptyAtArchive(SnapshotRemedy):
-    """The proposal: the leader writes an empty snapshot beside its log and copies it."""
+    """The proposal: the leader writes an empty snapshot to its log and copies it."""
 
     name = "empty-at-archive"
     at_archive = AtArchive.WRITE_EMPTY
@@ -59,7 +59,7 @@ class EmptyAtArchive(SnapshotRemedy):
 
 
 class ReplayYounger(SnapshotRemedy):
-    """The ideal one: followers read what producer.id.expiration.ms has not made irrelevant."""
+    """The ideal: followers read the records within producer.id.expiration.ms."""
 
     name = "replay-younger"
     at_archive = AtArchive.LEAVE_OUT
@@ -67,7 +67,7 @@ class ReplayYounger(SnapshotRemedy):
 
 
 class ReplayBeforeUpload(SnapshotRemedy):
-    """Rejected first: the leader makes the right snapshot before it copies the segment."""
+    """Rejected first: the leader creates the correct snapshot before it copies the segment."""
 
     name = "replay-before-upload"
     at_archive = AtArchive.REPLAY_LOCALLY
@@ -97,7 +97,7 @@ class NoSnapshots(SnapshotRemedy):
 
 
 class EmptyOnRead(SnapshotRemedy):
-    """Rejected fifth: segments are copied as they are, and a follower takes a missing snapshot for an empty one."""
+    """Rejected fifth: segments are copied as they are, and a follower treats a missing snapshot as an empty one."""
 
     name = "empty-on-read"
     at_archive = AtArchive.LEAVE_OUT
@@ -119,4 +119,4 @@ REMEDIES: Final[Mapping[str, type[SnapshotRemedy]]] = {
         EmptyOnRead,
     )
 }
-"""By the name that `kraftsim.tiering.remedy` gives them."""
+"""By the value of `kraftsim.tiering.remedy`."""

@@ -1,4 +1,4 @@
-"""How a record is found in a remote segment by the indexes that were copied with it, and which of what was read is handed on.
+"""Reads of a remote segment: lookup by its copied indexes, and selection of the batches to return.
 
 Source: RemoteLogManager (read, lookupPositionForOffset, findOffsetByTimestamp, collectAbortedTransactions).
 """
@@ -20,7 +20,7 @@ _LAST_OFFSET_DELTA_POSITION = 23
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Whole batches of a piece that was read: from `position` on in the piece, so many bytes; `next_offset` is the first one behind them."""
+    """Complete batches of a chunk: from `position` on, with this size; `next_offset` is the offset after them."""
 
     position: int
     size_bytes: int
@@ -28,22 +28,22 @@ class Stretch:
 
 
 def position_of_offset(entries: Sequence[OffsetEntry], offset: int) -> int:
-    """Return where a search for an offset may begin."""
+    """Return the position to start a search for an offset."""
     found = bisect_right([entry.offset for entry in entries], offset)
     return entries[found - 1].position if found else 0
 
 
 def offset_of_timestamp(entries: Sequence[TimeEntry], timestamp: int) -> int | None:
-    """Return an offset from which on a record with a timestamp or a greater one may be looked for; None: from the beginning."""
+    """Return the offset to start a search for a record with a timestamp or a later one; None: the beginning."""
     earlier = [entry.offset for entry in entries if entry.timestamp < timestamp]
     return earlier[-1] if earlier else None
 
 
 def stretch_of(piece: bytes | memoryview, offset: int, bytes_max: int, end_offset: int, *, at_least_one: bool) -> Stretch | int | None:
-    """Find whole batches from the one that holds an offset on, all of which begin below end_offset.
+    """Find complete batches from the one with an offset on, which all begin below end_offset.
 
-    An int: the piece is too short for the first one, which ends there. None: the piece has no such batch. Raises MalformedBatch for a size that no
-    batch has (RemoteLogInputStream.nextBatch).
+    An int: the chunk is too short for the first one, which ends there. None: the chunk has no such batch. Raises MalformedBatch for an invalid
+    size (RemoteLogInputStream.nextBatch).
     """
     at, begin, taken, next_offset = 0, -1, 0, -1
     while at + HEADER_SIZE_BYTES <= len(piece):

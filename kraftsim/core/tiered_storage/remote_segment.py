@@ -1,4 +1,4 @@
-"""A segment of a log in the remote store: which offsets it holds, in which leader epochs they were written, and how far its copy is.
+"""A remote segment: its offsets, its leader epochs, and the state of its copy.
 
 Source: org.apache.kafka.server.log.remote.storage.{RemoteLogSegmentMetadata, RemoteLogSegmentState}.
 """
@@ -18,12 +18,12 @@ NEXT_STATES: Final[Mapping[SegmentState, tuple[SegmentState, ...]]] = {
     SegmentState.DELETE_SEGMENT_STARTED: (SegmentState.DELETE_SEGMENT_FINISHED,),
     SegmentState.DELETE_SEGMENT_FINISHED: (),
 }
-"""What may follow each state, beside the state itself."""
+"""The valid next states of each state, besides itself."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicIdPartition:
-    """A partition of one life of a topic."""
+    """A partition of a topic id."""
 
     topic_id: bytes
     partition: int
@@ -32,7 +32,7 @@ class TopicIdPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteSegment:
-    """Both ends of the offsets are inside. `leader_epochs`: in which epochs its records were written, and where in it each of them begins."""
+    """Both ends of the offset range are inclusive. `leader_epochs`: the epochs of its records, with the first offset of each."""
 
     segment_id: bytes
     owner: TopicIdPartition
@@ -48,14 +48,14 @@ class RemoteSegment:
     is_transaction_index_empty: bool = False
 
     def advanced(self, update: "SegmentUpdate") -> "RemoteSegment":
-        """Return it as it is after an update."""
+        """Return the segment after an update."""
         kept = self.custom_metadata if update.custom_metadata is None else update.custom_metadata
         return replace(self, state=update.state, custom_metadata=kept, broker_id=update.broker_id, event_timestamp_ms=update.event_timestamp_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentUpdate:
-    """The copy is whole, or the segment is being deleted, or gone."""
+    """The copy is complete, or the segment is being deleted, or is deleted."""
 
     segment_id: bytes
     owner: TopicIdPartition
@@ -66,5 +66,5 @@ class SegmentUpdate:
 
 
 def may_follow(former: SegmentState | None, state: SegmentState) -> bool:
-    """Tell whether a state may come after another one; None: nothing is known of the segment."""
+    """Return whether a transition is valid; None: the segment is unknown."""
     return state is SegmentState.COPY_SEGMENT_STARTED if former is None else state is former or state in NEXT_STATES[former]

@@ -1,7 +1,7 @@
-"""What one partition has in the remote store, as the records of `__remote_log_metadata` say: segments by the leader epochs that they hold.
+"""The remote segments of one partition, as in the records of `__remote_log_metadata`: segments by their leader epochs.
 
-Logs of several leaders may overlap there. A reader asks for an offset *and* the epoch in which its own log says that it was written, so that records
-that were cut off long ago are never found.
+Segments of several leaders may overlap. A reader looks up an offset *and* the epoch that its own log has for it, so that
+truncated records are never found.
 
 Source: org.apache.kafka.server.log.remote.metadata.storage.{RemoteLogMetadataCache, RemoteLogLeaderEpochState}.
 """
@@ -15,7 +15,7 @@ from protocol.disk.leader_epoch_checkpoint import EpochStart
 
 
 class _Epoch:
-    """The finished segments that hold records of one leader epoch, by where its records begin in them."""
+    """The complete segments with records of one leader epoch, by the first offset of its records in them."""
 
     __slots__ = ("finished", "highest_offset", "starts", "unreferenced")
 
@@ -23,11 +23,11 @@ class _Epoch:
         self.starts: list[int] = []
         self.finished: list[bytes] = []
         self.unreferenced: dict[bytes, None] = {}
-        """Of this epoch, but not to be read: not whole yet, replaced by a longer copy, or about to go."""
+        """Segments of this epoch that cannot be read: incomplete, replaced by a longer copy, or being deleted."""
         self.highest_offset = -1
 
     def add(self, start_offset: int, end_offset: int, segment_id: bytes, ends: dict[bytes, int]) -> None:
-        """Let a whole segment be found, unless a longer one is; those that it covers are not to be read any more."""
+        """Add a complete segment, unless a longer one covers it; segments that it covers are not readable any more."""
         self.unreferenced.pop(segment_id, None)
         self.highest_offset = max(self.highest_offset, end_offset)
         at = bisect_right(self.starts, start_offset)
@@ -44,19 +44,19 @@ class _Epoch:
         self.unreferenced.pop(segment_id, None)
 
     def drop(self, segment_id: bytes) -> None:
-        """Find a segment no more."""
+        """Make a segment unreadable."""
         if segment_id in self.finished:
             at = self.finished.index(segment_id)
             del self.starts[at], self.finished[at]
         self.unreferenced[segment_id] = None
 
     def forget(self, segment_id: bytes) -> None:
-        """Know nothing of a segment any more."""
+        """Remove a segment."""
         self.unreferenced.pop(segment_id, None)
 
 
 class SegmentCatalogue:
-    """The segments of one partition. `apply_*` follow the records in their order; one that cannot follow what is known is left out."""
+    """The segments of one partition. `apply_*` apply the records in order; an invalid transition is ignored."""
 
     def __init__(self) -> None:
         self._segments: dict[bytes, RemoteSegment] = {}
@@ -64,7 +64,7 @@ class SegmentCatalogue:
 
     @property
     def segments(self) -> tuple[RemoteSegment, ...]:
-        """Every segment that is not gone, by its first offset."""
+        """All segments that are not deleted, by first offset."""
         return tuple(sorted(self._segments.values(), key=lambda each: (each.start_offset, each.event_timestamp_ms, each.segment_id)))
 
     def find(self, segment_id: bytes) -> RemoteSegment | None:
@@ -72,7 +72,7 @@ class SegmentCatalogue:
         return self._segments.get(segment_id)
 
     def apply_started(self, segment: RemoteSegment) -> bool:
-        """A copy was begun; tell whether that is news. A finished one is taken, too: snapshots of metadata hold such."""
+        """Apply a started copy; return whether it changed anything. A finished one is accepted, too: metadata snapshots have them."""
         if segment.segment_id in self._segments:
             return False
         self._segments[segment.segment_id] = segment
@@ -83,7 +83,7 @@ class SegmentCatalogue:
         return True
 
     def apply_update(self, update: SegmentUpdate) -> bool:
-        """A segment is whole, or goes, or is gone; tell whether that is news and may be so."""
+        """Apply a state change; return whether it is valid and changed anything."""
         known = self._segments.get(update.segment_id)
         if known is None or update.state is known.state or not may_follow(known.state, update.state):
             return False
@@ -100,7 +100,7 @@ class SegmentCatalogue:
         return True
 
     def holding(self, leader_epoch: int, offset: int) -> RemoteSegment | None:
-        """Return the whole segment that holds an offset which was written in an epoch; None if there is none to read."""
+        """Return the complete segment with an offset of an epoch; None if none is readable."""
         epoch = self._epochs.get(leader_epoch)
         at = 0 if epoch is None else bisect_right(epoch.starts, offset)
         if epoch is None or not at:
@@ -109,19 +109,19 @@ class SegmentCatalogue:
         return segment if offset <= end_of_epoch(segment, leader_epoch) else None
 
     def highest_offset(self, leader_epoch: int) -> int | None:
-        """Return the last offset of an epoch that is in a whole segment; None if there is none."""
+        """Return the highest offset of an epoch in complete segments; None if there is none."""
         epoch = self._epochs.get(leader_epoch)
         return None if epoch is None or epoch.highest_offset < 0 else epoch.highest_offset
 
     def of_epoch(self, leader_epoch: int) -> Iterator[RemoteSegment]:
-        """Yield every segment with records of an epoch, in whatever state, by its first offset."""
+        """Yield all segments with records of an epoch, in any state, by first offset."""
         epoch = self._epochs.get(leader_epoch)
         known = () if epoch is None else (*epoch.finished, *epoch.unreferenced)
         yield from sorted((self._segments[each] for each in known), key=lambda each: (each.start_offset, each.segment_id))
 
     @property
     def leader_epochs(self) -> tuple[int, ...]:
-        """The epochs of which something is known, ascending."""
+        """The known epochs, ascending."""
         return tuple(sorted(epoch for epoch, known in self._epochs.items() if known.finished or known.unreferenced))
 
     def _finish(self, segment: RemoteSegment) -> None:
@@ -145,9 +145,9 @@ def end_of_epoch(segment: RemoteSegment, leader_epoch: int) -> int:
 
 
 def is_within(segment: RemoteSegment, log_end_offset: int, epochs: Sequence[EpochStart]) -> bool:
-    """Tell whether a segment is a part of the log whose epochs these are: its own follow each other as they do there, and end no later.
+    """Return whether a segment belongs to the log with these epochs: its own are consecutive there, and end no later.
 
-    Epochs that ended before the log's start may be missing there.   Source: RemoteLogManager.isRemoteSegmentWithinLeaderEpochs.
+    Epochs that ended before the log start offset may be missing there.   Source: RemoteLogManager.isRemoteSegmentWithinLeaderEpochs.
     """
     ours = segment.leader_epochs
     if not epochs or segment.end_offset >= log_end_offset or ours[-1].leader_epoch < epochs[0].leader_epoch:

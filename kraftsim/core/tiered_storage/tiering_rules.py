@@ -1,4 +1,4 @@
-"""What a topic's configurations say of tiered storage.   Source: LogConfig (remoteStorageEnable, localRetentionMs), KIP-405, KIP-950."""
+"""The tiered storage settings of a topic.   Source: LogConfig (remoteStorageEnable, localRetentionMs), KIP-405, KIP-950."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -9,7 +9,10 @@ from kraftsim.core.partitions.retention import RetentionRules
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TieringRules:
-    """`is_tiered`: closed segments are copied and the oldest local ones go. `copies`: more is copied yet. -2: as long as the whole log."""
+    """`is_tiered`: closed segments are copied and the oldest local ones deleted.
+
+    `copies`: copying is enabled. -2: the retention of the whole log.
+    """
 
     is_tiered: bool = False
     copies: bool = True
@@ -17,7 +20,7 @@ class TieringRules:
     local_retention_bytes: int = AS_THE_WHOLE
 
     def local_retention(self, whole: RetentionRules) -> RetentionRules:
-        """Return how long segments stay here, by how long the log is kept at all."""
+        """Return the local retention, derived from the retention of the whole log."""
         return replace(
             whole,
             retention_ms=whole.retention_ms if self.local_retention_ms == AS_THE_WHOLE else self.local_retention_ms,
@@ -29,7 +32,7 @@ NOT_TIERED = TieringRules()
 
 
 def tiering_rules(configs: Mapping[str, str], *, is_enabled: bool) -> TieringRules:
-    """Return the rules for a topic. `configs` are the effective ones; `is_enabled`: the broker has a remote store."""
+    """Return the rules for a topic. `configs` are the effective ones; `is_enabled`: the broker has remote storage."""
     if not is_enabled or not is_true(configs, "remote.storage.enable"):
         return NOT_TIERED
     return TieringRules(

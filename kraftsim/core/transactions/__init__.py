@@ -1,1 +1,1 @@
-"""What a transaction coordinator decides: states and epochs, the ledger of transactional ids, and the queue of markers."""
+"""The rules of a transaction coordinator: states and epochs, transactional ids, and transaction markers."""

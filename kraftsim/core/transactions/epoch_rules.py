@@ -1,6 +1,6 @@
-"""Producer epochs of transactional ids: where they end, and which of them may end a transaction.
+"""Producer epochs of transactional ids: exhaustion, and validation in EndTxn.
 
-The last epoch, 32767, is the coordinator's own: no producer is ever given it, so that whoever holds 32766 can still be fenced.
+The last epoch, 32767, is reserved for the coordinator: it is never given to a producer, so that the producer with 32766 can still be fenced.
 Source: KIP-360, KIP-890; TransactionMetadata.isEpochExhausted, TransactionCoordinator.endTransaction.
 """
 
@@ -11,19 +11,19 @@ from kraftsim.core.transactions.transaction_state import TransactionState
 from protocol.batches import NO_PRODUCER_EPOCH
 
 LAST_GIVEN_EPOCH: Final = 32766
-"""A producer that holds it gets another producer id instead of another epoch."""
+"""The last epoch of a producer: afterwards it gets another producer id."""
 FENCING_EPOCH: Final = 32767
 
 
 def is_exhausted(producer_epoch: int) -> bool:
-    """Tell whether a producer id has no further epoch to give."""
+    """Return whether the epochs of a producer id are exhausted."""
     return producer_epoch >= LAST_GIVEN_EPOCH
 
 
 def is_known_producer(entry: TransactionEntry, producer_id: int, producer_epoch: int) -> bool:
-    """Tell whether the id and epoch that a producer names may be its own.
+    """Return whether the id and epoch in a request may be the producer's.
 
-    Nothing was ever given; or the id is the one given last; or it is the one before, used up: the answer that named the new one may be lost.
+    Either none was given yet; or the id is the current one; or the previous, exhausted one: the response with the new one may be lost.
     """
     facts = entry.facts
     if facts.producer_epoch == NO_PRODUCER_EPOCH or producer_id == facts.producer_id:
@@ -32,7 +32,7 @@ def is_known_producer(entry: TransactionEntry, producer_id: int, producer_epoch:
 
 
 def is_repeated_end(entry: TransactionEntry, producer_id: int, producer_epoch: int) -> bool:
-    """Tell whether an EndTxn that bumps epochs is one that was carried out before: its epoch is one behind, or its id was used up by it."""
+    """Return whether an EndTxn that bumps the epoch is a retry of a completed one: its epoch is one behind, or it exhausted its id."""
     facts = entry.facts
     if facts.producer_epoch == producer_epoch + 1:
         return True
@@ -40,13 +40,13 @@ def is_repeated_end(entry: TransactionEntry, producer_id: int, producer_epoch: i
 
 
 def is_repeated_overflow(entry: TransactionEntry, producer_id: int, producer_epoch: int) -> bool:
-    """Tell whether an EndTxn used up the last epoch of its id, and was answered with another id."""
+    """Return whether an EndTxn used the last epoch of its id, and was answered with another id."""
     facts = entry.facts
     return facts.previous_producer_id == producer_id and producer_epoch == LAST_GIVEN_EPOCH and facts.producer_epoch == 0
 
 
 def may_end_with_bump(entry: TransactionEntry, producer_id: int, producer_epoch: int) -> bool:
-    """Tell whether the epoch of an EndTxn of transaction.version 2 is one that may end, or have ended, the transaction."""
+    """Return whether the epoch of a transaction.version 2 EndTxn is valid for ending the transaction, or for a retry."""
     facts = entry.facts
     if facts.state in (TransactionState.ONGOING, TransactionState.EMPTY):
         return producer_epoch == facts.producer_epoch

@@ -1,8 +1,8 @@
-"""The markers that must be written before a transaction is over: who is to write which, what was asked of whom, and what is left.
+"""The pending transaction markers: by broker, with the requests in flight and the retries.
 
-A stepper. Inputs: a transaction is decided (`add`), a broker has answered (`on_answer`) or is lost (`on_lost`), time has passed or the metadata has
-changed (`retry`), a partition of `__transaction_state` went to another broker (`forget_shard`). What is to be done comes from `take_effects`.
-Of each broker one request at a time is asked, with everything that has gathered for it.
+Inputs: a transaction is prepared (`add`), a broker has responded (`on_answer`) or not (`on_lost`), the backoff or a metadata
+change (`retry`), another broker leads a partition of `__transaction_state` (`forget_shard`). The effects are in `take_effects`.
+One WriteTxnMarkers request per broker is in flight, with all markers collected for it.
 Source: TransactionMarkerChannelManager, TransactionMarkerRequestCompletionHandler.
 """
 
@@ -18,9 +18,9 @@ from protocol.errors import ErrorCode
 
 
 class NoLeader(Enum):
-    """Why nobody can be asked to write a marker."""
+    """Why a marker cannot be sent."""
 
-    UNKNOWN = "nobody leads the partition now"
+    UNKNOWN = "the partition has no leader"
     GONE = "there is no such partition any more"
 
 
@@ -28,9 +28,9 @@ LeaderOf = Callable[[TopicPartition], int | NoLeader]
 
 
 class EndedTransaction:
-    """A transaction that is decided, and the facts that hold once it is over.
+    """A prepared transaction, and its state after completion.
 
-    It is told from another by being itself: the same id may be decided anew, under another coordinator epoch.
+    Compared by identity: the same id may be prepared again, with another coordinator epoch.
     """
 
     __slots__ = ("completion", "coordinator_epoch", "entry", "is_commit", "producer_epoch", "producer_id", "shard_number", "transaction_version")
@@ -47,7 +47,7 @@ class EndedTransaction:
 
     @property
     def transactional_id(self) -> str:
-        """Whose transaction it is."""
+        """The transactional id."""
         return self.entry.transactional_id
 
 
@@ -59,25 +59,25 @@ class Marker(Struct, frozen=True):
 
 
 class SendMarkers(Struct, frozen=True):
-    """Ask a broker to write markers; then `on_answer`, or `on_lost` if none comes."""
+    """Send WriteTxnMarkers to a broker; then call `on_answer`, or `on_lost` without a response."""
 
     broker_id: int
     markers: tuple[Marker, ...]
 
 
 class Complete(Struct, frozen=True):
-    """All markers of a transaction are written: write that it is over. If that fails for now, `on_not_completed`."""
+    """All markers of a transaction are written: append its completion. If that fails for now, call `on_not_completed`."""
 
     ended: EndedTransaction
 
 
 class RetryLater(Struct, frozen=True):
-    """Call `retry` after a while, or when the metadata has changed."""
+    """Call `retry` after the backoff, or when the metadata has changed."""
 
 
 Effect = SendMarkers | Complete | RetryLater
 MarkerErrors = Mapping[int, Mapping[TopicPartition, ErrorCode]]
-"""producer id -> partition -> how it went."""
+"""producer id -> partition -> error."""
 
 RETRIED: Final = frozenset(
     {
@@ -89,30 +89,30 @@ RETRIED: Final = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-"""Somebody else leads the partition, or will; the marker is still owed."""
+"""The leader has changed or is changing; the marker remains pending."""
 OVERTAKEN: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-"""A later epoch has been there: this coordinator has nothing to say about the transaction any more."""
+"""A later coordinator epoch has written: this coordinator is fenced for the transaction."""
 WITHOUT_MARKER: Final = frozenset({ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
-"""The partition cannot hold markers, and so nothing of the transaction either."""
+"""The partition cannot have markers, and so no records of the transaction either."""
 
 
 class MarkerQueue:
-    """Markers of all transactions that this broker coordinates. `leader_of` says who leads a partition as far as is known now."""
+    """The pending markers of all transactions of this coordinator. `leader_of` returns the current leader of a partition."""
 
     def __init__(self, leader_of: LeaderOf) -> None:
         self._leader_of = leader_of
         self._effects: list[Effect] = []
         self.pending: dict[str, EndedTransaction] = {}
-        """The transactions that are decided and not over, by transactional id."""
+        """The prepared transactions that are not completed, by transactional id."""
         self._gathered: dict[int, list[Marker]] = {}
         self._in_flight: dict[int, tuple[Marker, ...]] = {}
         self._waiting: list[Marker] = []
-        """Markers that nobody can be asked for at present."""
+        """Markers without a known leader, or to be retried."""
         self._to_complete: list[EndedTransaction] = []
-        """Transactions whose last record could not be written."""
+        """Transactions whose completion could not be appended."""
 
     def take_effects(self) -> list[Effect]:
-        """Return what is to be done now."""
+        """Return the effects that are due."""
         for broker_id in list(self._gathered):
             if broker_id not in self._in_flight:
                 markers = tuple(self._gathered.pop(broker_id))
@@ -124,23 +124,23 @@ class MarkerQueue:
     # Inputs --------------------------------------------------------------------------------------------------------------------------------
 
     def add(self, ended: EndedTransaction) -> None:
-        """A transaction is decided: have its markers written. One of the same id that was not over is forgotten."""
+        """A transaction is prepared: send its markers. It replaces one of the same id that is not completed."""
         self.pending[ended.transactional_id] = ended
         self._place(ended, ended.entry.facts.partitions)
         self.settle(ended)
 
     def on_answer(self, broker_id: int, errors: MarkerErrors) -> None:
-        """A broker has said how it went."""
+        """Handle a WriteTxnMarkers response."""
         for ended in self.take_answer(broker_id, errors):
             self.settle(ended)
 
     def on_lost(self, broker_id: int) -> None:
-        """No answer will come from a broker; whether it has written the markers is unknown, and another one does no harm."""
+        """No response from a broker; whether the markers are written is unknown, and writing them again is harmless."""
         for marker in self._in_flight.pop(broker_id, ()):
             self._wait(marker)
 
     def retry(self) -> None:
-        """Ask again for whatever waits."""
+        """Retry everything that waits."""
         waiting, self._waiting = self._waiting, []
         for marker in waiting:
             if self.is_current(marker.ended):
@@ -150,12 +150,12 @@ class MarkerQueue:
         self._effects.extend(Complete(ended) for ended in to_complete)
 
     def on_not_completed(self, ended: EndedTransaction) -> None:
-        """The last record of a transaction could not be written now."""
+        """The completion of a transaction could not be appended now."""
         self._to_complete.append(ended)
         self._effects.append(RetryLater())
 
     def forget_shard(self, shard_number: int) -> None:
-        """Other brokers coordinate these transactions now; what is under way is answered to nobody."""
+        """Other brokers coordinate these transactions now; responses in flight are ignored."""
         for ended in [each for each in self.pending.values() if each.shard_number == shard_number]:
             self.cancel(ended)
         self._waiting = [marker for marker in self._waiting if marker.ended.shard_number != shard_number]
@@ -168,7 +168,7 @@ class MarkerQueue:
                 del self._gathered[broker_id]
 
     def take_answer(self, broker_id: int, errors: MarkerErrors) -> list[EndedTransaction]:
-        """Take note of what a broker has written, and return the transactions that may be over by it: `settle` each."""
+        """Record the written markers of a broker, and return the transactions that may be complete: call `settle` for each."""
         touched: dict[EndedTransaction, None] = {}
         for marker in self._in_flight.pop(broker_id, ()):
             if self.is_current(marker.ended) and self._judge(marker, errors.get(marker.ended.producer_id, {})):
@@ -178,23 +178,23 @@ class MarkerQueue:
     # Rules ---------------------------------------------------------------------------------------------------------------------------------
 
     def is_current(self, ended: EndedTransaction) -> bool:
-        """Tell whether markers are still owed for this very transaction."""
+        """Return whether markers of exactly this transaction are pending."""
         return self.pending.get(ended.transactional_id) is ended
 
     def cancel(self, ended: EndedTransaction) -> None:
-        """Ask for no further markers of this very transaction; one that has taken its place stays (KAFKA-16352)."""
+        """Cancel the markers of exactly this transaction; one that has replaced it stays (KAFKA-16352)."""
         if self.is_current(ended):
             del self.pending[ended.transactional_id]
 
     def settle(self, ended: EndedTransaction) -> None:
-        """Let a transaction be completed if no marker is missing: by whoever takes it out, and so once (KAFKA-10080)."""
+        """Complete a transaction if no marker is missing: once, by the caller that removes it (KAFKA-10080)."""
         if self.is_current(ended) and not ended.entry.facts.partitions:
             del self.pending[ended.transactional_id]
             self._effects.append(Complete(ended))
 
     def _judge(self, marker: Marker, errors: Mapping[TopicPartition, ErrorCode]) -> bool:
-        """Tell whether the transaction goes on here; what could not be written waits."""
-        written, again = [], []
+        """Handle the errors of markers; retriable ones wait. Return whether the transaction is still pending here."""
+        written, retried = [], []
         for partition in marker.partitions:
             error = errors.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
             if error in OVERTAKEN:
@@ -203,10 +203,10 @@ class MarkerQueue:
             if error is ErrorCode.NONE or error in WITHOUT_MARKER:
                 written.append(partition)
             else:
-                again.append(partition)
+                retried.append(partition)
         marker.ended.entry.marked(written)
-        if again:
-            self._wait(Marker(marker.ended, tuple(again)))
+        if retried:
+            self._wait(Marker(marker.ended, tuple(retried)))
         return True
 
     def _wait(self, marker: Marker) -> None:
@@ -214,7 +214,7 @@ class MarkerQueue:
         self._effects.append(RetryLater())
 
     def _place(self, ended: EndedTransaction, partitions: Collection[TopicPartition]) -> None:
-        """Put each partition with its leader. One that is gone needs no marker: its topic is deleted."""
+        """Assign each partition to its leader. A deleted one needs no marker."""
         placed: dict[int, list[TopicPartition]] = {}
         gone, leaderless = [], []
         for partition in partitions:

@@ -1,7 +1,7 @@
-"""What transaction coordinators answer since 4.0: who asks too early is told to come again, before it is looked at who it is.
+"""Transaction coordinators since 4.0: CONCURRENT_TRANSACTIONS takes precedence over the check of id and epoch.
 
-With transaction.version 2 the producer may know of its next epoch, or its next id, while the coordinator is still busy with the end that gave it.
-Source: KAFKA-18575; asked of Apache Kafka 4.1.2 and 4.4.0.
+With transaction.version 2 the producer may use its next epoch, or its next id, while the coordinator is still completing the transaction.
+Source: KAFKA-18575; compared with Apache Kafka 4.1.2 and 4.4.0.
 """
 
 from collections.abc import Collection
@@ -15,17 +15,17 @@ from kraftsim.core.transactions.transaction_rules import BUSY, Already, Expected
 class PatientTransactionRules(TransactionRules):
     """The rules of 4.0 and later."""
 
-    fences_with_the_last_epoch_again = True
+    aborts_at_reserved_epoch = True
 
     def decide_add(
         self, entry: TransactionEntry, producer: Expected, partitions: Collection[TopicPartition], transaction_version: int, now_ms: int
     ) -> TransactionFacts | Already | Refusal:
-        """Let partitions take part in the transaction; while the one before ends, whoever asks waits."""
+        """Add partitions to the transaction; while the previous one is being completed, return CONCURRENT_TRANSACTIONS."""
         if is_busy(entry):
             return BUSY
         facts = super().decide_add(entry, producer, partitions, transaction_version, now_ms)
         if isinstance(facts, TransactionFacts):
-            return replace(facts, previous_producer_id=facts.producer_id)  # an id that was used up before is nobody's from now on
+            return replace(facts, previous_producer_id=facts.producer_id)  # the former, exhausted id is invalid from now on
         return facts
 
 
@@ -33,5 +33,5 @@ class ForgetfulTransactionRules(PatientTransactionRules):
     """The rules of 4.1 and later."""
 
     def held(self, before: TransactionFacts, written: TransactionFacts) -> TransactionFacts:
-        """Return what holds once a record is committed: what stands in it."""
+        """Return the state after a record is committed: that of the record."""
         return written

@@ -1,4 +1,4 @@
-"""Records of `__transaction_state`: the facts of a transactional id in Kafka's format, and back.
+"""The records of `__transaction_state`: serialization and parsing.
 
 Version 0 until the cluster has transaction.version 1, then version 1 with its tagged fields.
 Source: KIP-98, KIP-890; org.apache.kafka.coordinator.transaction.TransactionLog.
@@ -16,12 +16,12 @@ TAGGED_VALUE: Final = 1
 
 
 def value_version(transaction_version: int) -> int:
-    """Return the version of values that are written at a level of the feature transaction.version."""
+    """Return the value version for a level of the feature transaction.version."""
     return TAGGED_VALUE if transaction_version >= 1 else PLAIN_VALUE
 
 
 def facts_record(transactional_id: str, facts: TransactionFacts, version: int) -> tuple[bytes, bytes | None]:
-    """Return key and value of the record in which facts are written down."""
+    """Return key and value of the record of these facts."""
     value = TransactionLogValue(
         producer_id=facts.producer_id,
         producer_epoch=facts.producer_epoch,
@@ -39,12 +39,12 @@ def facts_record(transactional_id: str, facts: TransactionFacts, version: int) -
 
 
 def tombstone(transactional_id: str) -> tuple[bytes, bytes | None]:
-    """Return key and value of the record that forgets an id."""
+    """Return key and value of the tombstone of an id."""
     return build_record(TransactionLogKey(transactional_id=transactional_id), None)
 
 
 def read_facts(value: TransactionLogValue) -> TransactionFacts:
-    """Return the facts that a record holds."""
+    """Return the facts of a record."""
     partitions = tuple((topic.topic, number) for topic in value.transaction_partitions or () for number in topic.partition_ids)
     return TransactionFacts(
         producer_id=value.producer_id,

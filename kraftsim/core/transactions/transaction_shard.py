@@ -1,4 +1,4 @@
-"""The transactional ids of one partition of `__transaction_state`: what the broker that leads it answers for, and how it comes to know them.
+"""The transactional ids of one `__transaction_state` partition: the state of its coordinator, and its load from the log.
 
 Source: org.apache.kafka.coordinator.transaction.TransactionStateManager.
 """
@@ -15,20 +15,20 @@ from protocol.coordinator.t00_transaction_log import TransactionLogKey, Transact
 
 BATCH_BYTES: Final = 16_384
 TOMBSTONE_BYTES: Final = 32
-"""What a tombstone takes beside its id, at most."""
+"""The maximum size of a tombstone besides its id."""
 
 
 class TransactionShard:
-    """Entries by transactional id, in the order in which they became known."""
+    """Entries by transactional id, in order of creation."""
 
     entry_class = TransactionEntry
-    """What is kept of an id."""
+    """The class of the entries."""
 
     def __init__(self) -> None:
         self.entries: dict[str, TransactionEntry] = {}
 
     def replay(self, batch: RecordBatch) -> None:
-        """Take a batch of the log; of each id the last record holds. Raises MalformedMessage."""
+        """Replay a batch of the log; the last record of each id wins. Raises MalformedMessage."""
         if batch.is_control:
             return
         for record in batch.records():
@@ -40,28 +40,28 @@ class TransactionShard:
                     self.learn(key.transactional_id, read_facts(value), record.offset)
 
     def learn(self, transactional_id: str, facts: TransactionFacts, record_offset: int = NO_OFFSET) -> None:
-        """Let these be the facts of an id, as its last record says."""
+        """Set the facts of an id from its last record."""
         self.entries[transactional_id] = self.entry_class(transactional_id, facts, record_offset)
 
     def forget(self, transactional_id: str) -> None:
-        """Let an id be unknown, as its tombstone says."""
+        """Remove an id with a tombstone."""
         self.entries.pop(transactional_id, None)
 
     def known_or_new(self, transactional_id: str, producer_id: int, timeout_ms: int, now_ms: int) -> TransactionEntry:
-        """Return the entry of an id; one that is not known yet is made for a producer id. No record says so until the first epoch is given."""
+        """Return the entry of an id; a new one is created with a producer id. It has no record until the first epoch is given."""
         entry = self.entries.get(transactional_id)
         if entry is None:
             entry = self.entries[transactional_id] = self.entry_class(transactional_id, first_facts(producer_id, timeout_ms, now_ms))
         return entry
 
-    # What is due ---------------------------------------------------------------------------------------------------------------------------
+    # Periodic tasks -----------------------------------------------------------------------------------------------------------------------
 
     def prepared(self) -> Iterator[TransactionEntry]:
-        """Yield the entries whose transaction is decided, and whose markers may be missing."""
+        """Yield the entries with a prepared transaction, whose markers may be missing."""
         return (entry for entry in self.entries.values() if entry.facts.state in PREPARED)
 
     def timed_out(self, now_ms: int) -> list[TransactionEntry]:
-        """Return the entries whose transaction lasts longer than its producer said it would."""
+        """Return the entries whose transaction has exceeded its timeout."""
         return [
             entry
             for entry in self.entries.values()
@@ -69,7 +69,7 @@ class TransactionShard:
         ]
 
     def expired(self, now_ms: int, expiration_ms: int) -> list[list[TransactionEntry]]:
-        """Return the entries of ids that nobody has used for transactional.id.expiration.ms, as many together as may well go into one batch."""
+        """Return the entries without use for transactional.id.expiration.ms, grouped by batches of suitable size."""
         groups: list[list[TransactionEntry]] = []
         room = 0
         for entry in self.entries.values():

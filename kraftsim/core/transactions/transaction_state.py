@@ -1,4 +1,4 @@
-"""The states of a transactional id, and from which state each may be entered.
+"""The states of a transactional id, and their valid transitions.
 
 Source: KIP-98, KIP-890; org.apache.kafka.coordinator.transaction.TransactionState.
 """
@@ -9,26 +9,26 @@ from typing import Final
 
 
 class TransactionState(IntEnum):
-    """As the status of a record says it. `label` is how DescribeTransactions calls it."""
+    """The status in a record. `label` is the name in DescribeTransactions."""
 
     EMPTY = 0
-    """Nobody has written anything since the producer came."""
+    """No transaction since the producer was initialized."""
     ONGOING = 1
     PREPARE_COMMIT = 2
-    """Decided: from here on there is no way back, only markers to be written."""
+    """Prepared: the result is final, only the markers are pending."""
     PREPARE_ABORT = 3
     COMPLETE_COMMIT = 4
     """All markers are written."""
     COMPLETE_ABORT = 5
     DEAD = 6
-    """About to be forgotten; never in the log."""
+    """About to expire; never in the log."""
     PREPARE_EPOCH_FENCE = 7
     """The producer is being fenced before its transaction is aborted; never in the log."""
 
     @property
     def label(self) -> str:
-        """The name that Kafka shows."""
-        return "".join(word.capitalize() for word in self.name.split("_"))
+        """Kafka's name of the state."""
+        return "".join(part.capitalize() for part in self.name.split("_"))
 
 
 EMPTY: Final = TransactionState.EMPTY
@@ -41,28 +41,32 @@ DEAD: Final = TransactionState.DEAD
 PREPARE_EPOCH_FENCE: Final = TransactionState.PREPARE_EPOCH_FENCE
 
 AT_REST: Final = (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT)
-"""Nothing is under way: a producer may be initialised, a transaction begun, the id forgotten."""
+"""No transaction: a producer can be initialized, a transaction started, the id expired."""
 PREPARED: Final = (PREPARE_COMMIT, PREPARE_ABORT)
-"""Decided, and markers are on their way."""
+"""Prepared, with markers pending."""
 
 ENTERED_FROM: Final[Mapping[TransactionState, tuple[TransactionState, ...]]] = {
     EMPTY: AT_REST,
     ONGOING: (ONGOING, *AT_REST),
     PREPARE_COMMIT: (ONGOING,),
-    PREPARE_ABORT: (ONGOING, PREPARE_EPOCH_FENCE, *AT_REST),  # at rest: with transaction.version 2 only, where an abort of nothing bumps the epoch
+    PREPARE_ABORT: (
+        ONGOING,
+        PREPARE_EPOCH_FENCE,
+        *AT_REST,
+    ),  # at rest: with transaction.version 2 only, where an abort without a transaction bumps the epoch
     COMPLETE_COMMIT: (PREPARE_COMMIT,),
     COMPLETE_ABORT: (PREPARE_ABORT,),
     DEAD: AT_REST,
     PREPARE_EPOCH_FENCE: (ONGOING,),
 }
-"""state -> the states in which it may be entered. Whatever is not here is a mistake of ours."""
+"""state -> its valid previous states. Any other transition is a bug."""
 
 COMPLETED: Final[Mapping[TransactionState, TransactionState]] = {PREPARE_COMMIT: COMPLETE_COMMIT, PREPARE_ABORT: COMPLETE_ABORT}
-"""What a decision becomes once all markers are written."""
+"""The completed state after all markers are written."""
 
 STATE_BY_LABEL: Final[Mapping[str, TransactionState]] = {state.label: state for state in TransactionState}
 
 
 def may_enter(state: TransactionState, current: TransactionState) -> bool:
-    """Tell whether a state may follow the current one."""
+    """Return whether a transition is valid."""
     return current in ENTERED_FROM[state]

@@ -1,7 +1,7 @@
-"""Whether partitions are in a transaction: what leaders of partitions want to know of coordinators, one question under way to each.
+"""Verification of transaction partitions: requests of partition leaders to coordinators, one in flight to each.
 
-Whatever comes meanwhile goes into the next question. A transactional id has one place in it: the later of two that want to know about one takes it,
-unless its epoch is older.
+Requests that arrive meanwhile are batched into the next one. It has one entry per transactional id: of two, the later one replaces the earlier,
+unless its epoch is lower.
 
 Source: KIP-890, kafka.server.AddPartitionsToTxnManager.
 """
@@ -14,12 +14,12 @@ from kraftsim.core.transactions.transaction_entry import TopicPartition
 from protocol.errors import ErrorCode
 
 VerificationErrors = Mapping[TopicPartition, ErrorCode]
-"""A code for every partition that was asked about; NONE: it is in the transaction."""
+"""An error code per requested partition; NONE: it is in the transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One transaction, and partitions of it. `adds`: they are to be added, not only looked for (transaction.version 2)."""
+    """One transaction, and its partitions. `adds`: they are to be added, not only verified (transaction.version 2)."""
 
     waiter: int
     transactional_id: str
@@ -29,13 +29,13 @@ class Question:
     adds: bool
 
     def all_with(self, error: ErrorCode) -> VerificationErrors:
-        """Return the same code for every partition."""
+        """Return the same error for every partition."""
         return dict.fromkeys(self.partitions, error)
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask a coordinator about transactions, at most one of each id."""
+    """Send AddPartitionsToTxn to a coordinator, with at most one transaction per id."""
 
     coordinator_id: int
     questions: tuple[Question, ...]
@@ -43,7 +43,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Somebody has an answer."""
+    """The result of a verification."""
 
     question: Question
     errors: VerificationErrors
@@ -51,51 +51,51 @@ class Told:
 
 Effect = Ask | Told
 FENCED: Final = ErrorCode.INVALID_PRODUCER_EPOCH
-TRY_AGAIN: Final = ErrorCode.NETWORK_EXCEPTION
+RETRY: Final = ErrorCode.NETWORK_EXCEPTION
 
 
 class VerificationQueue:
-    """Questions by coordinator. Every call returns what is to be done, in order."""
+    """Requests by coordinator. Every call returns the effects, in order."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, dict[str, Question]] = {}
         self._under_way: dict[int, tuple[Question, ...]] = {}
 
     def add(self, coordinator_id: int, question: Question) -> list[Effect]:
-        """Somebody wants to know."""
+        """Add a verification."""
         waiting = self._waiting.setdefault(coordinator_id, {})
         known = waiting.get(question.transactional_id)
         if known is not None and known.producer_epoch > question.producer_epoch:
             return [Told(question, question.all_with(FENCED))]
         effects: list[Effect] = []
         if known is not None:
-            error = FENCED if known.producer_epoch < question.producer_epoch else TRY_AGAIN
+            error = FENCED if known.producer_epoch < question.producer_epoch else RETRY
             effects.append(Told(waiting.pop(known.transactional_id), known.all_with(error)))
         waiting[question.transactional_id] = question
         return [*effects, *self._next(coordinator_id)]
 
     def on_answer(self, coordinator_id: int, answers: Mapping[str, VerificationErrors]) -> list[Effect]:
-        """A coordinator said how it is with the partitions of each transactional id; those that it does not name are in the transaction."""
+        """Handle a coordinator's response by transactional id; partitions without an error are in the transaction."""
         asked = self._asked(coordinator_id)
         return self._over(
             coordinator_id, {each.waiter: {**each.all_with(ErrorCode.NONE), **answers.get(each.transactional_id, {})} for each in asked}
         )
 
     def on_error(self, coordinator_id: int, error: ErrorCode) -> list[Effect]:
-        """A coordinator refused the question as a whole, or did not answer."""
+        """The whole request failed, or was not answered."""
         return self._over(coordinator_id, {each.waiter: each.all_with(error) for each in self._asked(coordinator_id)})
 
     def _asked(self, coordinator_id: int) -> Sequence[Question]:
-        assert coordinator_id in self._under_way, f"broker {coordinator_id} was asked nothing"
+        assert coordinator_id in self._under_way, f"broker {coordinator_id} has no request in flight"
         return self._under_way[coordinator_id]
 
     def _over(self, coordinator_id: int, errors: Mapping[int, VerificationErrors]) -> list[Effect]:
         asked = self._under_way.pop(coordinator_id)
-        told: list[Effect] = [Told(each, errors[each.waiter]) for each in asked]
-        return [*self._next(coordinator_id), *told]
+        results: list[Effect] = [Told(each, errors[each.waiter]) for each in asked]
+        return [*self._next(coordinator_id), *results]
 
     def _next(self, coordinator_id: int) -> list[Effect]:
-        """Ask what waits, if nothing is under way."""
+        """Send the waiting requests, if none is in flight."""
         waiting = self._waiting.get(coordinator_id)
         if coordinator_id in self._under_way or not waiting:
             return []

@@ -1,1 +1,1 @@
-"""ZooKeeper's rules: the tree of znodes, sessions, watches, and who may do what."""
+"""ZooKeeper server rules: the znode tree, sessions, watches, and access control."""

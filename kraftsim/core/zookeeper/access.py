@@ -1,7 +1,7 @@
-"""Who may do what with a znode: access control lists, and the names that a client goes by.
+"""Access control of znodes: ACLs, and the identities of a client.
 
-Schemes: world (everybody), ip (an address or a network), digest (a name and a hash of name and password), auth (whoever asks). A client that knows
-the password of `super` may do anything.
+Schemes: world (everyone), ip (an address or a network), digest (a name and a hash of name and password), auth (the requesting client). A client with
+the password of `super` has all permissions.
 Source: org.apache.zookeeper.server.{ZooKeeperServer.checkACL, PrepRequestProcessor.fixupACL}, and its package auth.
 """
 
@@ -16,14 +16,14 @@ from protocol.zookeeper.znodes import AclEntry
 
 
 class Identity(NamedTuple):
-    """A name within a scheme."""
+    """An identity in a scheme."""
 
     scheme: str
     id: str
 
 
 class Right(NamedTuple):
-    """What somebody may do."""
+    """An identity with its permissions."""
 
     permissions: int
     identity: Identity
@@ -37,21 +37,21 @@ _DIGEST_PARTS = 2
 
 
 def digest_of(name_and_password: str) -> Identity:
-    """Return the name of somebody who said name:password."""
+    """Return the identity of a client that sent name:password."""
     name = name_and_password.split(":", 1)[0]
     hashed = base64.b64encode(hashlib.sha1(name_and_password.encode()).digest()).decode()
     return Identity("digest", f"{name}:{hashed}")
 
 
 def is_allowed(acl: Acl, permissions: int, names: Sequence[Identity]) -> bool:
-    """Tell whether somebody with these names may do at least one of these things."""
+    """Return whether a client with these identities has at least one of the permissions."""
     if not acl or any(name.scheme == "super" for name in names):
         return True
     return any(right.permissions & permissions and (right.identity == ANYONE or any(_is(right.identity, name) for name in names)) for right in acl)
 
 
 def settled(entries: Sequence[AclEntry] | None, names: Sequence[Identity]) -> Acl | None:
-    """Return the list as it is kept: without repetitions, `auth` replaced by the names of whoever asks. None if it is not valid."""
+    """Return the normalized ACL: without duplicates, `auth` replaced by the client's identities. None if it is invalid."""
     rights: dict[Right, None] = {}
     for entry in entries or ():
         identity = Identity(entry.scheme, entry.id)
@@ -69,8 +69,8 @@ def settled(entries: Sequence[AclEntry] | None, names: Sequence[Identity]) -> Ac
     return tuple(rights) or None
 
 
-def told(acl: Acl, *, is_administrator: bool) -> list[AclEntry]:
-    """Return the list as a client sees it: hashes are for those who may change it."""
+def visible_acl(acl: Acl, *, is_administrator: bool) -> list[AclEntry]:
+    """Return the ACL as sent to a client: hashes are visible to administrators only."""
     return [
         AclEntry(
             perms=right.permissions,
@@ -82,12 +82,12 @@ def told(acl: Acl, *, is_administrator: bool) -> list[AclEntry]:
 
 
 def as_entries(acl: Acl) -> list[AclEntry]:
-    """Return the list as the log keeps it."""
-    return told(acl, is_administrator=True)
+    """Return the ACL as stored in the log."""
+    return visible_acl(acl, is_administrator=True)
 
 
 def from_entries(entries: Sequence[AclEntry]) -> Acl:
-    """Return the list as it was kept in a log."""
+    """Return the ACL from the log."""
     return tuple(Right(entry.perms, Identity(entry.scheme, entry.id)) for entry in entries)
 
 

@@ -1,4 +1,4 @@
-"""What a change did to the tree, for watchers and for the event log."""
+"""The effects of a change to the tree, for watches and for the event log."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from protocol.zookeeper.op_codes import EventType
 
 
 class ZnodeChange(NamedTuple):
-    """A znode was created, deleted, or has other data or another list of children; only who may read it is told."""
+    """A znode was created, deleted, or its data or children changed; only clients with read permission are notified."""
 
     event_type: EventType
     path: str
@@ -15,7 +15,7 @@ class ZnodeChange(NamedTuple):
 
 
 class ZnodeRefused(Exception):
-    """ZooKeeper forbids it; `error` is the code that the client gets."""
+    """ZooKeeper refuses a request; `error` is the code sent to the client."""
 
     def __init__(self, error: int, path: str = "") -> None:
         super().__init__(error, path)

@@ -1,4 +1,4 @@
-"""What a request would change, and what forbids it. Several requests of one are decided upon a draft, so that each sees the ones before it.
+"""Validation of requests that change the tree. The requests of a multi are validated on a draft, so that each sees the ones before it.
 
 Source: org.apache.zookeeper.server.PrepRequestProcessor.
 """
@@ -32,7 +32,7 @@ OF_TTL: Final = (OpCode.CREATE_TTL,)
 
 
 class Draft:
-    """The tree as it would be after what was decided so far; the tree itself does not change."""
+    """The tree after the requests validated so far; the tree itself does not change."""
 
     def __init__(self, tree: ZnodeTree, session: int, names: Sequence[Identity]) -> None:
         self._tree = tree
@@ -62,7 +62,7 @@ class Draft:
         raise ZnodeRefused(ZookeeperError.UNIMPLEMENTED)
 
     def decide_all(self, asked: Sequence[Asked]) -> MultiTxn:
-        """Return the record of several requests; when one is refused, all are: those before it say 0, those behind it -2."""
+        """Return the record of several requests; if one fails, all do: those before it get 0, those after it -2."""
         records: list[Message] = []
         for op_code, body in asked:
             try:
@@ -144,19 +144,19 @@ class Draft:
         return znode
 
     def _put(self, path: str, znode: Znode) -> Znode:
-        """Return a copy that may be changed, in the draft from now on."""
+        """Return a mutable copy, which is in the draft from now on."""
         if self._changed.get(path) is not znode:
             self._changed[path] = znode = znode.copy()
         return znode
 
 
 def results_of(record: MultiTxn) -> tuple[ZookeeperError, ...]:
-    """Return why each part of several was refused; nothing if they happened."""
+    """Return the error of each part of a failed multi; empty if it succeeded."""
     return tuple(ZookeeperError(compiled(ErrorTxn, 0).parse(sub.data).error) for sub in record.txns if sub.op_code == OpCode.ERROR)
 
 
 def _mode_of(op_code: int, flags: int) -> CreateMode:
-    """Return the mode of a create. Mortal znodes are an extension that servers do not have switched on unless they are told to."""
+    """Return the mode of a create. TTL nodes are an extension that is disabled by default."""
     try:
         mode = CreateMode(flags)
     except ValueError:

@@ -1,4 +1,7 @@
-"""The tree and the sessions as a snapshot keeps them, and back. Source: DataTree.serialize, ReferenceCountedACLCache, SerializeUtils."""
+"""Snapshots of the tree and the sessions: serialization and loading.
+
+Source: DataTree.serialize, ReferenceCountedACLCache, SerializeUtils.
+"""
 
 from kraftsim.core.zookeeper.access import OPEN_TO_ALL, Acl, as_entries, from_entries
 from kraftsim.core.zookeeper.keeper import Keeper
@@ -8,7 +11,7 @@ from protocol.zookeeper.snapshot import OPEN_ACL, PersistedStat, PersistedZnode,
 
 
 def snapshot_of(keeper: Keeper) -> bytes:
-    """Return the file that says all that a server knows."""
+    """Return the snapshot file of a server."""
     numbers: dict[Acl, int] = {OPEN_TO_ALL: OPEN_ACL}
     znodes: list[tuple[str, PersistedZnode]] = []
     waiting = [ROOT]
@@ -25,7 +28,7 @@ def snapshot_of(keeper: Keeper) -> bytes:
 
 
 def load(keeper: Keeper, found: ZookeeperSnapshot, zxid: int, now_ms: int) -> None:
-    """Let a server that has just been made know what a snapshot says."""
+    """Load a snapshot into a new server."""
     tree = keeper.tree
     acls = {OPEN_ACL: OPEN_TO_ALL, **{number: from_entries(entries) for number, entries in found.acls.items()}}
     tree.znodes, tree.ephemerals = {}, {}

@@ -1,7 +1,7 @@
-"""A ZooKeeper server without sockets and files: requests go in, changes for the log and frames for the clients come out.
+"""A ZooKeeper server without sockets and files: requests in, log records and response frames out.
 
-Everything happens in the order of the requests. Whoever calls sends nothing before the changes that came with it are in the log and flushed: then
-nobody has read what a power loss takes away.
+Everything happens in the order of requests. The caller sends no frame before the records returned with it are in the log and flushed: so
+no client reads what a power loss could revert.
 Source: org.apache.zookeeper.server.{ZooKeeperServer, PrepRequestProcessor, FinalRequestProcessor, DataTree}.
 """
 
@@ -40,12 +40,12 @@ CONNECTION_NEEDED: Final = (OpCode.PING, OpCode.AUTH, OpCode.SET_WATCHES, OpCode
 NOT_SERVED: Final = (OpCode.RECONFIG, OpCode.SASL)
 CREATES: Final = (OpCode.CREATE, OpCode.CREATE_2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL)
 Frame = bytes
-"""What stands behind the size."""
+"""The bytes after the size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Both clocks of the node, in ms: time-outs go by one, znodes are dated by the other."""
+    """Both clocks of the node, in ms: the monotonic one for timeouts, the wall clock for znode timestamps."""
 
     monotonic_ms: int
     wall_ms: int
@@ -53,7 +53,7 @@ class Moment:
 
 @dataclass(slots=True)
 class Step:
-    """What came of an input: for the log first, then for the clients, in order; then those connections are closed."""
+    """The result of an input: records for the log first, then frames to clients, in order, then connections to close."""
 
     txns: list[tuple[TxnHeader, Message]] = field(default_factory=list)
     frames: list[tuple[int, Frame]] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Step:
 
 @dataclass(slots=True)
 class _Client:
-    """A connection that has a session, and what the client goes by."""
+    """A connection with its session and identities."""
 
     session: int
     names: list[Identity]
@@ -70,7 +70,7 @@ class _Client:
 
 
 class Keeper:
-    """All that a server knows. Connections are told apart by numbers of the caller's."""
+    """The state of a server. Connections are identified by the caller's numbers."""
 
     def __init__(self, sessions: Sessions, note: Callable[[Event], None], super_digest: str = "") -> None:
         self.tree = ZnodeTree()
@@ -82,13 +82,13 @@ class Keeper:
         self._clients: dict[int, _Client] = {}
         self._connection_of: dict[int, int] = {}
         self._replica_of: dict[int, Replica] = {}
-        """The connections that are served by a copy which may be behind."""
+        """The connections served by a lagging replica."""
         self._step = Step()
 
-    # A start: what is in the files ---------------------------------------------------------------------------------------------------------
+    # Load -------------------------------------------------------------------------------------------------------------------------------
 
     def replay(self, header: TxnHeader, record: Message, now_ms: int) -> None:
-        """Take a change from the log."""
+        """Replay a record of the log."""
         self.last_zxid = header.zxid
         match record:
             case CreateSessionTxn():
@@ -100,11 +100,11 @@ class Keeper:
     # Connections ---------------------------------------------------------------------------------------------------------------------------
 
     def connect(self, connection: int, host: str, content: bytes, moment: Moment) -> Step:
-        """Take the first frame of a connection. Raises MalformedMessage."""
+        """Handle the first frame of a connection. Raises MalformedMessage."""
         request, has_read_only = _connect_request(content)
         step = self._begin()
         if request.last_zxid_seen > self.last_zxid:
-            step.to_close.append(connection)  # the client has seen a server that knew more
+            step.to_close.append(connection)  # the client has seen a higher zxid
             return step
         session, timeout_ms = request.session_id, 0
         if session == 0:
@@ -129,20 +129,20 @@ class Keeper:
         return step
 
     def disconnect(self, connection: int) -> None:
-        """A connection is gone; its session is not."""
+        """A connection is closed; its session remains."""
         self._drop(connection)
 
     def session_of(self, connection: int) -> int | None:
-        """Return the session that a connection has."""
+        """Return the session of a connection."""
         client = self._clients.get(connection)
         return client.session if client is not None else None
 
     def expire(self, moment: Moment) -> Step:
-        """End the sessions of which nothing was heard in time."""
+        """Expire the sessions without a request within their timeout."""
         return self.end_sessions(self.sessions.overdue(moment.monotonic_ms), moment)
 
     def end_sessions(self, sessions: Sequence[int], moment: Moment) -> Step:
-        """End sessions whether their clients are there or not."""
+        """End sessions, connected or not."""
         step = self._begin()
         for session in sessions:
             self._close(session, 0, moment, is_expired=True)
@@ -151,30 +151,30 @@ class Keeper:
                 self._drop(self._connection_of[session])
         return step
 
-    # A copy that is behind -----------------------------------------------------------------------------------------------------------------
+    # Lagging replica ----------------------------------------------------------------------------------------------------------------------
 
     def serve_from(self, replica: Replica | None, connection: int) -> None:
-        """Let a client read from a copy from now on, or, for None, from here again; its watches go with it."""
+        """Serve a client's reads from a replica from now on, or, for None, from here again; its watches move, too."""
         former = self._replica_of.pop(connection, None)
         if replica is not None:
             self._replica_of[connection] = replica
         (self.watches if former is None else former.watches).move(connection, self.watches if replica is None else replica.watches)
 
     def is_served_from(self, connection: int) -> Replica | None:
-        """Return the copy that a client reads from; None if it reads from here."""
+        """Return the replica that serves a client; None if it is served from here."""
         return self._replica_of.get(connection)
 
     def follow(self, replica: Replica, zxid: int) -> Step:
-        """Make changes in a copy up to a number, and tell those who watch there."""
+        """Apply changes to a replica up to a zxid, and notify its watchers."""
         step = self._begin()
         while (change := replica.next_until(zxid)) is not None:
-            self._tell_watchers(replica.watches, replica.tree.replay(*change))
+            self._notify_watchers(replica.watches, replica.tree.replay(*change))
         return step
 
     # Requests ------------------------------------------------------------------------------------------------------------------------------
 
     def serve(self, connection: int, content: bytes, moment: Moment) -> Step:
-        """Serve a request. Raises MalformedMessage where not even its header can be read."""
+        """Handle a request. Raises MalformedMessage if its header cannot be parsed."""
         client = self._clients[connection]
         header, position = compiled(ZookeeperRequestHeader, 0).decode(content, 0)
         step = self._begin()
@@ -183,7 +183,7 @@ class Keeper:
             body = self._serve(connection, client, header, content, position, moment)
         except ZnodeRefused as refused:
             self._reply(connection, header.xid, refused.error)
-        except ValueError:  # bytes that are no request, numbers that stand for nothing, what is no path where only a path makes sense
+        except ValueError:  # malformed bytes, unknown codes, an invalid path
             self._reply(connection, header.xid, ZookeeperError.MARSHALLING_ERROR)
         else:
             self._reply(connection, header.xid, ZookeeperError.OK, body)
@@ -211,8 +211,8 @@ class Keeper:
             case OpCode.SET_WATCHES | OpCode.SET_WATCHES_2:
                 wanted = compiled(SetWatches, int(op_code == OpCode.SET_WATCHES_2)).decode(content, position)[0]
                 tree, watches = self._read_from(connection)
-                for event_type, path in watches.set_again(wanted, tree, connection):
-                    self._tell(connection, event_type, path)
+                for event_type, path in watches.restore(wanted, tree, connection):
+                    self._notify(connection, event_type, path)
                 return b""
             case OpCode.CLOSE_SESSION:
                 self._close(client.session, header.xid, moment, is_expired=False)
@@ -230,7 +230,7 @@ class Keeper:
         return (self.tree, self.watches) if replica is None else (replica.tree, replica.watches)
 
     def _change(self, client: _Client, header: ZookeeperRequestHeader, asked: Message, moment: Moment) -> bytes:
-        """Make one change, or note in the log that it was refused."""
+        """Apply one change, or log that it failed."""
         try:
             record = Draft(self.tree, client.session, client.names).decide(header.op_code, asked)
         except ZnodeRefused as refused:
@@ -240,7 +240,7 @@ class Keeper:
         return _encoded(self._result(header.op_code, record))
 
     def _change_all(self, client: _Client, header: ZookeeperRequestHeader, content: bytes, position: int, moment: Moment) -> bytes:
-        """Make several changes, or none."""
+        """Apply several changes, or none."""
         asked = parse_multi(content, position, WRITES)
         record = Draft(self.tree, client.session, client.names).decide_all(asked)
         self._write(client.session, header.xid, OpCode.MULTI, record, moment)
@@ -253,7 +253,7 @@ class Keeper:
         return build_multi_results(results)
 
     def _result(self, op_code: int, record: Message) -> Message | None:
-        """Return what a client is told of a change that was made."""
+        """Return the response to an applied change."""
         if op_code == OpCode.CREATE:
             return PathOnly(path=record.path)
         if op_code in CREATES:
@@ -263,7 +263,7 @@ class Keeper:
         return None
 
     def _authenticate(self, client: _Client, packet: AuthPacket) -> None:
-        """Take another name of a client. Raises ZnodeRefused for a scheme that nobody knows; the client is to be cut off then."""
+        """Add an identity of a client. Raises ZnodeRefused for an unknown scheme; then the connection is to be closed."""
         if packet.scheme == "ip":
             return
         if packet.scheme != "digest":
@@ -274,10 +274,10 @@ class Keeper:
         if name not in client.names:
             client.names.append(name)
 
-    # Changes and whom they concern ---------------------------------------------------------------------------------------------------------
+    # Changes and notifications -------------------------------------------------------------------------------------------------------------
 
     def _write(self, session: int, cxid: int, op_code: int, record: Message, moment: Moment) -> None:
-        """Give a change its number, make it, and tell its watchers."""
+        """Assign a zxid to a change, apply it, and notify its watchers."""
         self.last_zxid += 1
         header = TxnHeader(client_id=session, cxid=cxid, zxid=self.last_zxid, time=moment.wall_ms, op_code=op_code)
         self._step.txns.append((header, record))
@@ -285,14 +285,14 @@ class Keeper:
             self.sessions.add(session, record.timeout_ms, moment.monotonic_ms)
             self._note(ZookeeperSessionBegan(session=session, timeout_ms=record.timeout_ms))
         changes = self.tree.replay(header, record)
-        self._tell_watchers(self.watches, changes)
-        self._note_changes(header, record, changes)
+        self._notify_watchers(self.watches, changes)
+        self._emit_changes(header, record, changes)
 
-    def _tell_watchers(self, watches: Watches, changes: Sequence[ZnodeChange]) -> None:
+    def _notify_watchers(self, watches: Watches, changes: Sequence[ZnodeChange]) -> None:
         for change in changes:
             for watcher in watches.triggered(change.event_type, change.path):
                 if is_allowed(change.acl, Permission.READ, self._clients[watcher].names):
-                    self._tell(watcher, change.event_type, change.path)
+                    self._notify(watcher, change.event_type, change.path)
 
     def _close(self, session: int, cxid: int, moment: Moment, *, is_expired: bool) -> None:
         paths = list(self.tree.ephemerals.get(session, ()))
@@ -300,7 +300,7 @@ class Keeper:
         self.sessions.remove(session)
         self._note(ZookeeperSessionEnded(session=session, is_expired=is_expired, ephemerals=len(paths)))
 
-    def _note_changes(self, header: TxnHeader, record: Message, changes: Sequence[ZnodeChange]) -> None:
+    def _emit_changes(self, header: TxnHeader, record: Message, changes: Sequence[ZnodeChange]) -> None:
         for change in changes:
             if change.event_type is not EventType.NODE_CHILDREN_CHANGED:
                 znode = self.tree.get(change.path)
@@ -309,7 +309,7 @@ class Keeper:
                     ZnodeChanged(path=change.path, change=change.event_type.name.lower(), version=version, zxid=header.zxid, session=header.client_id)
                 )
 
-    def _tell(self, connection: int, event_type: EventType, path: str) -> None:
+    def _notify(self, connection: int, event_type: EventType, path: str) -> None:
         header = ZookeeperReplyHeader(xid=NOTIFICATION_XID, zxid=-1, error=ZookeeperError.OK)
         event = WatcherEvent(event_type=event_type, state=KeeperState.SYNC_CONNECTED, path=path)
         self._step.frames.append((connection, _encoded(header) + _encoded(event)))
@@ -334,7 +334,7 @@ class Keeper:
 
 
 def _connect_request(content: bytes) -> tuple[ConnectRequest, bool]:
-    """Return the first frame of a client, and whether it is one that knows of servers which only read."""
+    """Return the first frame of a client, and whether it has the read-only flag."""
     end = compiled(ConnectRequest, 0).decode(content, 0)[1]
     has_read_only = end < len(content)
     return compiled(ConnectRequest, int(has_read_only)).decode(content, 0)[0], has_read_only

@@ -4,12 +4,12 @@ from typing import Final
 
 ROOT: Final = "/"
 SPECIAL: Final = ("/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config")
-"""They are there from the beginning, and stay."""
+"""They always exist and cannot be deleted."""
 _NOT_ALLOWED: Final = (("\u0001", "\u001f"), ("\u007f", "\u009f"), ("\ud800", "\uf8ff"), ("\ufff0", "\uffff"))
 
 
 def is_valid(path: str) -> bool:
-    """Tell whether something is the path of a znode."""
+    """Return whether a text is a valid path."""
     if path == ROOT:
         return True
     if not path.startswith(ROOT) or path.endswith(ROOT):
@@ -19,12 +19,12 @@ def is_valid(path: str) -> bool:
 
 
 def parent_of(path: str) -> str:
-    """Return the path that a znode hangs below."""
+    """Return the parent of a path."""
     return path[: path.rindex("/")] or ROOT
 
 
 def name_of(path: str) -> str:
-    """Return the last part of a path."""
+    """Return the last component of a path."""
     return path[path.rindex("/") + 1 :]
 
 

@@ -1,8 +1,8 @@
-"""What a request tells that changes nothing, and the watch it may leave. Source: org.apache.zookeeper.server.FinalRequestProcessor."""
+"""Read requests, and the watches that they set. Source: org.apache.zookeeper.server.FinalRequestProcessor."""
 
 from collections.abc import Sequence
 
-from kraftsim.core.zookeeper.access import Identity, is_allowed, told
+from kraftsim.core.zookeeper.access import Identity, is_allowed, visible_acl
 from kraftsim.core.zookeeper.changes import ZnodeRefused
 from kraftsim.core.zookeeper.paths import ROOT
 from kraftsim.core.zookeeper.tree import ZnodeTree
@@ -42,7 +42,7 @@ REQUESTS: dict[int, type] = {
 
 
 class Reader:
-    """Answers for one client: `watcher` is its connection, `names` what it goes by."""
+    """Serves one client: `watcher` is its connection, `names` its identities."""
 
     def __init__(self, tree: ZnodeTree, watches: Watches, watcher: int, session: int, names: Sequence[Identity]) -> None:
         self._tree = tree
@@ -52,7 +52,7 @@ class Reader:
         self._names = names
 
     def read(self, op_code: int, body: Message) -> Message | None:
-        """Return the answer. Raises ZnodeRefused."""
+        """Return the response. Raises ZnodeRefused."""
         match op_code:
             case OpCode.EXISTS:
                 return self._exists(body)
@@ -78,7 +78,7 @@ class Reader:
         return self._watching(op_code, body)
 
     def read_all(self, asked: Sequence[tuple[OpCode, Message]]) -> list[Result]:
-        """Return the answers to several questions, each for itself."""
+        """Return the responses to several reads, independently."""
         results: list[Result] = []
         for op_code, body in asked:
             try:
@@ -110,7 +110,7 @@ class Reader:
     def _acl(self, path: str) -> GetAclResponse:
         znode = self._get(path)
         self._require(znode, Permission.READ | Permission.ADMIN, path)
-        return GetAclResponse(acl=told(znode.acl, is_administrator=is_allowed(znode.acl, Permission.ADMIN, self._names)), stat=znode.stat())
+        return GetAclResponse(acl=visible_acl(znode.acl, is_administrator=is_allowed(znode.acl, Permission.ADMIN, self._names)), stat=znode.stat())
 
     def _watching(self, op_code: int, body: Message) -> Message | None:
         match op_code:
@@ -144,5 +144,5 @@ class Reader:
 
 
 def parse_body(op_code: int, content: bytes, position: int) -> Message:
-    """Return the body of a question. Raises MalformedMessage."""
+    """Return the body of a request. Raises MalformedMessage."""
     return compiled(REQUESTS[op_code], 0).decode(content, position)[0]

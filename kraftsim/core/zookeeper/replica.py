@@ -1,7 +1,7 @@
-"""A copy of the tree that is behind: what a follower of an ensemble knows, with the watches of the clients that are connected to it.
+"""A lagging replica of the tree: the state of a follower in an ensemble, with the watches of its clients.
 
-Clients of a follower read what it knows and hear of changes when it makes them; what they change is decided by the leader, and answered once the
-follower has made it.
+Clients of a follower read its state and are notified when it applies a change; their writes are decided by the leader, and answered once the
+follower has applied them.
 Source: ZooKeeper Programmer's Guide (consistency guarantees), org.apache.zookeeper.server.quorum.{CommitProcessor, FollowerRequestProcessor}.
 """
 
@@ -14,7 +14,7 @@ from protocol.zookeeper.txns import TxnHeader
 
 
 class Replica:
-    """`zxid` is the number of the last change that was made here; those behind it wait."""
+    """`zxid` is the last applied change; later ones are queued."""
 
     def __init__(self, tree: ZnodeTree, zxid: int) -> None:
         self.tree = tree
@@ -23,17 +23,17 @@ class Replica:
         self._waiting: deque[tuple[TxnHeader, Message]] = deque()
 
     def hear(self, header: TxnHeader, record: Message) -> None:
-        """A change was committed."""
+        """Queue a committed change."""
         self._waiting.append((header, record))
 
     def next_until(self, zxid: int) -> tuple[TxnHeader, Message] | None:
-        """Return the next change up to a number, inside: it is to be made now."""
+        """Return the next change up to a zxid, inclusive: it is to be applied now."""
         if not self._waiting or self._waiting[0][0].zxid > zxid:
             return None
         self.zxid = self._waiting[0][0].zxid
         return self._waiting.popleft()
 
     def differs_at(self, path: str, other: ZnodeTree) -> bool:
-        """Tell whether somebody who reads a znode here learns something else than there."""
+        """Return whether a znode is different here."""
         here, there = self.tree.get(path), other.get(path)
         return here is not there and (here is None or there is None or here.stat() != there.stat())

@@ -1,4 +1,4 @@
-"""The tree of znodes: changes that were decided are made here, the same way when they happen and when a log is read.
+"""The znode tree: applies validated changes, live and on loading the log.
 
 Source: org.apache.zookeeper.server.DataTree.
 """
@@ -25,7 +25,7 @@ from protocol.zookeeper.txns import (
 
 
 class ZnodeTree:
-    """All znodes by path, and the ephemeral ones by session in the order in which they were created."""
+    """All znodes by path, and the ephemeral ones by session in order of creation."""
 
     def __init__(self) -> None:
         self.znodes: dict[str, Znode] = {ROOT: Znode(data=b"")}
@@ -39,18 +39,18 @@ class ZnodeTree:
         return self.znodes.get(path)
 
     def copy(self) -> "ZnodeTree":
-        """Return another tree that says the same and goes its own way."""
+        """Return an independent copy."""
         found = ZnodeTree()
         found.znodes = {path: znode.copy() for path, znode in self.znodes.items()}
         found.ephemerals = {session: dict(paths) for session, paths in self.ephemerals.items()}
         return found
 
     def paths_below(self, path: str) -> Iterator[str]:
-        """Return the paths of all znodes below one, at any depth."""
+        """Return the paths of all descendants of a znode."""
         return below(self.znodes, path)
 
     def replay(self, header: TxnHeader, record: Message) -> list[ZnodeChange]:
-        """Make a change that was decided, and return what watchers are told of it, in order."""
+        """Apply a validated change, and return the changes to notify watchers of, in order."""
         match record:
             case CreateTxn() | CreateContainerTxn():
                 return self._create(header, record)
@@ -64,7 +64,7 @@ class ZnodeTree:
                 znode = self.znodes[record.path]
                 znode.acl, znode.aversion = from_entries(record.acl), record.version
             case MultiTxn() if any(sub.op_code == OpCode.ERROR for sub in record.txns):
-                return []  # one was refused; ZooKeeper's own log says of those before it what they would have done
+                return []  # one failed; ZooKeeper's log still has the records of those before it
             case MultiTxn():
                 return [change for sub in record.txns for change in self.replay(header, parse_record(sub.op_code, sub.data))]
             case CloseSessionTxn():
@@ -118,6 +118,6 @@ class ZnodeTree:
 
 
 def below(paths: Iterable[str], path: str) -> Iterator[str]:
-    """Return those paths that are below one, at any depth."""
+    """Return the paths that are descendants of one."""
     beginning = path if path == ROOT else path + "/"
     return (each for each in paths if each.startswith(beginning) and each != ROOT)

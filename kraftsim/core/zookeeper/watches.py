@@ -1,6 +1,6 @@
-"""Who wants to be told what. A usual watch is told once; one that was added to stay is told until it is removed, one that is recursive of all below.
+"""Watches. A standard watch triggers once; a persistent one until it is removed, a recursive one for all descendants, too.
 
-Source: org.apache.zookeeper.server.watch.{WatchManager, WatcherModeManager}, DataTree.setWatches (3.8: the mode asked for last holds).
+Source: org.apache.zookeeper.server.watch.{WatchManager, WatcherModeManager}, DataTree.setWatches (3.8: the last requested mode applies).
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ Watcher = int
 
 
 class Mode(Enum):
-    """How long a watch holds, and for which znodes."""
+    """The mode of a watch."""
 
     ONCE = "once"
     STAYING = "staying"
@@ -27,20 +27,20 @@ MODES = {AddWatchMode.PERSISTENT: Mode.STAYING, AddWatchMode.PERSISTENT_RECURSIV
 
 
 class WatchTable:
-    """The watches of one kind: by path, by connection, with their mode."""
+    """The watches of one type: by path, by connection, with their mode."""
 
     def __init__(self) -> None:
         self.by_path: dict[str, dict[Watcher, Mode]] = {}
         self._recursive_count = 0
 
     def add(self, path: str, watcher: Watcher, mode: Mode) -> None:
-        """Let somebody be told."""
+        """Add a watch."""
         self.remove(path, watcher)
         self.by_path.setdefault(path, {})[watcher] = mode
         self._recursive_count += mode is Mode.RECURSIVE
 
     def remove(self, path: str, watcher: Watcher) -> bool:
-        """Tell somebody no longer; False if there was no such watch."""
+        """Remove a watch; False if there was none."""
         watchers = self.by_path.get(path, {})
         mode = watchers.pop(watcher, None)
         self._recursive_count -= mode is Mode.RECURSIVE
@@ -49,77 +49,77 @@ class WatchTable:
         return mode is not None
 
     def trigger(self, path: str, event_type: EventType) -> list[Watcher]:
-        """Return whom to tell, and forget the usual watches among theirs."""
-        told: dict[Watcher, None] = {}
+        """Return the watchers to notify, and remove their standard watches."""
+        notified: dict[Watcher, None] = {}
         for place in _self_and_above(path) if self._recursive_count else (path,):
             for watcher, mode in list(self.by_path.get(place, {}).items()):
                 if mode is Mode.RECURSIVE:
                     if event_type is not EventType.NODE_CHILDREN_CHANGED:
-                        told[watcher] = None
+                        notified[watcher] = None
                 elif place == path:
-                    told[watcher] = None
+                    notified[watcher] = None
                     if mode is Mode.ONCE:
                         self.remove(place, watcher)
-        return list(told)
+        return list(notified)
 
     def move(self, watcher: Watcher, other: "WatchTable") -> None:
-        """Let somebody be told by another table."""
+        """Move a client's watches to another table."""
         for path in [path for path, watchers in self.by_path.items() if watcher in watchers]:
             other.add(path, watcher, self.by_path[path][watcher])
             self.remove(path, watcher)
 
     def has_any(self, path: str) -> bool:
-        """Tell whether anybody is told of just this znode. Raises ValueError for what is no path."""
+        """Return whether a path has a watch, not counting recursive ones above. Raises ValueError for an invalid path."""
         return bool(path) and bool(parent_of(path)) and path in self.by_path
 
     def forget(self, watcher: Watcher) -> None:
-        """A connection is gone."""
+        """Remove the watches of a closed connection."""
         for path in [path for path, watchers in self.by_path.items() if watcher in watchers]:
             self.remove(path, watcher)
 
 
 class Watches:
-    """All watches: those on data and existence, and those on the list of children. What stays stands in both."""
+    """All watches: on data and existence, and on children. Persistent ones are in both."""
 
     def __init__(self) -> None:
         self.data = WatchTable()
         self.children = WatchTable()
 
     def add(self, path: str, mode: AddWatchMode, watcher: Watcher) -> None:
-        """Tell somebody of everything until it is removed."""
+        """Add a persistent watch."""
         for table in (self.children, self.data):
             table.add(path, watcher, MODES[mode])
 
     def triggered(self, event_type: EventType, path: str) -> list[Watcher]:
-        """Return whom to tell of a change, each once."""
+        """Return the watchers of a change, without duplicates."""
         if event_type is EventType.NODE_CHILDREN_CHANGED:
             return self.children.trigger(path, event_type)
-        told = self.data.trigger(path, event_type)
+        notified = self.data.trigger(path, event_type)
         if event_type is EventType.NODE_DELETED:
-            told += [watcher for watcher in self.children.trigger(path, event_type) if watcher not in told]
-        return told
+            notified += [watcher for watcher in self.children.trigger(path, event_type) if watcher not in notified]
+        return notified
 
     def forget(self, watcher: Watcher) -> None:
-        """A connection is gone."""
+        """Remove the watches of a closed connection."""
         self.data.forget(watcher)
         self.children.forget(watcher)
 
     def move(self, watcher: Watcher, other: "Watches") -> None:
-        """Let somebody be told by others."""
+        """Move a client's watches to another object."""
         self.data.move(watcher, other.data)
         self.children.move(watcher, other.children)
 
     def has_any(self, path: str, kind: WatchKind) -> bool:
-        """Tell whether there is a watch, whosever it is: 3.8 looks no further. Raises ValueError for what is no path."""
+        """Return whether there is a watch of any client, as 3.8 does. Raises ValueError for an invalid path."""
         return any(table.has_any(path) for table in self._of(kind))
 
     def remove(self, path: str, kind: WatchKind, watcher: Watcher) -> bool:
-        """Stop telling somebody; False if there was no such watch."""
+        """Remove a watch; False if there was none."""
         removed = [table.remove(path, watcher) for table in self._of(kind)]
         return any(removed)
 
-    def set_again(self, wanted: SetWatches, tree: ZnodeTree, watcher: Watcher) -> list[tuple[EventType, str]]:
-        """Take the watches of a client that has another connection now; return what it missed in between."""
+    def restore(self, wanted: SetWatches, tree: ZnodeTree, watcher: Watcher) -> list[tuple[EventType, str]]:
+        """Restore the watches of a reconnected client; return the events that it missed."""
         missed: list[tuple[EventType, str]] = []
         for path in wanted.data_watches:
             znode = tree.get(path)
@@ -149,7 +149,7 @@ class Watches:
         return missed
 
     def counts(self) -> tuple[int, int, int]:
-        """Return how many connections watch how many paths, and how many watches there are."""
+        """Return the number of watching connections, of watched paths, and of watches."""
         tables = (self.data.by_path, self.children.by_path)
         watchers = {watcher for table in tables for each in table.values() for watcher in each}
         paths = {path for table in tables for path in table}

@@ -7,14 +7,14 @@ from protocol.zookeeper.znodes import Stat
 
 NO_OWNER = 0
 CONTAINER_OWNER = -(1 << 63)
-"""Stands where the session of an ephemeral znode would; clients are not told. EphemeralType.CONTAINER."""
+"""The owner of a container node, instead of a session; not sent to clients. EphemeralType.CONTAINER."""
 
 
 @dataclass(slots=True)
 class Znode:
-    """Data and what is known of it; a zxid is the number of a change, times are ms since 1970.
+    """Data and stat; a zxid is the number of a change, times are ms since 1970.
 
-    `creations` counts the children that were ever created: the next sequential one gets it as its number.
+    `creations` counts all children ever created: it is the number of the next sequential one.
     """
 
     data: bytes | None = None
@@ -28,12 +28,12 @@ class Znode:
     creations: int = 0
     aversion: int = 0
     owner: int = NO_OWNER
-    """The session that an ephemeral znode goes with."""
+    """The owning session of an ephemeral znode."""
     children: dict[str, None] = field(default_factory=dict)
-    """Their names, in the order in which they came."""
+    """The names of the children, in order of creation."""
 
     def stat(self) -> Stat:
-        """Return what a client is told. Its cversion counts creations and deletions of children."""
+        """Return the stat sent to clients. Its cversion counts creations and deletions of children."""
         return Stat(
             czxid=self.czxid,
             mzxid=self.mzxid,
@@ -49,5 +49,5 @@ class Znode:
         )
 
     def copy(self) -> "Znode":
-        """Return another one that can be changed without this one."""
+        """Return an independent copy."""
         return replace(self, children=dict(self.children))

@@ -1,1 +1,1 @@
-"""ZooKeeper mode, the rules: how requests, znodes and metadata records say the same thing."""
+"""ZooKeeper mode, the rules: conversion between requests, znodes and metadata records."""

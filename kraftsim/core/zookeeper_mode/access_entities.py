@@ -1,6 +1,6 @@
-"""A znode of access rules as records: what is different from what the image has.
+"""An ACL znode as records: the changes to the image.
 
-In ZooKeeper rules have no ids; those of their records follow from what they say.
+In ZooKeeper ACLs have no ids; those of their records are derived from the contents.
 Source: kafka.security.authorizer.AclAuthorizer, kafka.zk.ZkAclStore.
 """
 
@@ -15,11 +15,11 @@ from protocol.zookeeper.kafka_access_znodes import ACLS, EXTENDED_ACLS, AclRule,
 
 UUID_BYTES = 16
 Resource = tuple[AclResourceType, AclPatternType, str]
-"""Of which type, how its name is meant, and the name."""
+"""Resource type, pattern type, and name."""
 
 
 def access_changes(resource: Resource, data: bytes | None, image: MetadataImage) -> list[MetadataRecord]:
-    """Return how the image comes to say what the znode of a resource says; without data there are no rules. Raises MalformedMessage."""
+    """Return the changes from the image to the ACLs in a resource's znode; without data there are no ACLs. Raises MalformedMessage."""
     wanted = {record.id: record for record in (_record(resource, rule) for rule in (parse_acls(data) if data else ()))}
     present = {record.id: record for record in image.registries.access_rules.of_group(resource)}
     gone: list[MetadataRecord] = [RemoveAccessControlEntryRecord(id=rule_id) for rule_id in present if rule_id not in wanted]
@@ -27,7 +27,7 @@ def access_changes(resource: Resource, data: bytes | None, image: MetadataImage)
 
 
 def resource_of_path(path: str) -> Resource | None:
-    """Return whose rules a znode has: `/kafka-acl/Topic/t`, `/kafka-acl-extended/prefixed/Topic/t`; None for those between."""
+    """Return the resource of an ACL znode: `/kafka-acl/Topic/t`, `/kafka-acl-extended/prefixed/Topic/t`; None for their parents."""
     for root, pattern in ((f"{ACLS}/", AclPatternType.LITERAL), (f"{EXTENDED_ACLS}/prefixed/", AclPatternType.PREFIXED)):
         if path.startswith(root):
             kind, _, name = path.removeprefix(root).partition("/")

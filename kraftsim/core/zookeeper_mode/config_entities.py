@@ -1,6 +1,6 @@
-"""A znode of configuration as records: what is different from what the image has, so that a broker acts by changes only.
+"""A config znode as records: the changes to the image, so that a broker handles changes only.
 
-A znode holds all that is set on a topic, a broker, a user, a client, an address, or a user's client; users' znodes hold their credentials, too.
+A znode has all configurations of a topic, a broker, a user, a client, an address, or a user's client; users' znodes have their credentials, too.
 Source: kafka.server.{ConfigHandler, ZkConfigManager}, kafka.zk.AdminZkClient.
 """
 
@@ -25,7 +25,7 @@ KINDS: Final = {"users": "user", "clients": "client-id", "ips": "ip"}
 
 
 def entity_changes(entity_path: str, data: bytes | None, image: MetadataImage) -> list[MetadataRecord]:
-    """Return how the image comes to say what a znode says, `users/alice/clients/c1` for one; a znode without data, or none, says nothing is set.
+    """Return the changes from the image to a znode, such as `users/alice/clients/c1`; without data or znode nothing is set.
 
     Raises MalformedMessage.
     """
@@ -35,7 +35,7 @@ def entity_changes(entity_path: str, data: bytes | None, image: MetadataImage) -
         name = "" if rest == DEFAULT_ENTITY and resource_type == BROKER_RESOURCE else rest
         return list(_config_changes(resource_type, name, data, image))
     if kind not in KINDS or not rest:
-        raise MalformedMessage(None, None, "entity_path", f"{entity_path!r} is no entity")
+        raise MalformedMessage(None, None, "entity_path", f"{entity_path!r} is not a valid entity")
     return list(_quota_changes(entity_path, data or NOTHING_SET, image))
 
 
@@ -79,7 +79,7 @@ def _is_known(record: ClientQuotaRecord | UserScramCredentialRecord, image: Meta
 
 
 def _alone(entity_path: str, data: bytes) -> Znodes:
-    """Return the znodes of a cluster that has just this entity."""
+    """Return the znodes of a cluster with this entity only."""
     znodes: dict[str, tuple[bytes | None, Stat]] = {f"{CONFIG}/{entity_path}": (data, Stat())}
     pairs = _pairs(entity_path)
     if len(pairs) == 2:
@@ -88,9 +88,9 @@ def _alone(entity_path: str, data: bytes) -> Znodes:
 
 
 def _pairs(entity_path: str) -> list[tuple[str, str]]:
-    """Return (kind, name) of each part of an entity. Raises MalformedMessage."""
+    """Return (type, name) of each part of an entity. Raises MalformedMessage."""
     parts = entity_path.split("/")
     pairs = list(zip(parts[::2], parts[1::2], strict=False))
     if len(parts) % 2 or any(kind not in KINDS for kind, _ in pairs):
-        raise MalformedMessage(None, None, "entity_path", f"{entity_path!r} is no entity")
+        raise MalformedMessage(None, None, "entity_path", f"{entity_path!r} is not a valid entity")
     return pairs

@@ -1,7 +1,7 @@
-"""Who leads a partition and who is in sync with it, as a controller of ZooKeeper's time decides: by steps, each of which is one write of its znode.
+"""Partition leader and ISR changes of a ZooKeeper-mode controller: in steps, each one a write of the state znode.
 
-Unlike with KRaft a replica that goes costs a leader epoch each time, the first replica that is in sync leads, a leader that shuts down is replaced
-before it goes, and whoever asks for other in-sync replicas is believed to lead.
+Unlike in KRaft the removal of a replica bumps the leader epoch each time, the first in-sync replica becomes leader, a leader that shuts down is
+replaced before it stops, and a request for another ISR is not checked for the leader epoch.
 Source: kafka.controller.{PartitionStateMachine, ReplicaStateMachine, Election, ReplicaAssignment, KafkaController} of 2.3 to 3.9.
 """
 
@@ -18,7 +18,7 @@ NOT_MADE: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """The replicas that a partition has while it moves, the target first, and who of them comes and goes."""
+    """The replicas of a partition during a reassignment, the target first, with the adding and removing ones."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
@@ -26,21 +26,21 @@ class Assignment:
 
     @property
     def origin(self) -> tuple[int, ...]:
-        """The replicas before the move."""
+        """The replicas before the reassignment."""
         return tuple(replica for replica in self.replicas if replica not in self.adding)
 
     @property
     def target(self) -> tuple[int, ...]:
-        """The replicas after the move."""
+        """The replicas after the reassignment."""
         return tuple(replica for replica in self.replicas if replica not in self.removing)
 
     @property
     def is_moving(self) -> bool:
-        """Whether anybody comes or goes."""
+        """Whether any replica is being added or removed."""
         return bool(self.adding or self.removing)
 
     def moved_to(self, target: Sequence[int]) -> "Assignment":
-        """Return the move from where the present one began to a target."""
+        """Return the reassignment from the origin of the current one to a target."""
         full = tuple(dict.fromkeys((*target, *self.origin)))
         return Assignment(
             replicas=full,
@@ -50,12 +50,12 @@ class Assignment:
 
 
 def assignment_of(partition: PartitionRegistration) -> Assignment:
-    """Return the replicas of a partition."""
+    """Return the assignment of a partition."""
     return Assignment(replicas=partition.replicas, adding=partition.adding_replicas, removing=partition.removing_replicas)
 
 
 def assigned(partition: PartitionRegistration, assignment: Assignment) -> PartitionRegistration:
-    """Return a partition with other replicas. The znode of its state is not touched by that."""
+    """Return a partition with other replicas. Its state znode is unchanged."""
     return replace(
         partition,
         replicas=assignment.replicas,
@@ -66,7 +66,7 @@ def assigned(partition: PartitionRegistration, assignment: Assignment) -> Partit
 
 
 def led_by(partition: PartitionRegistration, leader: int, isr: Sequence[int], *, leader_recovery_state: int | None = None) -> PartitionRegistration:
-    """Return a partition in its next leader epoch, the first one being 0."""
+    """Return a partition with the next leader epoch, the first one being 0."""
     return replace(
         partition,
         leader=leader,
@@ -78,20 +78,20 @@ def led_by(partition: PartitionRegistration, leader: int, isr: Sequence[int], *,
 
 
 def renewed(partition: PartitionRegistration) -> PartitionRegistration:
-    """Return a partition in its next leader epoch with nothing else changed, so that those who hold it look at their replicas."""
+    """Return a partition with the next leader epoch and nothing else changed, so that its replicas apply the new assignment."""
     return led_by(partition, partition.leader, partition.isr)
 
 
 def in_sync_with(partition: PartitionRegistration, leader: int, isr: Sequence[int], leader_recovery_state: int) -> PartitionRegistration:
-    """Return a partition with other replicas in sync, in the same leader epoch, as its leader asks for it."""
+    """Return a partition with another ISR, in the same leader epoch, as requested by its leader."""
     return replace(
         partition, leader=leader, isr=tuple(isr), leader_recovery_state=leader_recovery_state, partition_epoch=partition.partition_epoch + 1
     )
 
 
 def elected_first(partition: PartitionRegistration, is_online: MayLead) -> PartitionRegistration | None:
-    """Return a partition that has never been led: everybody who is there is in sync. None where nobody is."""
-    assert partition.partition_epoch == NOT_MADE, "a partition begins once"
+    """Return a new partition with its first leader: the ISR are all live replicas. None without any."""
+    assert partition.partition_epoch == NOT_MADE, "a partition is initialized once"
     online = [replica for replica in partition.replicas if is_online(replica)]
     return led_by(partition, online[0], online, leader_recovery_state=RECOVERED) if online else None
 
@@ -99,9 +99,9 @@ def elected_first(partition: PartitionRegistration, is_online: MayLead) -> Parti
 def elected_offline(
     partition: PartitionRegistration, is_online: MayLead, *, allows_unclean: bool, marks_recovery: bool
 ) -> PartitionRegistration | None:
-    """Return a partition whose leader is gone: the first replica in sync that is there leads, or else, if that is allowed, the first that is there.
+    """Return a partition whose leader has failed, with the first live in-sync replica as leader, or with unclean election the first live one.
 
-    None where nobody can.
+    None if there is none.
     """
     online = [replica for replica in partition.replicas if is_online(replica)]
     leader = next((replica for replica in online if replica in partition.isr), None)
@@ -113,19 +113,22 @@ def elected_offline(
 
 
 def elected_of(partition: PartitionRegistration, candidates: Sequence[int], is_online: MayLead) -> PartitionRegistration | None:
-    """Return a partition led by the first of some candidates that is there and in sync; None where there is none."""
+    """Return a partition whose leader is the first live in-sync candidate; None if there is none."""
     leader = next((replica for replica in candidates if is_online(replica) and replica in partition.isr), None)
     return None if leader is None else led_by(partition, leader, partition.isr)
 
 
 def elected_for_shutdown(partition: PartitionRegistration, is_there: MayLead, is_leaving: MayLead) -> PartitionRegistration | None:
-    """Return a partition without those who are about to shut down; None where nobody else could lead. `is_there` counts those who leave, too."""
+    """Return a partition without the brokers in controlled shutdown; None if there is no other leader. `is_there` includes them."""
     leader = next((each for each in partition.replicas if is_there(each) and each in partition.isr and not is_leaving(each)), None)
     return None if leader is None else led_by(partition, leader, [replica for replica in partition.isr if not is_leaving(replica)])
 
 
 def without(partition: PartitionRegistration, replica: int) -> PartitionRegistration | None:
-    """Return a partition that has lost a replica: not in sync unless it is the last one, and no leader. None if it was not in sync."""
+    """Return a partition with a replica removed from the ISR, unless it is the last one, and from leadership.
+
+    None if it was not in sync.
+    """
     if replica not in partition.isr:
         return None
     isr = partition.isr if len(partition.isr) == 1 else tuple(each for each in partition.isr if each != replica)

@@ -1,7 +1,7 @@
-"""What a controller has to tell brokers that do not read the metadata log: all of it at first, then whatever changes.
+"""The metadata that a controller sends to brokers in ZooKeeper mode: all of it at first, then changes.
 
-The controller of ZooKeeper's time says no more than changed. One of KRaft, in the midst of a migration, says it as the migration of 3.4 to 3.9 does:
-everybody hears of brokers first, each partition is new to each replica every time, and nothing is ever stopped because of a snapshot.
+A ZooKeeper-mode controller sends changes only. A KRaft controller, during a migration, sends what the migration of 3.4 to 3.9 does:
+broker changes first to all brokers, each partition as new to each replica every time, and never StopReplica because of a snapshot.
 Source: kafka.controller.{KafkaController, PartitionStateMachine, ReplicaStateMachine}, kafka.migration.MigrationPropagator, KIP-866.
 """
 
@@ -18,25 +18,25 @@ from protocol.messages.k06_update_metadata import LEADER_DURING_DELETE, UpdateMe
 
 PartitionKey: TypeAlias = tuple[bytes, int]
 Moved: TypeAlias = tuple[str, int, PartitionRegistration, PartitionRegistration | None]
-"""Topic, partition, how it stands, and how it stood before; None: it is new."""
+"""Topic, partition, its state, and its former state; None: it is new."""
 
 
 @dataclass(slots=True)
-class _Told:
-    """What brokers were told last, so that what is gone can be named."""
+class _SentMetadata:
+    """The metadata last sent to brokers, so that deletions can be sent."""
 
     partitions: dict[PartitionKey, PartitionRegistration] = field(default_factory=dict)
     topics: dict[bytes, str] = field(default_factory=dict)
     brokers: dict[int, BrokerRegistration] = field(default_factory=dict)
 
     def take(self, image: MetadataImage) -> None:
-        """Forget what there was; everything in an image is told."""
+        """Replace it by an image; everything in it is sent."""
         self.partitions = {(topic.topic_id, number): each for topic in image.topics() for number, each in topic.partitions.items()}
         self.topics = {topic.topic_id: topic.name for topic in image.topics()}
         self.brokers = {broker.broker_id: broker for broker in image.brokers()}
 
-    def moved(self, image: MetadataImage, changes: ImageChanges) -> list[Moved]:
-        """Take and return the partitions that are otherwise than they were."""
+    def changed_partitions(self, image: MetadataImage, changes: ImageChanges) -> list[Moved]:
+        """Store and return the partitions that changed."""
         found = []
         for topic_id, number in changes.partitions:
             topic = image.topic_by_id(topic_id)
@@ -48,18 +48,18 @@ class _Told:
                 found.append((topic.name, number, partition, before))
         return found
 
-    def gone(self, image: MetadataImage, changes: ImageChanges) -> list[TopicImage]:
-        """Forget and return the topics that are no more."""
+    def deleted_topics(self, image: MetadataImage, changes: ImageChanges) -> list[TopicImage]:
+        """Remove and return the deleted topics."""
         lost = [topic_id for topic_id in changes.topics if topic_id in self.topics and image.topic_by_id(topic_id) is None]
         return [self.forget(topic_id) for topic_id in lost]
 
     def forget(self, topic_id: bytes) -> TopicImage:
-        """Forget and return a topic as it was."""
+        """Remove and return a topic in its former state."""
         keys = [key for key in self.partitions if key[0] == topic_id]
         return TopicImage(self.topics.pop(topic_id), topic_id, {key[1]: self.partitions.pop(key) for key in keys})
 
     def changed_brokers(self, image: MetadataImage, changes: ImageChanges) -> list[int]:
-        """Take the brokers that changed, and return those that are new or otherwise than they were."""
+        """Store the brokers that changed, and return those that are new or different."""
         found = []
         for broker_id in changes.brokers:
             broker = image.broker(broker_id)
@@ -72,37 +72,37 @@ class _Told:
 
 
 class ZookeeperPropagation:
-    """What the present controller of ZooKeeper's time tells. Every broker of the image is alive. One object per reign."""
+    """The requests of the current ZooKeeper-mode controller. Every broker of the image is alive. One object per controller epoch."""
 
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
-        self._told = _Told()
+        self._sent = _SentMetadata()
 
     def begin(self, image: MetadataImage) -> list[ToBroker]:
-        """Tell everybody everything: who is alive, then what each holds."""
-        self._told.take(image)
+        """Send everything to all brokers: UpdateMetadata, then LeaderAndIsr."""
+        self._sent.take(image)
         return [*self._news_of_brokers(image, _ids(image)), *self._holdings(image, _ids(image))]
 
     def changed(self, image: MetadataImage, changes: ImageChanges) -> list[ToBroker]:
-        """Tell what changed."""
-        told: list[ToBroker] = []
+        """Send the changes."""
+        requests: list[ToBroker] = []
         if changes.brokers:
-            newcomers = self._told.changed_brokers(image, changes)
-            told += self._news_of_brokers(image, [broker_id for broker_id in _ids(image) if broker_id not in newcomers])
-            told += self._everything(image, newcomers)
-            told += self._holdings(image, newcomers)
-        told += self._deletions(image, self._told.gone(image, changes))
-        moved = self._told.moved(image, changes)
+            newcomers = self._sent.changed_brokers(image, changes)
+            requests += self._news_of_brokers(image, [broker_id for broker_id in _ids(image) if broker_id not in newcomers])
+            requests += self._everything(image, newcomers)
+            requests += self._holdings(image, newcomers)
+        requests += self._deletions(image, self._sent.deleted_topics(image, changes))
+        moved = self._sent.changed_partitions(image, changes)
         for deletes in (False, True):
-            told += self._moves(image, moved, deletes=deletes)
-        return told
+            requests += self._moves(image, moved, deletes=deletes)
+        return requests
 
     def deleting(self, image: MetadataImage, topic_ids: Iterable[bytes]) -> list[ToBroker]:
-        """Tell that topics are about to go which the image still has; their disappearance is not told again."""
-        return self._deletions(image, [self._told.forget(topic_id) for topic_id in topic_ids if topic_id in self._told.topics])
+        """Send the deletion of topics that are still in the image; their removal from it is not sent again."""
+        return self._deletions(image, [self._sent.forget(topic_id) for topic_id in topic_ids if topic_id in self._sent.topics])
 
     def deleting_again(self, image: MetadataImage, topic_ids: Iterable[bytes], broker_ids: Collection[int]) -> list[ToBroker]:
-        """Tell brokers that were not there to delete what they hold of topics that are about to go."""
+        """Send StopReplica with deletion to brokers that were not alive, for topics that are being deleted."""
         batch = self._batch(image)
         for topic in (image.topic_by_id(topic_id) for topic_id in topic_ids):
             for number, partition in sorted(topic.partitions.items()) if topic is not None else ():
@@ -111,7 +111,7 @@ class ZookeeperPropagation:
         return batch.requests()
 
     def holdings(self, image: MetadataImage, broker_ids: Iterable[int]) -> list[ToBroker]:
-        """Tell brokers once more what they hold: their answers say what they cannot."""
+        """Send LeaderAndIsr to brokers again: the responses name the replicas that failed."""
         return self._holdings(image, broker_ids)
 
     def _news_of_brokers(self, image: MetadataImage, broker_ids: Iterable[int]) -> list[ToBroker]:
@@ -132,17 +132,19 @@ class ZookeeperPropagation:
         return batch.requests() if wanted else []
 
     def _moves(self, image: MetadataImage, moved: Sequence[Moved], *, deletes: bool) -> list[ToBroker]:
-        """Tell who leads, follows and lets go; replicas are stopped in a first round and deleted in a second."""
+        """Send leader changes; removed replicas are stopped in a first round and deleted in a second."""
         batch = self._batch(image)
         for topic, number, partition, before in moved:
             if not deletes:
-                self._tell(batch, topic, number, partition, before)
+                self._add_change(batch, topic, number, partition, before)
             removed = [] if before is None else [each for each in before.replicas if each not in partition.replicas]
             batch.add_stop_replica(removed, topic, number, deletes=deletes)
         return batch.requests()
 
-    def _tell(self, batch: RequestBatch, topic: str, number: int, partition: PartitionRegistration, before: PartitionRegistration | None) -> None:
-        """Who holds a partition hears of each leader epoch and each other list of replicas; of the in-sync replicas all hear as of the rest."""
+    def _add_change(
+        self, batch: RequestBatch, topic: str, number: int, partition: PartitionRegistration, before: PartitionRegistration | None
+    ) -> None:
+        """Send LeaderAndIsr to the replicas on a new leader epoch or assignment; UpdateMetadata with all changes goes to all brokers."""
         batch.add_update(batch.all_brokers(), [(topic, number)])
         if before is None:
             batch.add_leader_and_isr(partition.replicas, topic, number, is_new=True)
@@ -153,7 +155,7 @@ class ZookeeperPropagation:
             batch.add_leader_and_isr(added, topic, number, is_new=True)
 
     def _deletions(self, image: MetadataImage, topics: Sequence[TopicImage]) -> list[ToBroker]:
-        told: list[ToBroker] = []
+        requests: list[ToBroker] = []
         for deletes in (False, True):
             batch, gone = self._batch(image), {}
             for topic in topics:
@@ -162,36 +164,36 @@ class ZookeeperPropagation:
                     if not deletes:
                         batch.add_deletion(batch.all_brokers(), topic.name, number, _deleted(image, number, partition, self._sender.controller_epoch))
                     batch.add_stop_replica(partition.replicas, topic.name, number, deletes=deletes, is_going=True)
-            told += batch.requests(gone)
-        return told
+            requests += batch.requests(gone)
+        return requests
 
     def _batch(self, image: MetadataImage) -> RequestBatch:
         return RequestBatch(image, self._sender, _ids(image))
 
 
 class KraftPropagation:
-    """What a KRaft controller tells the brokers that are still in ZooKeeper mode: those that have registered as migrating and are let in."""
+    """The requests of a KRaft controller to brokers in ZooKeeper mode: those registered as migrating and unfenced."""
 
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
-        self._told = _Told()
+        self._sent = _SentMetadata()
 
     def begin(self, image: MetadataImage) -> list[ToBroker]:
-        """Tell everything: how all partitions stand, then what each broker holds, as the whole of it."""
-        self._told.take(image)
+        """Send everything: UpdateMetadata with all partitions, then a full LeaderAndIsr to each broker."""
+        self._sent.take(image)
         batch = self._batch(image)
         batch.add_update(_migrating(image), _all_partitions(image))
-        told = batch.requests()
+        requests = batch.requests()
         batch = self._batch(image, FULL_REQUEST)
         for topic, number in _all_partitions(image):
             batch.add_leader_and_isr(_replicas(image, topic, number), topic, number, is_new=True)
-        return [*told, *batch.requests()]
+        return [*requests, *batch.requests()]
 
     def changed(self, image: MetadataImage, changes: ImageChanges) -> list[ToBroker]:
-        """Tell what changed: brokers first, then partitions."""
+        """Send the changes: brokers first, then partitions."""
         if not (changes.brokers or changes.topics or changes.partitions):
             return []
-        newcomers = [broker_id for broker_id in self._told.changed_brokers(image, changes) if broker_id in _migrating(image)]
+        newcomers = [broker_id for broker_id in self._sent.changed_brokers(image, changes) if broker_id in _migrating(image)]
         others = [broker_id for broker_id in _migrating(image) if broker_id not in newcomers]
         batch = self._batch(image)
         if newcomers:
@@ -208,12 +210,12 @@ class KraftPropagation:
                 batch.add_leader_and_isr(held, topic, number, is_new=True)
         if changes.topics or changes.partitions:
             batch.add_update(others)
-        for gone in self._told.gone(image, changes):
+        for gone in self._sent.deleted_topics(image, changes):
             topic_ids[gone.name] = gone.topic_id
             for number, partition in sorted(gone.partitions.items()):
                 batch.add_stop_replica(partition.replicas, gone.name, number, deletes=True, is_going=True)
                 batch.add_deletion(others, gone.name, number, _deleted(image, number, partition, self._sender.controller_epoch))
-        for topic, number, partition, before in self._told.moved(image, changes):
+        for topic, number, partition, before in self._sent.changed_partitions(image, changes):
             batch.add_leader_and_isr(partition.replicas, topic, number, is_new=True)
             removed = [] if before is None else [each for each in before.replicas if each not in partition.replicas]
             if removed:
@@ -225,7 +227,7 @@ class KraftPropagation:
 
 
 def migrating_brokers(image: MetadataImage) -> Mapping[int, BrokerRegistration]:
-    """Return who is told anything by a KRaft controller: brokers in ZooKeeper mode that are let in."""
+    """Return the brokers in ZooKeeper mode that are unfenced, which a KRaft controller sends requests to."""
     return {broker.broker_id: broker for broker in image.brokers() if broker.is_migrating_zk_broker and not broker.fenced}
 
 
@@ -243,12 +245,12 @@ def _all_partitions(image: MetadataImage) -> Iterator[TopicPartition]:
 
 def _replicas(image: MetadataImage, topic: str, number: int) -> tuple[int, ...]:
     partition = image.partition(topic, number)
-    assert partition is not None, "the image was walked"
+    assert partition is not None, "the partition is in the image"
     return partition.replicas
 
 
 def _deleted(image: MetadataImage, number: int, partition: PartitionRegistration, controller_epoch: int) -> UpdateMetadataPartitionState:
-    """Return how a partition is told whose topic goes. Among the offline replicas stand those that are online, as from 3.4 to 3.9."""
+    """Return the UpdateMetadata state of a partition whose topic is deleted. As in 3.4 to 3.9 the offline replicas include online ones."""
     return UpdateMetadataPartitionState(
         partition_index=number,
         controller_epoch=controller_epoch,

@@ -1,7 +1,7 @@
-"""What a controller of ZooKeeper's time tells a broker, as records of the metadata log: the image that brokers go by is the same in both modes.
+"""The requests of a ZooKeeper-mode controller to a broker, as metadata records: brokers use the same image in both modes.
 
-UpdateMetadata says what the cluster looks like, LeaderAndIsr what this broker leads and follows, StopReplica what it holds no more. Whoever has been
-deposed, or means an earlier life of this broker, is not listened to.
+UpdateMetadata has the cluster's state, LeaderAndIsr the partitions that this broker leads and follows, StopReplica those that it stops. Requests of a
+deposed controller, or for an earlier incarnation of this broker, are refused.
 Source: kafka.server.{KafkaApis, ReplicaManager.becomeLeaderOrFollower, ReplicaManager.stopReplicas}, ZkMetadataCache.updateMetadata (3.9).
 """
 
@@ -43,13 +43,13 @@ FULL: Final = 2
 INITIAL_CONTROLLER_EPOCH: Final = 0
 FIRST_WITH_DIRECTORIES: Final = 17
 PROTOCOL_NAMES: Final = {PLAINTEXT: "PLAINTEXT", SSL: "SSL", SASL_PLAINTEXT: "SASL_PLAINTEXT", SASL_SSL: "SASL_SSL"}
-"""Before listeners had names they were called like their protocols."""
+"""Before listeners had names their names were those of the security protocols."""
 PartitionKey = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldPartition:
-    """What this broker has of a partition: the epoch of the leader that it knows, and whose log it is (None: nobody's yet)."""
+    """A local partition: its current leader epoch, and the topic id of its log (None: not assigned yet)."""
 
     leader_epoch: int
     topic_id: bytes | None
@@ -57,15 +57,15 @@ class HeldPartition:
 
 
 Held = Callable[[str, int], HeldPartition | None]
-"""What this broker has of a partition; None where it has nothing."""
+"""The local partition of a topic and number; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What follows from a request: records for the image, and answers for single partitions.
+    """The result of a request: records for the image, and errors of single partitions.
 
-    `adopted` names topics that have an id from now on; this goes before the records. `roles` are the partitions that this broker is to lead or follow
-    as the image says then. `stopped` says of others whether their files are to be deleted, `keeps` what is to be left (None: everything).
+    `adopted` has topics that get an id, which is applied before the records. `roles` are the partitions that this broker then leads or follows
+    according to the image. `stopped`: other partitions, and whether to delete them; `keeps`: the partitions to keep (None: all).
     """
 
     records: list[MetadataRecord] = field(default_factory=list)
@@ -93,9 +93,9 @@ class Told:
 
 
 class ReceivedMetadata:
-    """What a broker knows of the controllers that have spoken to it. Each method looks at one request; only the epoch of the controller is kept.
+    """A broker's state of the controllers that have sent requests. Each method handles one request; only the controller epoch is kept.
 
-    `deletes_what_is_missing`: a migrating broker takes a full list for one (KIP-866).
+    `deletes_what_is_missing`: a migrating broker handles a full LeaderAndIsr as such (KIP-866).
     """
 
     def __init__(self, broker_id: int, incarnation_id: bytes, *, deletes_what_is_missing: bool = False) -> None:
@@ -104,29 +104,29 @@ class ReceivedMetadata:
         self._deletes_what_is_missing = deletes_what_is_missing
         self.controller_epoch = INITIAL_CONTROLLER_EPOCH
         self.controller_id: int | None = None
-        """Who told last what the cluster looks like; None before anybody did."""
+        """The id of the last controller that sent UpdateMetadata; None before the first."""
         self.is_kraft_controller = False
 
     # UpdateMetadata ------------------------------------------------------------------------------------------------------------------------
 
     def update(self, request: UpdateMetadataRequest, image: MetadataImage) -> Told | Refusal:
-        """Learn what the cluster looks like. Refuses with STALE_CONTROLLER_EPOCH."""
+        """Handle UpdateMetadata. Fails with STALE_CONTROLLER_EPOCH."""
         refusal = self._listen(request.controller_epoch)
         if refusal is not None:
             return refusal
         self.controller_id = request.controller_id if request.controller_id >= 0 else None
         self.is_kraft_controller = request.is_kraft_controller
-        told = Told()
-        told.records.extend(self._brokers(request.live_brokers, image))
+        result = Told()
+        result.records.extend(self._brokers(request.live_brokers, image))
         topics = _updated_topics(request)
         if request.is_kraft_controller and request.type == FULL and self._deletes_what_is_missing:
-            told.records.extend(RemoveTopicRecord(topic_id=topic.topic_id) for topic in image.topics() if topic.name not in topics)
-        for name, (told_id, states) in topics.items():
-            self._update_topic(name, told.id_for(name, told_id, image), states, image, told)
-        return told
+            result.records.extend(RemoveTopicRecord(topic_id=topic.topic_id) for topic in image.topics() if topic.name not in topics)
+        for name, (requested_id, states) in topics.items():
+            self._update_topic(name, result.id_for(name, requested_id, image), states, image, result)
+        return result
 
     def _brokers(self, live: list[UpdateMetadataBroker], image: MetadataImage) -> Iterator[MetadataRecord]:
-        """Yield what is different: whoever is not named is not alive."""
+        """Yield the changed brokers: a broker that is not listed is not alive."""
         named = {broker.id: None for broker in live}
         for broker in list(image.brokers()):
             if broker.broker_id not in named:
@@ -137,7 +137,7 @@ class ReceivedMetadata:
                 yield record
 
     def _registration(self, broker: UpdateMetadataBroker) -> RegisterBrokerRecord:
-        """Return a broker that is alive. Of its epoch and incarnation the request knows nothing; its own are known to this one."""
+        """Return the registration of a live broker. The request has no epoch and incarnation; only this broker's own are known."""
         end_points = [
             BrokerEndpoint(
                 name=each.listener or PROTOCOL_NAMES.get(each.security_protocol, "PLAINTEXT"),
@@ -158,150 +158,155 @@ class ReceivedMetadata:
             fenced=False,
         )
 
-    def _update_topic(self, name: str, told_id: bytes, states: Mapping[int, UpdateMetadataPartitionState], image: MetadataImage, told: Told) -> None:
+    def _update_topic(
+        self, name: str, requested_id: bytes, states: Mapping[int, UpdateMetadataPartitionState], image: MetadataImage, result: Told
+    ) -> None:
         gone = frozenset(partition for partition, state in states.items() if state.leader == LEADER_DURING_DELETE)
         there = {partition: state for partition, state in states.items() if partition not in gone}
         known = image.topic(name)
-        if known is not None and told_id not in (ZERO_UUID, known.topic_id) and not is_derived(known.topic_id):
-            told.records.append(RemoveTopicRecord(topic_id=known.topic_id))  # another one of the same name
+        if known is not None and requested_id not in (ZERO_UUID, known.topic_id) and not is_derived(known.topic_id):
+            result.records.append(RemoveTopicRecord(topic_id=known.topic_id))  # another topic with the same name
             known = None
-        if known is not None and told_id not in (ZERO_UUID, known.topic_id):
-            told.adopted[name] = told_id
-            known = replace(known, topic_id=told_id)  # adopted before the records below are applied
+        if known is not None and requested_id not in (ZERO_UUID, known.topic_id):
+            result.adopted[name] = requested_id
+            known = replace(known, topic_id=requested_id)  # adopted before the records below are applied
         if known is not None and gone:
-            told.records.extend(_without(known, gone, image))
+            result.records.extend(_without(known, gone, image))
             if gone.issuperset(known.partitions):
                 known = None
         if not there:
             return
-        topic_id = self._named(name, told_id, known, told)
+        topic_id = self._named(name, requested_id, known, result)
         for partition, state in there.items():
             present = None if known is None else known.partitions.get(partition)
             if present is None or state.leader_epoch >= present.leader_epoch:
                 record = _updated_partition(topic_id, state, present)
                 if present is None or partition_of(record) != present:
-                    told.records.append(record)
+                    result.records.append(record)
 
     @staticmethod
-    def _named(name: str, told_id: bytes, known: TopicImage | None, told: Told) -> bytes:
-        """Return under which id the image has a topic, or is to have it."""
+    def _named(name: str, requested_id: bytes, known: TopicImage | None, result: Told) -> bytes:
+        """Return the id of a topic in the image, existing or new."""
         if known is None:
-            topic_id = told_id if told_id != ZERO_UUID else derived_topic_id(name)
-            told.records.append(TopicRecord(name=name, topic_id=topic_id))
+            topic_id = requested_id if requested_id != ZERO_UUID else derived_topic_id(name)
+            result.records.append(TopicRecord(name=name, topic_id=topic_id))
             return topic_id
-        if told_id not in (ZERO_UUID, known.topic_id):
-            told.adopted[name] = told_id
-            return told_id
+        if requested_id not in (ZERO_UUID, known.topic_id):
+            result.adopted[name] = requested_id
+            return requested_id
         return known.topic_id
 
     # LeaderAndIsr --------------------------------------------------------------------------------------------------------------------------
 
     def appoint(self, request: LeaderAndIsrRequest, image: MetadataImage, held: Held) -> Told | Refusal:
-        """Decide which partitions this broker is to lead or follow. Refuses as a whole with STALE_CONTROLLER_EPOCH.
+        """Handle LeaderAndIsr. Fails as a whole with STALE_CONTROLLER_EPOCH.
 
-        Answers: KAFKA_STORAGE_ERROR, INCONSISTENT_TOPIC_ID, STALE_CONTROLLER_EPOCH for no news, UNKNOWN_TOPIC_OR_PARTITION for what others hold,
-        INVALID_TOPIC_EXCEPTION for a name that no topic may have: the directory of its log would have it, and may lie anywhere (`../x`).
+        Partition errors: KAFKA_STORAGE_ERROR, INCONSISTENT_TOPIC_ID, STALE_CONTROLLER_EPOCH for an old leader epoch,
+        UNKNOWN_TOPIC_OR_PARTITION if this broker is not a replica, INVALID_TOPIC_EXCEPTION for an invalid topic name, which
+        could place the log directory anywhere (`../x`).
         """
         refusal = self._listen(request.controller_epoch)
         if refusal is not None:
             return refusal
         named = list(_appointed(request))
         is_full = request.is_kraft_controller and request.type == FULL and self._deletes_what_is_missing
-        told = Told(keeps=frozenset((name, state.partition_index) for name, _, state in named) if is_full else None)
+        result = Told(keeps=frozenset((name, state.partition_index) for name, _, state in named) if is_full else None)
         new: dict[str, bytes] = {}
-        for name, told_id, state in named:
+        for name, requested_id, state in named:
             error: ErrorCode | None = ErrorCode.INVALID_TOPIC_EXCEPTION
             if why_name_is_invalid(name) is None:
-                error = self._judge(told_id, state, held(name, state.partition_index), is_kraft=request.is_kraft_controller)
-            told.answers[name, state.partition_index] = error or ErrorCode.NONE
-            topic_id = told.id_for(name, told_id, image) if error in (None, ErrorCode.NONE) else ZERO_UUID
+                error = self._check_state(requested_id, state, held(name, state.partition_index), is_kraft=request.is_kraft_controller)
+            result.answers[name, state.partition_index] = error or ErrorCode.NONE
+            topic_id = result.id_for(name, requested_id, image) if error in (None, ErrorCode.NONE) else ZERO_UUID
             if error is None:
-                self._appoint_one(name, topic_id, state, image, told, new)
+                self._appoint_one(name, topic_id, state, image, result, new)
             elif error is ErrorCode.NONE and topic_id != ZERO_UUID:
-                told.adopted[name] = topic_id
-        return told
+                result.adopted[name] = topic_id
+        return result
 
-    def _judge(self, told_id: bytes, state: LeaderAndIsrPartitionState, held: HeldPartition | None, *, is_kraft: bool) -> ErrorCode | None:
-        """Return the answer for a partition; None where there is something to do first, NONE where it is just to learn whose it is."""
+    def _check_state(self, requested_id: bytes, state: LeaderAndIsrPartitionState, held: HeldPartition | None, *, is_kraft: bool) -> ErrorCode | None:
+        """Return the error of a partition; None if it has to be applied, NONE if only its topic id is new."""
         if held is not None and held.is_offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
         known_id = None if held is None or held.topic_id is None or is_derived(held.topic_id) else held.topic_id
-        if told_id != ZERO_UUID and known_id not in (None, told_id):
+        if requested_id != ZERO_UUID and known_id not in (None, requested_id):
             return ErrorCode.INCONSISTENT_TOPIC_ID
         takes_same = self.takes_same_epoch(is_kraft=is_kraft)
         if held is None or state.leader_epoch > held.leader_epoch or (takes_same and state.leader_epoch == held.leader_epoch):
             return None if self._broker_id in state.replicas else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if state.leader_epoch == held.leader_epoch and told_id != ZERO_UUID and known_id is None:
+        if state.leader_epoch == held.leader_epoch and requested_id != ZERO_UUID and known_id is None:
             return ErrorCode.NONE
         return ErrorCode.STALE_CONTROLLER_EPOCH
 
     def takes_same_epoch(self, *, is_kraft: bool) -> bool:
-        """Tell whether news of a partition may have the same leader epoch.
+        """Return whether an update of a partition may have the same leader epoch.
 
-        A controller of KRaft changes the in-sync replicas, and so the partition epoch, without another one (KAFKA-15109).
+        A KRaft controller changes the ISR, and with it the partition epoch, without bumping the leader epoch (KAFKA-15109).
         """
         return is_kraft
 
     def _appoint_one(
-        self, name: str, told_id: bytes, state: LeaderAndIsrPartitionState, image: MetadataImage, told: Told, new: dict[str, bytes]
+        self, name: str, requested_id: bytes, state: LeaderAndIsrPartitionState, image: MetadataImage, result: Told, new: dict[str, bytes]
     ) -> None:
         known = image.topic(name)
-        if known is not None and told_id not in (ZERO_UUID, known.topic_id) and not is_derived(known.topic_id) and name not in new:
-            told.records.append(RemoveTopicRecord(topic_id=known.topic_id))
-            new[name] = self._named(name, told_id, None, told)
+        if known is not None and requested_id not in (ZERO_UUID, known.topic_id) and not is_derived(known.topic_id) and name not in new:
+            result.records.append(RemoveTopicRecord(topic_id=known.topic_id))
+            new[name] = self._named(name, requested_id, None, result)
         if name not in new:
-            new[name] = self._named(name, told_id, known, told)
-        told.records.append(_appointed_partition(new[name], state))
-        told.roles[name, state.partition_index] = None
+            new[name] = self._named(name, requested_id, known, result)
+        result.records.append(_appointed_partition(new[name], state))
+        result.roles[name, state.partition_index] = None
 
     # StopReplica ---------------------------------------------------------------------------------------------------------------------------
 
     def stop(self, request: StopReplicaRequest, held: Held) -> Told | Refusal:
-        """Decide which partitions this broker stops to serve. Refuses as a whole with STALE_CONTROLLER_EPOCH.
+        """Handle StopReplica. Fails as a whole with STALE_CONTROLLER_EPOCH.
 
-        Answers: KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH where a newer leader is known here. What is not held is stopped already.
+        Partition errors: KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH for an old leader epoch. A partition that does not exist is already stopped.
         """
         refusal = self._listen(request.controller_epoch)
         if refusal is not None:
             return refusal
-        told = Told()
+        result = Told()
         for key, leader_epoch, is_deleted in _stopped(request):
             if why_name_is_invalid(key[0]) is not None:
-                told.answers[key] = ErrorCode.NONE  # nothing is held, and a directory of that name is not a log's (`../x`)
+                result.answers[key] = ErrorCode.NONE  # there is no such partition, and the directory of that name is not a log (`../x`)
                 continue
             present = held(*key)
             unchecked = leader_epoch in (NO_LEADER_EPOCH, LEADER_EPOCH_DURING_DELETE)
             if present is not None and present.is_offline:
-                told.answers[key] = ErrorCode.KAFKA_STORAGE_ERROR
+                result.answers[key] = ErrorCode.KAFKA_STORAGE_ERROR
             elif present is not None and not unchecked and leader_epoch < present.leader_epoch:
-                told.answers[key] = ErrorCode.FENCED_LEADER_EPOCH
+                result.answers[key] = ErrorCode.FENCED_LEADER_EPOCH
             else:
-                told.answers[key] = ErrorCode.NONE
-                told.stopped[key] = is_deleted
-        return told
+                result.answers[key] = ErrorCode.NONE
+                result.stopped[key] = is_deleted
+        return result
 
     def _listen(self, controller_epoch: int) -> Refusal | None:
-        """Listen to a controller unless a later one has spoken."""
+        """Record the controller epoch, unless a later one is known."""
         if controller_epoch < self.controller_epoch:
-            return Refusal(ErrorCode.STALE_CONTROLLER_EPOCH, f"controller epoch {controller_epoch} is over, this is {self.controller_epoch}")
+            return Refusal(
+                ErrorCode.STALE_CONTROLLER_EPOCH, f"controller epoch {controller_epoch} is stale, the current one is {self.controller_epoch}"
+            )
         self.controller_epoch = controller_epoch
         return None
 
 
-def refuse_broker_epoch(told: int, own: int) -> Refusal | None:
-    """Refuse, with STALE_BROKER_EPOCH, what was meant for an earlier life of this broker; a later one it may only not have heard of yet."""
-    if told != NO_BROKER_EPOCH and told < own:
-        return Refusal(ErrorCode.STALE_BROKER_EPOCH, f"broker epoch {told} is over, this is {own}")
+def refuse_broker_epoch(requested: int, own: int) -> Refusal | None:
+    """Return STALE_BROKER_EPOCH for a request to an earlier incarnation of this broker; a later epoch is accepted."""
+    if requested != NO_BROKER_EPOCH and requested < own:
+        return Refusal(ErrorCode.STALE_BROKER_EPOCH, f"broker epoch {requested} is stale, the current one is {own}")
     return None
 
 
 def _without(topic: TopicImage, gone: frozenset[int], image: MetadataImage) -> list[MetadataRecord]:
-    """Return how some partitions of a topic go: none of Kafka's records says that of less than all of them, so the others come again."""
+    """Return the records that remove some partitions of a topic: Kafka can only delete whole topics, so the others are added again."""
     records: list[MetadataRecord] = [RemoveTopicRecord(topic_id=topic.topic_id)]
     if gone.issuperset(topic.partitions):
         return records
     records.append(TopicRecord(name=topic.name, topic_id=topic.topic_id))
-    level = MetadataLevel(FIRST_WITH_DIRECTORIES)  # so that the records say whose directory has failed
+    level = MetadataLevel(FIRST_WITH_DIRECTORIES)  # so that the records have failed directories
     records.extend(partition_record(topic.topic_id, number, partition, level) for number, partition in topic.partitions.items() if number not in gone)
     configs = image.topic_configs(topic.name)
     records.extend(ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=key, value=value) for key, value in configs.items())
@@ -319,7 +324,7 @@ def _updated_topics(request: UpdateMetadataRequest) -> dict[str, tuple[bytes, di
 
 
 def _updated_partition(topic_id: bytes, state: UpdateMetadataPartitionState, present: PartitionRegistration | None) -> PartitionRecord:
-    """Return a partition as it is told; of what only LeaderAndIsr says, what was known holds on while it is on the same brokers."""
+    """Return a partition of UpdateMetadata; fields that only LeaderAndIsr has are kept while the replicas are unchanged."""
     offline = state.offline_replicas
     is_same = present is not None and present.replicas == tuple(state.replicas)
     return PartitionRecord(
@@ -338,7 +343,7 @@ def _updated_partition(topic_id: bytes, state: UpdateMetadataPartitionState, pre
 
 
 def _appointed(request: LeaderAndIsrRequest) -> Iterator[tuple[str, bytes, LeaderAndIsrPartitionState]]:
-    """Yield (topic, its id or zeros, state), as they stand in a request of any version."""
+    """Yield (topic, its id or zeros, state), from a request of any version."""
     for topic in request.topic_states:
         for state in topic.partition_states:
             yield topic.topic_name, topic.topic_id, state
@@ -362,7 +367,7 @@ def _appointed_partition(topic_id: bytes, state: LeaderAndIsrPartitionState) -> 
 
 
 def _stopped(request: StopReplicaRequest) -> Iterator[tuple[PartitionKey, int, bool]]:
-    """Yield (partition, leader epoch, whether it is to be deleted), as they stand in a request of any version."""
+    """Yield (partition, leader epoch, whether it is to be deleted), from a request of any version."""
     for old in request.ungrouped_partitions:
         yield (old.topic_name, old.partition_index), NO_LEADER_EPOCH, request.delete_partitions
     for topic in request.topics:

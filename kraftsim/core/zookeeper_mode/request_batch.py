@@ -1,6 +1,6 @@
-"""What a controller is about to tell brokers: collected per broker, then one LeaderAndIsr, UpdateMetadata and StopReplica for each, in this order.
+"""The pending requests of a controller: collected per broker, then one LeaderAndIsr, UpdateMetadata and StopReplica for each, in this order.
 
-A partition that is in a LeaderAndIsr is told to every broker by UpdateMetadata as well.
+A partition in a LeaderAndIsr request is sent to every broker in UpdateMetadata as well.
 Source: kafka.controller.AbstractControllerBrokerRequestBatch, ControllerChannelContext; KIP-866.
 """
 
@@ -45,11 +45,11 @@ FIRST_UPDATE_WITH_TYPE: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sender:
-    """Who tells, in which versions.
+    """The sending controller, and its request versions.
 
-    `controller_epoch` is that of /controller_epoch; `decided_in` says in which epoch the state of a partition was decided: by partition for a
-    controller of ZooKeeper's time, the epoch of the quorum for one of KRaft. `listener` is the one between brokers. `told_topic_id` says which id a
-    topic is told with.
+    `controller_epoch` is that of /controller_epoch; `decided_in` returns the controller epoch of a partition state: per partition for a
+    ZooKeeper-mode controller, the quorum epoch for a KRaft one. `listener` is the inter-broker listener. `told_topic_id` returns the topic id to
+    send.
     """
 
     controller_id: int
@@ -63,7 +63,7 @@ class Sender:
 
 @dataclass(frozen=True, slots=True)
 class ToBroker:
-    """A request on its way, in the version that it is sent in."""
+    """A request to a broker, in its version."""
 
     broker_id: int
     request: ControlRequest
@@ -71,7 +71,7 @@ class ToBroker:
 
 
 class RequestBatch:
-    """One batch over an image. `recipients` are the brokers that can be told anything, `request_type` is that of LeaderAndIsr and UpdateMetadata."""
+    """One batch for an image. `recipients` are the reachable brokers, `request_type` is the type of LeaderAndIsr and UpdateMetadata."""
 
     def __init__(self, image: MetadataImage, sender: Sender, recipients: Iterable[int], request_type: int = UNKNOWN_REQUEST_TYPE) -> None:
         self._image = image
@@ -84,9 +84,12 @@ class RequestBatch:
         self._update_states: dict[TopicPartition, UpdateMetadataPartitionState] = {}
 
     def add_leader_and_isr(self, broker_ids: Iterable[int], topic: str, number: int, *, is_new: bool) -> None:
-        """Tell brokers what they hold, and all brokers how it stands. Once new, a partition stays so within a batch."""
+        """Add a partition to the LeaderAndIsr of brokers, and to the UpdateMetadata of all.
+
+        Once new, a partition stays so within a batch.
+        """
         partition = self._image.partition(topic, number)
-        assert partition is not None, f"{topic}-{number} is told and not there"
+        assert partition is not None, f"{topic}-{number} does not exist"
         for broker_id in broker_ids:
             states = self._leader_and_isr.setdefault(broker_id, {})
             before = states.get((topic, number))
@@ -94,7 +97,7 @@ class RequestBatch:
         self.add_update(self.all_brokers(), [(topic, number)])
 
     def add_stop_replica(self, broker_ids: Iterable[int], topic: str, number: int, *, deletes: bool, is_going: bool = False) -> None:
-        """Tell brokers to let go of a replica. The epoch of a topic that is gone, or going, is that of a deletion."""
+        """Add a replica to the StopReplica of brokers. The leader epoch of a deleted topic, or one being deleted, is that of a deletion."""
         partition = None if is_going else self._image.partition(topic, number)
         for broker_id in broker_ids:
             states = self._stop_replica.setdefault(broker_id, {})
@@ -106,7 +109,7 @@ class RequestBatch:
             )
 
     def add_update(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition] = ()) -> None:
-        """Tell brokers who is alive and how partitions stand; whoever is told anything by this batch is told of all its partitions."""
+        """Add live brokers and partition states to UpdateMetadata; each broker of the batch gets all of its partitions."""
         self._updated.update(dict.fromkeys(broker_ids))
         for topic, number in partitions:
             partition = self._image.partition(topic, number)
@@ -114,20 +117,20 @@ class RequestBatch:
                 self._update_states[topic, number] = self._update_state(topic, number, partition)
 
     def add_deletion(self, broker_ids: Iterable[int], topic: str, number: int, state: UpdateMetadataPartitionState) -> None:
-        """Tell brokers that nobody will lead a partition any more."""
+        """Add a partition without leader because of deletion to UpdateMetadata."""
         self._updated.update(dict.fromkeys(broker_ids))
         self._update_states[topic, number] = state
 
     def all_brokers(self) -> list[int]:
-        """Return everybody who is on the books, fenced or not."""
+        """Return all registered brokers, fenced or not."""
         return [broker.broker_id for broker in self._image.brokers()]
 
     def requests(self, topic_ids: Mapping[str, bytes] | None = None) -> list[ToBroker]:
-        """Return what is to be sent, in this order for each broker. `topic_ids` are those of topics that the image does not hold any more."""
+        """Return the requests, in this order for each broker. `topic_ids` are those of topics that are not in the image any more."""
         known = self._topic_ids(topic_ids or {})
-        told = [request for broker_id in self._recipients for request in self._leader_and_isr_requests(broker_id, known)]
-        told += [request for broker_id in self._recipients if broker_id in self._updated for request in self._update_requests(broker_id, known)]
-        return told + [request for broker_id in self._recipients for request in self._stop_requests(broker_id)]
+        requests = [request for broker_id in self._recipients for request in self._leader_and_isr_requests(broker_id, known)]
+        requests += [request for broker_id in self._recipients if broker_id in self._updated for request in self._update_requests(broker_id, known)]
+        return requests + [request for broker_id in self._recipients for request in self._stop_requests(broker_id)]
 
     # LeaderAndIsr -----------------------------------------------------------------------------------------------------------------------------
 
@@ -213,15 +216,15 @@ class RequestBatch:
         if self._sender.versions.stop_replica >= FIRST_WITH_PARTITION_STATES:
             topics = [StopReplicaTopicState(topic_name=name, partition_states=list(found)) for name, found in _by_topic(states).items()]
             return [self._stop_request(broker_id, topic_states=topics)]
-        told = []
-        for deletes in (True, False):  # before 2.6-IV0 a request is one or the other as a whole
+        requests = []
+        for deletes in (True, False):  # before 2.6-IV0 deletion is a field of the whole request
             some = {key: state for key, state in states.items() if state.delete_partition is deletes}
             old = [
                 StopReplicaTopicV1(name=name, partition_indexes=[state.partition_index for state in found]) for name, found in _by_topic(some).items()
             ]
             if old:
-                told.append(self._stop_request(broker_id, deletes=deletes, topics=old))
-        return told
+                requests.append(self._stop_request(broker_id, deletes=deletes, topics=old))
+        return requests
 
     def _stop_request(
         self,
@@ -243,15 +246,16 @@ class RequestBatch:
         )
         return ToBroker(broker_id, request, sender.versions.stop_replica)
 
-    # Who and what -----------------------------------------------------------------------------------------------------------------------------
+    # Recipients and contents ------------------------------------------------------------------------------------------
+    # ---------------------------
 
     def _broker_epoch(self, broker_id: int) -> int:
         broker = self._image.broker(broker_id)
-        assert broker is not None, f"broker {broker_id} is told and not on the books"
+        assert broker is not None, f"broker {broker_id} is not registered"
         return broker.broker_epoch
 
     def _topic_ids(self, gone: Mapping[str, bytes]) -> dict[str, bytes]:
-        states = [key for told in self._leader_and_isr.values() for key in told] + list(self._update_states)
+        states = [key for requests in self._leader_and_isr.values() for key in requests] + list(self._update_states)
         found = {}
         for name in dict.fromkeys(topic for topic, _ in states):
             topic = self._image.topic(name)
@@ -269,7 +273,7 @@ def _live_broker(broker: BrokerRegistration) -> UpdateMetadataBroker:
 
 
 def _by_topic(states: Mapping[TopicPartition, State]) -> dict[str, list[State]]:
-    """Return topic -> states, both in the order in which they came."""
+    """Return topic -> states, both in order of insertion."""
     found: dict[str, list[State]] = {}
     for (topic, _), state in states.items():
         found.setdefault(topic, []).append(state)

@@ -1,4 +1,7 @@
-"""What a controller has decided, looked at as an image is: so that both become znodes in the same way.   Source: `znode_texts.MetadataFacts`."""
+"""A controller's state with the interface of an image, so that both are written to znodes by the same code.
+
+Source: `znode_texts.MetadataFacts`.
+"""
 
 from collections.abc import Iterator, Mapping
 
@@ -8,19 +11,19 @@ from kraftsim.core.metadata.topic_table import Topic
 
 
 class StateFacts:
-    """A view of a state; it moves with it."""
+    """A live view of a state."""
 
     def __init__(self, state: ControllerState) -> None:
         self._state = state
 
     @property
     def registries(self) -> Registries:
-        """Quotas, credentials, tokens, access rules."""
+        """Quotas, credentials, tokens, ACLs."""
         return self._state.registries
 
     @property
     def next_producer_id(self) -> int | None:
-        """The first id that is not given away; None if none ever was."""
+        """The first producer id that is not allocated; None if none was."""
         return self._state.producer_ids.next_producer_id or None
 
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
@@ -32,9 +35,9 @@ class StateFacts:
         return self._state.replication.topics.topics()
 
     def configs_of(self, resource_type: int, resource_name: str) -> Mapping[str, str]:
-        """Return what was set on a resource itself."""
+        """Return the values set on a resource itself."""
         return self._state.configs.configs_of(resource_type, resource_name)
 
     def configs(self) -> Iterator[tuple[tuple[int, str], Mapping[str, str]]]:
-        """Yield what was set on every resource that has anything, by resource."""
+        """Yield the values of every resource with any, by resource."""
         return ((resource, self.configs_of(*resource)) for resource in self._state.configs.resources())

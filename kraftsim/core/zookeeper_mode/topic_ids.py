@@ -1,6 +1,6 @@
-"""Ids for topics that have none: below inter.broker.protocol.version 2.8 a topic was its name, and nothing else.
+"""Ids for topics without one: below inter.broker.protocol.version 2.8 topics have names only.
 
-The image of a broker goes by ids, so such a topic has one that follows from its name; it is never told to anybody and never written to disk.
+A broker's image is keyed by ids, so such a topic gets one derived from its name; it is not sent to other nodes and not written to disk.
 Source: KIP-516.
 """
 
@@ -10,20 +10,20 @@ from typing import Final
 from protocol.uuids import ZERO_UUID
 
 _MARK: Final = b"\xfdNONE"
-"""No drawn uuid begins so: its seventh byte, which says how it was made, lies further on and is none of Kafka's."""
+"""The prefix of derived ids, not expected in a random uuid. The uuid version, in the seventh byte, comes after it."""
 UUID_BYTES: Final = 16
 
 
 def derived_topic_id(name: str) -> bytes:
-    """Return what stands for the id of a topic without one."""
+    """Return the derived id of a topic without one."""
     return _MARK + sha256(name.encode()).digest()[: UUID_BYTES - len(_MARK)]
 
 
 def is_derived(topic_id: bytes) -> bool:
-    """Tell whether an id only stands for none."""
+    """Return whether an id is a derived one."""
     return topic_id.startswith(_MARK)
 
 
 def told_topic_id(topic_id: bytes) -> bytes:
-    """Return the id that others are told: zeros where there is none."""
+    """Return the id to send to others: zeros for a derived one."""
     return ZERO_UUID if is_derived(topic_id) else topic_id

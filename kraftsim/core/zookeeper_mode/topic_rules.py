@@ -1,7 +1,7 @@
-"""Which topics and partitions can be made in ZooKeeper's time, and the records that make them.
+"""Validation and creation of topics and partitions in ZooKeeper mode.
 
-The broker that is asked only looks at znodes: a partition none of whose replicas is there is made all the same, and begins when one of them comes.
-The sentences are Kafka's own.   Source: kafka.server.ZkAdminManager, kafka.zk.AdminZkClient, org.apache.kafka.admin.AdminUtils.
+The broker that handles the request reads znodes only: a partition without a live replica is created anyway, and comes online with the first replica.
+The error messages are Kafka's.   Source: kafka.server.ZkAdminManager, kafka.zk.AdminZkClient, org.apache.kafka.admin.AdminUtils.
 """
 
 from collections import Counter
@@ -30,13 +30,13 @@ Placement = Mapping[int, Sequence[int]]
 def decide_topic(
     state: ControllerState, asked: CreatableTopic, chance: Chance, *, default_partitions: int, default_factor: int, partitions_max: int
 ) -> tuple[NewTopic, list[Message]] | RefusedTopic:
-    """Propose a topic. `partitions_max` are left to the request, of which a few bytes may ask for 2,147,483,647."""
+    """Create a topic. `partitions_max` bounds the request, which may ask for 2,147,483,647 partitions in a few bytes."""
     proposed = _proposed(state, asked, chance, default_partitions, default_factor, partitions_max)
     return RefusedTopic(name=asked.name, refusal=proposed) if isinstance(proposed, Refusal) else proposed
 
 
 def decide_more_partitions(state: ControllerState, asked: CreatePartitionsTopic, chance: Chance, partitions_max: int) -> list[Message] | Refusal:
-    """Propose more partitions for a topic, so many at most."""
+    """Add partitions to a topic, up to a maximum."""
     topic = state.replication.topics.topic_named(asked.name)
     if topic is None:
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{asked.name}' does not exist.")
@@ -141,9 +141,9 @@ def _refuse_rows(state: ControllerState, topic: Topic, rows: Sequence[Sequence[i
 
 
 def _placed(state: ControllerState, count: int, factor: int, chance: Chance, count_max: int, *, first: int = 0) -> Placement | Refusal:
-    """Return where partitions go: each begins one broker further, and its followers stand at a distance that grows with each round.
+    """Return the replicas of partitions: each starts one broker further, and its followers are at a distance that grows with each round.
 
-    Where brokers have racks, they are striped over these as KRaft does it.
+    Brokers with racks are striped across them as in KRaft.
     """
     if count <= 0:
         return Refusal(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
@@ -169,7 +169,7 @@ def _placed(state: ControllerState, count: int, factor: int, chance: Chance, cou
 
 
 def _partitions(state: ControllerState, topic_id: bytes, placement: Placement) -> Iterable[PartitionRecord]:
-    """Yield new partitions, led by the first replica that is in service; where none is, nobody is in sync yet."""
+    """Yield new partitions, with the first live replica as leader; without one the ISR is empty."""
     for number in sorted(placement):
         replicas = tuple(placement[number])
         isr = tuple(replica for replica in replicas if state.cluster.is_active(replica))

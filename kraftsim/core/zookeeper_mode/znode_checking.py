@@ -1,8 +1,8 @@
-"""What of a cluster's znodes can be read: a controller does without the rest, and says so, rather than that nobody is controller.
+"""Validation of a cluster's znodes: a controller ignores unreadable ones and reports them, instead of failing.
 
-A configuration, a rule or a token that cannot be read is as if it were not there; a topic of which any part cannot be read is left alone as a whole,
-so that nobody is elected over a state that nobody knows.
-Source: kafka.zk.{ConfigEntityZNode, TopicZNode, TopicPartitionStateZNode, ResourceZNode}.decode (nothing, where there is no JSON).
+An unreadable configuration, ACL or token is treated as missing; a topic with any unreadable part is ignored as a whole,
+so that no leader is elected on an unknown state.
+Source: kafka.zk.{ConfigEntityZNode, TopicZNode, TopicPartitionStateZNode, ResourceZNode}.decode (None for invalid JSON).
 """
 
 from collections.abc import Callable, Iterator
@@ -16,11 +16,11 @@ from protocol.zookeeper.kafka_znodes import CONFIG, TOPICS, PartitionStateZnode,
 
 STATE: Final = "/state"
 Unreadable = list[tuple[str, str]]
-"""Paths of znodes that cannot be read, and why."""
+"""Paths of unreadable znodes, with the errors."""
 
 
 def readable(znodes: Znodes) -> tuple[Znodes, Unreadable]:
-    """Return what can be read, and what cannot."""
+    """Return the readable znodes, and the errors of the others."""
     unreadable: Unreadable = []
     topics: dict[str, None] = {}
     lone: dict[str, None] = {}
@@ -43,7 +43,7 @@ def readable(znodes: Znodes) -> tuple[Znodes, Unreadable]:
 
 @contextmanager
 def read_at(path: str) -> Iterator[None]:
-    """Say of what cannot be read within where it stands. Raises MalformedMessage with that path."""
+    """Add the path to a parse error in this context. Raises MalformedMessage with that path."""
     try:
         yield
     except MalformedMessage as malformed:
@@ -51,7 +51,7 @@ def read_at(path: str) -> Iterator[None]:
 
 
 def topic_of(path: str) -> str:
-    """Return the topic that a znode below /brokers/topics is of."""
+    """Return the topic of a path below /brokers/topics."""
     return path.removeprefix(f"{TOPICS}/").partition("/")[0]
 
 

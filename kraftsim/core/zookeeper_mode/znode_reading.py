@@ -1,7 +1,7 @@
-"""From the znodes of a cluster to the records that say the same: what a controller begins with, and what a migration to KRaft copies.
+"""Converts a cluster's znodes to records: the initial state of a ZooKeeper-mode controller, and the copy of a migration to KRaft.
 
-In Kafka's order of copying: topics, each with its configuration and its partitions; brokers' configurations; credentials and quotas; producer ids;
-access rules; tokens. Epochs are kept; a partition's own epoch is the version of its znode.
+In Kafka's migration order: topics, each with its configuration and its partitions; broker configurations; credentials and quotas; producer ids;
+ACLs; tokens. Epochs are preserved; the partition epoch is the version of the state znode.
 Source: kafka.zk.ZkMigrationClient.readAllMetadata, kafka.zk.migration.*, KafkaController.initializeControllerContext, KIP-866.
 """
 
@@ -51,7 +51,7 @@ from protocol.zookeeper.kafka_znodes import (
 from protocol.zookeeper.znodes import Stat
 
 Znodes: TypeAlias = Mapping[str, tuple[bytes | None, Stat]]
-"""Path -> data and what is known of a znode."""
+"""Path -> data and stat of a znode."""
 AbsentState: TypeAlias = Callable[[PartitionRecord], None]
 NextId: TypeAlias = Callable[[ProducerIdBlock], int]
 NO_BROKER_EPOCH: Final = -1
@@ -61,26 +61,26 @@ SECURITY_PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SAS
 
 
 def not_made_yet(record: PartitionRecord) -> None:
-    """Say of a partition without a state that it has none: the first change makes its epochs 0."""
+    """Mark a partition without a state znode as not created: the first change sets its epochs to 0."""
     record.leader, record.leader_epoch, record.partition_epoch, record.isr = NO_LEADER, NOT_MADE, NOT_MADE, []
 
 
 def as_if_made(record: PartitionRecord) -> None:
-    """Say of a partition without a state what its first one would be: everybody in sync, the first replica leads.   Source: KIP-866."""
+    """Set the initial state of a partition without a state znode: all replicas in sync, the first one is leader.   Source: KIP-866."""
     record.leader, record.leader_epoch, record.partition_epoch, record.isr = record.replicas[0], 0, 0, list(record.replicas)
 
 
 def next_producer_id(block: ProducerIdBlock) -> int:
-    """Return the first id that may be given away after a block. A mix-up with the first one of the block was KAFKA-15552."""
+    """Return the first id after a block. Using the first one of the block instead was KAFKA-15552."""
     return block.next_producer_id
 
 
 def records_of_znodes(
     znodes: Znodes, draw_id: Callable[[], bytes], *, absent_state: AbsentState = as_if_made, next_id: NextId = next_producer_id
 ) -> Iterator[list[Message]]:
-    """Yield the records of a whole cluster, in pieces that belong together. Topics that are about to be deleted must be left out.
+    """Yield the records of a whole cluster, in groups that belong together. Topics being deleted must be left out.
 
-    `draw_id` makes the ids that access rules have in KRaft only. Raises MalformedMessage.
+    `draw_id` creates the ids of ACLs, which exist in KRaft only. Raises MalformedMessage.
     """
     for topic in _names_below(znodes, TOPICS):
         yield topic_records(znodes, topic, absent_state=absent_state)
@@ -97,7 +97,7 @@ def records_of_znodes(
 
 
 def topic_records(znodes: Znodes, topic: str, *, absent_state: AbsentState = as_if_made) -> list[Message]:
-    """Return what is said of a topic: its id, its configuration, its partitions. One without an id has that which follows from its name."""
+    """Return the records of a topic: id, configuration, partitions. A topic without an id gets the one derived from its name."""
     found = TopicZnode.parse(znodes[topic_path(topic)][0] or b"")
     topic_id = derived_topic_id(topic) if found.topic_id is None else found.topic_id
     states = {number: znodes.get(state_path(topic, number)) for number in found.partitions}
@@ -108,7 +108,7 @@ def topic_records(znodes: Znodes, topic: str, *, absent_state: AbsentState = as_
 def partition_record(
     topic_id: bytes, topic: TopicZnode, number: int, state: tuple[bytes | None, Stat] | None, absent_state: AbsentState = as_if_made
 ) -> PartitionRecord:
-    """Return what is said of one partition. Raises MalformedMessage."""
+    """Return the record of one partition. Raises MalformedMessage."""
     if not topic.partitions[number]:
         raise MalformedMessage(None, None, TOPICS, f"partition {number} has no replicas")
     record = PartitionRecord(
@@ -128,7 +128,7 @@ def partition_record(
 
 
 def quota_records(znodes: Znodes) -> Iterator[list[Message]]:
-    """Yield credentials and quotas: of users, of clients, of both together, of addresses; each entity by itself. Raises MalformedMessage."""
+    """Yield credentials and quotas: of users, of clients, of both, of addresses; one group per entity. Raises MalformedMessage."""
     yield from _entity_records(znodes, "users", USER)
     yield from _entity_records(znodes, "clients", CLIENT_ID)
     for user in _names_below(znodes, config_path("users")):
@@ -142,7 +142,7 @@ def quota_records(znodes: Znodes) -> Iterator[list[Message]]:
 
 
 def producer_id_records(znodes: Znodes, next_id: NextId = next_producer_id) -> Iterator[list[Message]]:
-    """Yield which producer id comes next, if any was ever given: the first one behind the last block. Raises MalformedMessage."""
+    """Yield the next producer id, if any was allocated: the first one after the last block. Raises MalformedMessage."""
     data, _ = znodes.get(PRODUCER_ID_BLOCK, (None, None))
     if data:
         found = ProducerIdBlockZnode.parse(data)
@@ -151,7 +151,7 @@ def producer_id_records(znodes: Znodes, next_id: NextId = next_producer_id) -> I
 
 
 def acl_records(znodes: Znodes, draw_id: Callable[[], bytes]) -> Iterator[list[Message]]:
-    """Yield all access rules, a hundred at a time: resources by type, pattern, and name from behind. Raises MalformedMessage."""
+    """Yield all ACLs in groups of a hundred: resources by type, pattern type, and name in descending order. Raises MalformedMessage."""
     for resource in RESOURCE_TYPES:
         for pattern in (AclPatternType.LITERAL, AclPatternType.PREFIXED):
             root = acl_path(resource, pattern, "").removesuffix("/")
@@ -173,7 +173,7 @@ def acl_records(znodes: Znodes, draw_id: Callable[[], bytes]) -> Iterator[list[M
 
 
 def token_record(data: bytes) -> DelegationTokenRecord:
-    """Return what is said of a token. Raises MalformedMessage."""
+    """Return the record of a token. Raises MalformedMessage."""
     found = DelegationTokenZnode.parse(data)
     return DelegationTokenRecord(
         owner=found.owner,
@@ -187,7 +187,7 @@ def token_record(data: bytes) -> DelegationTokenRecord:
 
 
 def broker_record(broker_id: int, data: bytes, stat: Stat) -> RegisterBrokerRecord:
-    """Return what is said of a broker that is alive: it is in service, and its epoch is the number of the change that made its znode.
+    """Return the record of a live broker: it is unfenced, and its epoch is the czxid of its znode.
 
     Raises MalformedMessage.
     """
@@ -207,7 +207,7 @@ def _end_point(text: str, protocols: Mapping[str, str]) -> BrokerEndpoint:
     host, _, port = address.rpartition(":")
     protocol = SECURITY_PROTOCOLS.get(protocols.get(name, name))
     if protocol is None or not port.isdecimal():
-        raise MalformedMessage(None, None, "endpoints", f"{text!r} is no endpoint")
+        raise MalformedMessage(None, None, "endpoints", f"{text!r} is not a valid endpoint")
     return BrokerEndpoint(name=name, host=host.strip("[]"), port=int(port), security_protocol=protocol)
 
 
@@ -256,10 +256,10 @@ def _quotas(entity: list[EntityData], config: Mapping[str, str]) -> list[Message
     try:
         return [ClientQuotaRecord(entity=entity, key=key, value=float(value)) for key, value in config.items()]
     except ValueError as wrong:
-        raise MalformedMessage(None, None, CONFIG, f"a quota is no number: {wrong}") from wrong
+        raise MalformedMessage(None, None, CONFIG, f"a quota is not a number: {wrong}") from wrong
 
 
 def _names_below(znodes: Znodes, path: str) -> list[str]:
-    """Return the names of what is directly below a path, sorted."""
+    """Return the names of the children of a path, sorted."""
     beginning = f"{path}/"
     return sorted(each[len(beginning) :] for each in znodes if each.startswith(beginning) and "/" not in each[len(beginning) :])

@@ -1,6 +1,6 @@
-"""What has to be written so that ZooKeeper says what an image says: what a KRaft controller does when it takes over, before it writes changes only.
+"""The writes that bring ZooKeeper in line with an image: done by a KRaft controller on taking over, before it writes changes only.
 
-Kafka compares, with two exceptions: entities that have quotas or credentials are always written again, and so are tokens.
+Kafka compares, with two exceptions: entities with quotas or credentials are always rewritten, and so are tokens.
 Source: org.apache.kafka.metadata.migration.KRaftMigrationZkWriter.handleSnapshot, KIP-866.
 """
 
@@ -11,7 +11,7 @@ from kraftsim.core.metadata.client_quotas import CLIENT_ID, USER
 from kraftsim.core.metadata.partition_registration import PartitionRegistration, partition_of
 from kraftsim.core.metadata.registries import QuotaEntity, quota_entity
 from kraftsim.core.zookeeper_mode.znode_reading import Znodes, acl_records, producer_id_records, quota_records, topic_records
-from kraftsim.core.zookeeper_mode.znode_texts import AclResource, MetadataFacts, TopicFacts, acl_resource, acl_rule, acl_rules
+from kraftsim.core.zookeeper_mode.znode_texts import AclResource, MetadataFacts, TopicView, acl_resource, acl_rule, acl_rules
 from kraftsim.core.zookeeper_mode.znode_writing import (
     WriteKind,
     ZnodeOperation,
@@ -41,12 +41,12 @@ NO_ID: Final = bytes(16)
 
 
 def sync_operations(znodes: Znodes, facts: MetadataFacts, controller_epoch: int) -> list[ZnodeOperation]:
-    """Return what has to be written, in Kafka's order, after all `znodes` that there are. Raises MalformedMessage."""
-    made_anew: set[str] = set()
+    """Return the writes, in Kafka's order, given all `znodes`. Raises MalformedMessage."""
+    recreated: set[str] = set()
     return [
         *_pending_deletions(znodes),
-        *_topics(znodes, facts, controller_epoch, made_anew),
-        *_configs(znodes, facts, made_anew),
+        *_topics(znodes, facts, controller_epoch, recreated),
+        *_configs(znodes, facts, recreated),
         *_quotas(znodes, facts),
         *_producer_ids(znodes, facts),
         *_access(znodes, facts),
@@ -61,11 +61,11 @@ def _pending_deletions(znodes: Znodes) -> Iterator[ZnodeOperation]:
         yield ZnodeOperation(name="DeletePendingTopicDeletion", writes=tuple(writes))
 
 
-def _topics(znodes: Znodes, facts: MetadataFacts, controller_epoch: int, made_anew: set[str]) -> Iterator[ZnodeOperation]:
-    """Create, change and delete topics; then partitions, those first that are missing, and last those that nobody knows of.
+def _topics(znodes: Znodes, facts: MetadataFacts, controller_epoch: int, recreated: set[str]) -> Iterator[ZnodeOperation]:
+    """Create, update and delete topics; then partitions, missing ones first and unknown ones last.
 
-    A topic that goes because another one has its name now (`made_anew` gets these) goes before that one is created: Kafka finds the name taken, and
-    deletes it afterwards.
+    A topic that is deleted because another one has its name now (`recreated` gets these) is deleted before that one is
+    created: Kafka fails to create it under the existing name, and deletes the old one afterwards.
     """
     wanted = {topic.topic_id: topic for topic in facts.topics()}
     pending = _names(znodes, DELETE_TOPICS)
@@ -80,11 +80,11 @@ def _topics(znodes: Znodes, facts: MetadataFacts, controller_epoch: int, made_an
             there[topic_id] = {record.partition_id: partition_of(record) for record in records if isinstance(record, PartitionRecord)}
         else:
             deleted.append(name)
-    made_anew |= {topic.name for topic in wanted.values()}.intersection(deleted)
-    yield from (topic_deleted(name) for name in deleted if name in made_anew)
+    recreated |= {topic.name for topic in wanted.values()}.intersection(deleted)
+    yield from (topic_deleted(name) for name in deleted if name in recreated)
     yield from (topic_created(topic, controller_epoch) for topic_id, topic in wanted.items() if topic_id not in there)
     yield from (topic_changed(wanted[topic_id]) for topic_id, found in there.items() if _is_reassigned(wanted[topic_id], found))
-    yield from (topic_deleted(name) for name in deleted if name not in made_anew)
+    yield from (topic_deleted(name) for name in deleted if name not in recreated)
     for topic_id, found in there.items():
         topic = wanted[topic_id]
         if missing := [number for number in sorted(topic.partitions) if number not in found]:
@@ -100,7 +100,7 @@ def _topics(znodes: Znodes, facts: MetadataFacts, controller_epoch: int, made_an
             yield ZnodeOperation(name="DeletePartition", writes=tuple(writes))
 
 
-def _is_reassigned(topic: TopicFacts, found: Mapping[int, PartitionRegistration]) -> bool:
+def _is_reassigned(topic: TopicView, found: Mapping[int, PartitionRegistration]) -> bool:
     return sorted(topic.partitions) != sorted(found) or any(
         (each.replicas, each.adding_replicas, each.removing_replicas)
         != (topic.partitions[number].replicas, topic.partitions[number].adding_replicas, topic.partitions[number].removing_replicas)
@@ -108,14 +108,14 @@ def _is_reassigned(topic: TopicFacts, found: Mapping[int, PartitionRegistration]
     )
 
 
-def _configs(znodes: Znodes, facts: MetadataFacts, made_anew: set[str]) -> Iterator[ZnodeOperation]:
-    """Write what is new first, then what is otherwise than it should be. The configuration of a topic that was made anew went with the former one."""
+def _configs(znodes: Znodes, facts: MetadataFacts, recreated: set[str]) -> Iterator[ZnodeOperation]:
+    """Write new configurations first, then changed ones. Those of a recreated topic were deleted with the former one."""
     there: dict[tuple[int, str], dict[str, str]] = {}
     for entity_type, resource_type in (("brokers", BROKER_RESOURCE), ("topics", TOPIC_RESOURCE)):
         for name in _names(znodes, config_path(entity_type)):
             data, _ = znodes[config_path(entity_type, name)]
             is_default = name == DEFAULT_ENTITY and resource_type == ConfigResourceType.BROKER
-            if resource_type != TOPIC_RESOURCE or name not in made_anew:
+            if resource_type != TOPIC_RESOURCE or name not in recreated:
                 there[resource_type, "" if is_default else name] = parse_config(data) if data else {}
     new = [resource for resource, _ in facts.configs() if resource not in there]
     other = [resource for resource, found in there.items() if dict(facts.configs_of(*resource)) != found]
@@ -126,7 +126,7 @@ def _configs(znodes: Znodes, facts: MetadataFacts, made_anew: set[str]) -> Itera
 
 
 def _quotas(znodes: Znodes, facts: MetadataFacts) -> Iterator[ZnodeOperation]:
-    """Write everybody who has anything, and whoever had; users alone come last."""
+    """Write all entities that have, or had, quotas or credentials; users alone come last."""
     entities: dict[QuotaEntity, None] = {quota_entity(record.entity): None for record in facts.registries.quotas.records()}
     entities.update({((USER, record.name),): None for record in facts.registries.scram_credentials.records()})
     for records in quota_records(znodes):

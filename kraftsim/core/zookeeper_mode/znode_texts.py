@@ -1,4 +1,4 @@
-"""What stands in znodes for what a cluster's metadata says: a text for each thing that has a znode of its own.
+"""The data of znodes for a cluster's metadata.
 
 Source: kafka.zk.ZkData, kafka.zk.migration.{ZkTopicMigrationClient, ZkConfigMigrationClient, ZkAclMigrationClient}.
 """
@@ -23,12 +23,12 @@ from protocol.zookeeper.kafka_znodes import DEFAULT_ENTITY, PartitionStateZnode,
 
 NOBODY: Final = -1
 ENTITY_TYPES: Final = {ConfigResourceType.TOPIC: "topics", ConfigResourceType.BROKER: "brokers"}
-"""What has configurations in ZooKeeper -> the name of its folder."""
+"""Resource type -> the name of its parent znode."""
 AclResource: TypeAlias = tuple[AclResourceType, AclPatternType, str]
 EPSILON: Final = 1e-6
 
 
-class TopicFacts(Protocol):
+class TopicView(Protocol):
     """A topic and its partitions by number."""
 
     @property
@@ -40,31 +40,31 @@ class TopicFacts(Protocol):
 
 
 class MetadataFacts(Protocol):
-    """What is known of a cluster: an image, or what a controller has decided."""
+    """A cluster's metadata: an image, or a controller's state."""
 
     @property
     def registries(self) -> Registries: ...
     @property
     def next_producer_id(self) -> int | None: ...
-    def topic_by_id(self, topic_id: bytes) -> TopicFacts | None:
+    def topic_by_id(self, topic_id: bytes) -> TopicView | None:
         """Return a topic by its id, or None."""
         ...
 
-    def topics(self) -> Iterator[TopicFacts]:
+    def topics(self) -> Iterator[TopicView]:
         """Yield every topic, by name."""
         ...
 
     def configs_of(self, resource_type: int, resource_name: str) -> Mapping[str, str]:
-        """Return what was set on a resource itself."""
+        """Return the values set on a resource itself."""
         ...
 
     def configs(self) -> Iterator[tuple[tuple[int, str], Mapping[str, str]]]:
-        """Yield what was set on every resource that has anything, by resource."""
+        """Yield the values of every resource with any, by resource."""
         ...
 
 
-def topic_text(topic: TopicFacts) -> bytes:
-    """Return the replicas of all partitions of a topic."""
+def topic_text(topic: TopicView) -> bytes:
+    """Return the assignment of all partitions of a topic."""
     partitions = {number: topic.partitions[number] for number in sorted(topic.partitions)}
     return TopicZnode(
         partitions={number: each.replicas for number, each in partitions.items()},
@@ -75,7 +75,7 @@ def topic_text(topic: TopicFacts) -> bytes:
 
 
 def state_text(partition: PartitionRegistration, controller_epoch: int) -> bytes:
-    """Return leader and in-sync replicas of a partition. A KRaft controller writes the epoch of its quorum as the controller's."""
+    """Return leader and ISR of a partition. A KRaft controller uses the quorum epoch as controller epoch."""
     return PartitionStateZnode(
         leader=partition.leader,
         leader_epoch=partition.leader_epoch,
@@ -92,7 +92,7 @@ def config_entity(resource_type: int, name: str) -> str | None:
 
 
 def quota_path(entity: QuotaEntity) -> str:
-    """Return where quotas of an entity are, below /config: users/alice/clients/c1."""
+    """Return the path of an entity's quotas below /config: users/alice/clients/c1."""
     names = {kind: DEFAULT_ENTITY if name is None else sanitized(name) for kind, name in entity}
     if USER in names:
         user = config_path("users", names[USER])
@@ -122,17 +122,17 @@ def scram_text(record: UserScramCredentialRecord) -> str:
 
 
 def acl_resource(record: AccessControlEntryRecord) -> AclResource:
-    """Return the resource that a rule is about."""
+    """Return the resource of an ACL."""
     return AclResourceType(record.resource_type), AclPatternType(record.pattern_type), record.resource_name
 
 
 def acl_rules(resource: AclResource, registries: Registries) -> list[AclRule]:
-    """Return the rules of a resource."""
+    """Return the ACLs of a resource."""
     return [acl_rule(record) for record in registries.access_rules.of_group(resource)]
 
 
 def acl_rule(record: AccessControlEntryRecord) -> AclRule:
-    """Return a rule as it stands in a znode."""
+    """Return an ACL in its znode format."""
     return AclRule(
         principal=record.principal,
         permission=AclPermissionType(record.permission_type),
@@ -142,13 +142,13 @@ def acl_rule(record: AccessControlEntryRecord) -> AclRule:
 
 
 def acl_text(resource: AclResource, registries: Registries) -> bytes | None:
-    """Return all rules of a resource, None if it has none."""
+    """Return all ACLs of a resource, None if it has none."""
     rules = acl_rules(resource, registries)
     return build_acls(rules) if rules else None
 
 
 def token_text(record: DelegationTokenRecord) -> bytes:
-    """Return a token."""
+    """Return the data of a token."""
     return DelegationTokenZnode(
         token_id=record.token_id,
         owner=record.owner,
@@ -161,7 +161,7 @@ def token_text(record: DelegationTokenRecord) -> bytes:
 
 
 def producer_id_text(next_producer_id: int) -> bytes:
-    """Return what a KRaft controller says of producer ids: the block that will be given next, and to nobody."""
+    """Return the producer id block as written by a KRaft controller: the next block, without a broker."""
     block = ProducerIdBlock(first_producer_id=next_producer_id, size=BLOCK_SIZE)
     return ProducerIdBlockZnode(broker_id=NOBODY, first_producer_id=block.first_producer_id, last_producer_id=block.last_producer_id).build()
 

@@ -1,7 +1,7 @@
-"""From what changed in a cluster's metadata to the znodes that have to be written, in Kafka's order.
+"""Converts metadata changes to znode writes, in Kafka's order.
 
-`Touched` is told of each record before it is replayed; afterwards `operations_of` says what to write. `sync_operations` compares everything with what
-is in ZooKeeper, as a KRaft controller does when it takes over. An operation succeeds or fails as a whole; a notification is for the brokers, and
+`Touched` gets each record before it is replayed; afterwards `operations_of` returns the writes. `sync_operations` compares everything with
+ZooKeeper, as a KRaft controller does on taking over. An operation is atomic; a notification for the brokers
 follows once it has succeeded.
 Source: org.apache.kafka.metadata.migration.KRaftMigrationZkWriter, kafka.zk.migration.*, kafka.zk.AdminZkClient.
 """
@@ -15,7 +15,7 @@ from kraftsim.core.metadata.registries import QuotaEntity, quota_entity
 from kraftsim.core.zookeeper_mode.znode_texts import (
     AclResource,
     MetadataFacts,
-    TopicFacts,
+    TopicView,
     acl_resource,
     acl_text,
     config_entity,
@@ -55,22 +55,22 @@ from protocol.zookeeper.op_codes import ANY_VERSION, CreateMode
 
 
 class WriteKind(Enum):
-    """What is done to a znode."""
+    """The type of a write."""
 
     CREATE = "create"
     SET = "set"
     PUT = "put"
-    """Set, or create with all that is above where it is not there."""
+    """Set, or create with its parents if it does not exist."""
     DELETE = "delete"
     DROP = "drop"
-    """Delete, if it is there."""
+    """Delete, if it exists."""
     DELETE_TREE = "delete-tree"
-    """Delete with all that is below."""
+    """Delete recursively."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZnodeWrite:
-    """One znode to be written, if it has a version."""
+    """One write of a znode, conditional if it has a version."""
 
     kind: WriteKind
     path: str
@@ -81,7 +81,7 @@ class ZnodeWrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZnodeOperation:
-    """Writes that belong together. `name` is Kafka's own; `notification` tells brokers, afterwards and without being waited for by anybody."""
+    """Writes that belong together. `name` is Kafka's; `notification` notifies brokers afterwards, and is not awaited."""
 
     name: str
     writes: tuple[ZnodeWrite, ...]
@@ -90,12 +90,12 @@ class ZnodeOperation:
 
 @dataclass(slots=True)
 class Touched:
-    """What some records are about, each thing once, in the order in which it came up."""
+    """What some records change, without duplicates, in order of occurrence."""
 
     deleted_topics: dict[str, bytes] = field(default_factory=dict)
     created_topics: dict[bytes, None] = field(default_factory=dict)
     reassigned_topics: dict[bytes, None] = field(default_factory=dict)
-    """Topics whose partitions have other replicas than before, or elsewhere, or are more."""
+    """Topics whose partitions have another assignment or directories, or which have more partitions."""
     new_partitions: dict[tuple[bytes, int], None] = field(default_factory=dict)
     partitions: dict[tuple[bytes, int], None] = field(default_factory=dict)
     configs: dict[tuple[int, str], None] = field(default_factory=dict)
@@ -105,12 +105,12 @@ class Touched:
     producer_ids: bool = False
 
     def note(self, record: Message, facts: MetadataFacts) -> None:
-        """Take note of a record; `facts` are from before it."""
+        """Add a record; `facts` are the state before it."""
         match record:
             case TopicRecord():
                 self.created_topics[record.topic_id] = None
             case RemoveTopicRecord():
-                self._note_removal(record.topic_id, facts)
+                self._add_removal(record.topic_id, facts)
             case PartitionRecord():
                 if record.topic_id not in self.created_topics:
                     self.reassigned_topics[record.topic_id] = None
@@ -136,8 +136,8 @@ class Touched:
             case DelegationTokenRecord() | RemoveDelegationTokenRecord():
                 self.tokens[record.token_id] = None
 
-    def _note_removal(self, topic_id: bytes, facts: MetadataFacts) -> None:
-        """A topic that came and went meanwhile was never told to ZooKeeper."""
+    def _add_removal(self, topic_id: bytes, facts: MetadataFacts) -> None:
+        """Drop a topic that was created and deleted meanwhile: it is not in ZooKeeper."""
         is_new = topic_id in self.created_topics
         for kept in (self.created_topics, self.reassigned_topics):
             kept.pop(topic_id, None)
@@ -151,7 +151,7 @@ class Touched:
 
 
 def operations_of(touched: Touched, facts: MetadataFacts, controller_epoch: int) -> list[ZnodeOperation]:
-    """Return what has to be written for all that was touched; `facts` are from after it."""
+    """Return the writes for all changes; `facts` are the state after them."""
     found = [topic_deleted(name) for name in touched.deleted_topics]
     found += _topic_operations(touched, facts, controller_epoch)
     found += [each for resource in touched.configs if (each := config_changed(*resource, facts, drops_empty=True)) is not None]
@@ -167,7 +167,7 @@ def _topic_operations(touched: Touched, facts: MetadataFacts, controller_epoch: 
     keys = (*touched.created_topics, *touched.reassigned_topics, *(key[0] for key in (*touched.new_partitions, *touched.partitions)))
     for topic_id in dict.fromkeys(keys):
         topic = facts.topic_by_id(topic_id)
-        assert topic is not None, "a topic that was removed is not touched"
+        assert topic is not None, "deleted topics are not in this set"
         if topic_id in touched.created_topics:
             yield topic_created(topic, controller_epoch)
             continue
@@ -182,8 +182,8 @@ def _topic_operations(touched: Touched, facts: MetadataFacts, controller_epoch: 
             yield partitions_changed(topic, changed, controller_epoch)
 
 
-def topic_created(topic: TopicFacts, controller_epoch: int) -> ZnodeOperation:
-    """Return what makes a topic: replicas, an empty configuration, and the state of each partition."""
+def topic_created(topic: TopicView, controller_epoch: int) -> ZnodeOperation:
+    """Create a topic: assignment, an empty configuration, and the state of each partition."""
     made = [
         ZnodeWrite(kind=WriteKind.CREATE, path=topic_path(topic.name), data=topic_text(topic)),
         ZnodeWrite(kind=WriteKind.CREATE, path=config_path("topics", topic.name), data=build_config({})),
@@ -193,13 +193,13 @@ def topic_created(topic: TopicFacts, controller_epoch: int) -> ZnodeOperation:
     return ZnodeOperation(name="CreateTopic", writes=tuple(made))
 
 
-def topic_changed(topic: TopicFacts) -> ZnodeOperation:
-    """Return what says of a topic which replicas its partitions have."""
+def topic_changed(topic: TopicView) -> ZnodeOperation:
+    """Write the assignment of a topic."""
     return ZnodeOperation(name="UpdateTopic", writes=(ZnodeWrite(kind=WriteKind.SET, path=topic_path(topic.name), data=topic_text(topic)),))
 
 
 def topic_deleted(name: str) -> ZnodeOperation:
-    """Return what removes a topic, its partitions and its configuration."""
+    """Delete a topic, its partitions and its configuration."""
     writes = (
         ZnodeWrite(kind=WriteKind.DELETE_TREE, path=topic_path(name)),
         ZnodeWrite(kind=WriteKind.DROP, path=config_path("topics", name)),
@@ -207,8 +207,8 @@ def topic_deleted(name: str) -> ZnodeOperation:
     return ZnodeOperation(name="DeleteTopic", writes=writes)
 
 
-def partition_created(topic: TopicFacts, number: int, controller_epoch: int) -> tuple[ZnodeWrite, ZnodeWrite]:
-    """Return what makes a partition of a topic that is there."""
+def partition_created(topic: TopicView, number: int, controller_epoch: int) -> tuple[ZnodeWrite, ZnodeWrite]:
+    """Create a partition of an existing topic."""
     state = state_path(topic.name, number)
     return (
         ZnodeWrite(kind=WriteKind.CREATE, path=state.removesuffix("/state")),
@@ -216,8 +216,8 @@ def partition_created(topic: TopicFacts, number: int, controller_epoch: int) -> 
     )
 
 
-def partitions_changed(topic: TopicFacts, numbers: Sequence[int], controller_epoch: int) -> ZnodeOperation:
-    """Return what says how some partitions of a topic stand, whatever was said before."""
+def partitions_changed(topic: TopicView, numbers: Sequence[int], controller_epoch: int) -> ZnodeOperation:
+    """Write the state of some partitions of a topic, unconditionally."""
     writes = (
         ZnodeWrite(kind=WriteKind.SET, path=state_path(topic.name, number), data=state_text(topic.partitions[number], controller_epoch))
         for number in numbers
@@ -226,7 +226,7 @@ def partitions_changed(topic: TopicFacts, numbers: Sequence[int], controller_epo
 
 
 def config_changed(resource_type: int, name: str, facts: MetadataFacts, *, drops_empty: bool = False) -> ZnodeOperation | None:
-    """Return what says how a topic or broker is configured; None of what has no place in ZooKeeper. Without values its znode goes."""
+    """Write the configuration of a topic or broker; None for other resources. Without values its znode is deleted."""
     entity = config_entity(resource_type, name)
     if entity is None:
         return None
@@ -240,39 +240,41 @@ def config_changed(resource_type: int, name: str, facts: MetadataFacts, *, drops
 
 
 def quota_changed(entity: QuotaEntity, facts: MetadataFacts) -> ZnodeOperation:
-    """Return what says which quotas and credentials an entity has."""
+    """Write the quotas and credentials of an entity."""
     place = quota_path(entity)
     write = ZnodeWrite(kind=WriteKind.PUT, path=f"{CONFIG}/{place}", data=quota_text(entity, facts.registries))
     return ZnodeOperation(name="UpdateClientQuota", writes=(write,), notification=_config_change(place))
 
 
 def producer_ids_changed(facts: MetadataFacts) -> ZnodeOperation:
-    """Return what says which producer ids come next."""
-    assert facts.next_producer_id is not None, "a record said so"
+    """Write the next producer ids."""
+    assert facts.next_producer_id is not None, "set by the record"
     write = ZnodeWrite(kind=WriteKind.SET, path=PRODUCER_ID_BLOCK, data=producer_id_text(facts.next_producer_id))
     return ZnodeOperation(name="UpdateProducerId", writes=(write,))
 
 
 def acls_changed(resource: AclResource, facts: MetadataFacts) -> ZnodeOperation:
-    """Return what says which rules a resource has; without any its znode goes."""
+    """Write the ACLs of a resource; without any its znode is deleted."""
     kind, pattern, name = resource
     text = acl_text(resource, facts.registries)
     path = acl_path(kind, pattern, name)
-    told = ZnodeWrite(kind=WriteKind.CREATE, path=acl_change_path(pattern), data=build_acl_change(*resource), mode=CreateMode.PERSISTENT_SEQUENTIAL)
+    notification = ZnodeWrite(
+        kind=WriteKind.CREATE, path=acl_change_path(pattern), data=build_acl_change(*resource), mode=CreateMode.PERSISTENT_SEQUENTIAL
+    )
     if text is None:
-        return ZnodeOperation(name="DeleteAcl", writes=(ZnodeWrite(kind=WriteKind.DROP, path=path),), notification=told)
-    return ZnodeOperation(name="UpdateAcl", writes=(ZnodeWrite(kind=WriteKind.PUT, path=path, data=text),), notification=told)
+        return ZnodeOperation(name="DeleteAcl", writes=(ZnodeWrite(kind=WriteKind.DROP, path=path),), notification=notification)
+    return ZnodeOperation(name="UpdateAcl", writes=(ZnodeWrite(kind=WriteKind.PUT, path=path, data=text),), notification=notification)
 
 
-def token_changed(token_id: str, facts: MetadataFacts, *, is_told: bool = False) -> ZnodeOperation:
-    """Return what says how a token stands. A KRaft controller does not tell brokers of it."""
+def token_changed(token_id: str, facts: MetadataFacts, *, notifies: bool = False) -> ZnodeOperation:
+    """Write a token. A KRaft controller does not notify brokers of it."""
     record = facts.registries.delegation_tokens.get(token_id)
-    told = ZnodeWrite(kind=WriteKind.CREATE, path=TOKEN_CHANGE, data=token_id.encode(), mode=CreateMode.PERSISTENT_SEQUENTIAL)
+    notification = ZnodeWrite(kind=WriteKind.CREATE, path=TOKEN_CHANGE, data=token_id.encode(), mode=CreateMode.PERSISTENT_SEQUENTIAL)
     if record is None:
         writes = (ZnodeWrite(kind=WriteKind.DROP, path=token_path(token_id)),)
-        return ZnodeOperation(name="DeleteDelegationToken", writes=writes, notification=told if is_told else None)
+        return ZnodeOperation(name="DeleteDelegationToken", writes=writes, notification=notification if notifies else None)
     put = (ZnodeWrite(kind=WriteKind.PUT, path=token_path(token_id), data=token_text(record)),)
-    return ZnodeOperation(name="UpdateDelegationToken", writes=put, notification=told if is_told else None)
+    return ZnodeOperation(name="UpdateDelegationToken", writes=put, notification=notification if notifies else None)
 
 
 def _config_change(entity: str) -> ZnodeWrite:

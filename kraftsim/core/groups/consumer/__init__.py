@@ -1,1 +1,1 @@
-"""Groups of the protocol of KIP-848: the coordinator works out who reads what, and moves each member there by heartbeats."""
+"""Groups of the KIP-848 protocol: the coordinator computes the assignment and reconciles each member through heartbeats."""

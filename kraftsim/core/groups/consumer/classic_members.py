@@ -1,7 +1,7 @@
-"""Members of consumer groups that still speak the classic protocol: they join, sync and leave as ever, and the coordinator assigns.
+"""Members of consumer groups that use the classic protocol: they send JoinGroup, SyncGroup and LeaveGroup, and the coordinator assigns.
 
-A member is told the epoch that it has come to as its generation, its own first protocol, and that somebody else leads. What it owns it says in its
-subscription; where it is to give something up, or may take what others gave up, its heartbeats tell it to join again.
+Such a member receives its member epoch as generation, its own first protocol, and another member as leader. It reports its owned partitions in
+its subscription. When it has to revoke partitions, or may take revoked ones, its heartbeats return REBALANCE_IN_PROGRESS.
 Source: KIP-848 (online migration); GroupMetadataManager.classicGroup{Join,Sync,Heartbeat,Leave}ToConsumerGroup.
 """
 
@@ -30,7 +30,7 @@ Downgrade = Callable[[ConsumerGroup, Moment], list[Change]]
 
 
 class ClassicMembers:
-    """`to_classic` makes a classic group of a group in which nobody is left who speaks the consumer protocol, without a rebalance."""
+    """`to_classic` converts a group without consumer-protocol members to a classic group, without a rebalance."""
 
     def __init__(
         self, settings: GroupSettings, outbox: Outbox, timers: Timers, topics: TopicsView, consumers: ConsumerGroups, to_classic: Downgrade
@@ -45,12 +45,12 @@ class ClassicMembers:
     # Join ----------------------------------------------------------------------------------------------------------------------------------
 
     def join(self, group: ConsumerGroup, waiter: int, asked: JoinAsked, now: Moment) -> None:
-        """Let somebody in, or further on its way, and answer once that is replicated."""
+        """Add a member or reconcile an existing one; reply once that is replicated."""
         member_id = asked.member_id or asked.fresh_id
         error = self._refuse_join(group, asked, member_id)
         if error is not None:
-            told = member_id if error is ErrorCode.MEMBER_ID_REQUIRED else asked.member_id
-            self._outbox.reply(waiter, JoinAnswer(error=error, member_id=told))
+            returned_id = member_id if error is ErrorCode.MEMBER_ID_REQUIRED else asked.member_id
+            self._outbox.reply(waiter, JoinAnswer(error=error, member_id=returned_id))
             return
         former = None if asked.group_instance_id is None else group.static_member(asked.group_instance_id)
         if former is not None and asked.member_id and asked.member_id != former.member_id:
@@ -84,7 +84,7 @@ class ClassicMembers:
         return None
 
     def _member(self, group: ConsumerGroup, former: ConsumerMember | None, asked: JoinAsked, member_id: str, changes: list[Change]) -> ConsumerMember:
-        """Return the member that joins, as it was; another incarnation of a static one has the place of its former self at once."""
+        """Return the state of the member before this join; a new incarnation of a static member replaces the former one here."""
         if former is not None:
             return former if asked.member_id else self._consumers.replace_static(group, former, member_id, changes)
         return group.members.get(member_id) or ConsumerMember(member_id=member_id)
@@ -107,7 +107,7 @@ class ClassicMembers:
         self._timers.set(TimerKey(TimerKind.CONSUMER_SYNC, group_id, member.member_id), now.monotonic_ms + member.rebalance_timeout_ms)
 
     def _answer(self, waiter: int, member: ConsumerMember, changes: list[Change]) -> None:
-        assert member.classic is not None, "whoever joins so speaks the classic protocol"
+        assert member.classic is not None, "a member that sends JoinGroup uses the classic protocol"
         answer = JoinAnswer(
             member_id=member.member_id,
             generation_id=member.member_epoch,
@@ -123,7 +123,7 @@ class ClassicMembers:
     # Sync, heartbeat -----------------------------------------------------------------------------------------------------------------------
 
     def sync(self, group: ConsumerGroup, waiter: int, asked: SyncAsked, now: Moment) -> None:
-        """Tell a member what it has; what its leader may have sent is not looked at."""
+        """Return a member's assignment; an assignment sent by a leader is ignored."""
         answer = self._share(group, asked, now)
         self._outbox.reply(waiter, SyncAnswer(error=answer) if isinstance(answer, ErrorCode) else answer)
 
@@ -131,7 +131,7 @@ class ClassicMembers:
         member = self._validated(group, asked.member_id, asked.group_instance_id, asked.generation_id)
         if isinstance(member, ErrorCode):
             return member
-        assert member.classic is not None, "it was looked at"
+        assert member.classic is not None, "_find checked it"
         if asked.protocol_type not in (None, CONSUMER_PROTOCOL) or asked.protocol_name not in (None, member.classic.protocol_name):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if group.assignment_epoch > member.member_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
@@ -143,7 +143,7 @@ class ClassicMembers:
         return SyncAnswer(protocol_type=asked.protocol_type, protocol_name=asked.protocol_name, assignment=assignment)
 
     def heartbeat(self, group: ConsumerGroup, member_id: str, group_instance_id: str | None, generation_id: int, now: Moment) -> ErrorCode:
-        """Renew a session. REBALANCE_IN_PROGRESS is no refusal: the member is to join again, and has its rebalance time-out for that."""
+        """Renew a session. REBALANCE_IN_PROGRESS is not a failure: the member has to rejoin within its rebalance timeout."""
         member = self._validated(group, member_id, group_instance_id, generation_id)
         if isinstance(member, ErrorCode):
             return member
@@ -166,7 +166,7 @@ class ClassicMembers:
         return member if member.member_epoch == generation_id else ErrorCode.ILLEGAL_GENERATION
 
     def _find(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember | ErrorCode:
-        """Return a member, or why there is none."""
+        """Return a member, or the error if there is none."""
         member = group.members.get(member_id) if instance_id is None else group.static_member(instance_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -177,7 +177,7 @@ class ClassicMembers:
     # Leave ---------------------------------------------------------------------------------------------------------------------------------
 
     def leave(self, group: ConsumerGroup, members: Sequence[tuple[str, str | None]], now: Moment) -> list[ErrorCode]:
-        """Take members out, whatever they speak, all in one epoch; return how each went. Without an id a static one is meant."""
+        """Remove members of either protocol in one group epoch; return one error each. Without a member id a static member is removed."""
         errors: list[ErrorCode] = []
         gone: dict[str, None] = {}
         for member_id, instance_id in members:

@@ -1,4 +1,4 @@
-"""A consumer group: the fold of its records. Whoever decides something about it writes records; only `replay_*` changes it.
+"""The state of a consumer group, replayed from its records. Other code writes records; only `replay_*` changes the state.
 
 Source: KIP-848, org.apache.kafka.coordinator.group.modern.{ModernGroup, consumer.ConsumerGroup}.
 """
@@ -22,7 +22,7 @@ NO_VERSION: Final = -1
 
 
 class ConsumerGroupState(Enum):
-    """The values are Kafka's own words."""
+    """Group states; the values are Kafka's names."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -32,37 +32,37 @@ class ConsumerGroupState(Enum):
 
 
 class ConsumerGroup:
-    """Members stand in the order in which they came. A group without members may still hold offsets."""
+    """Members are kept in the order in which they joined. A group without members may still hold offsets."""
 
     def __init__(self, group_id: str, group_epoch: int = 0, *, keeps_assignment_epochs: bool = False) -> None:
         self.group_id = group_id
         self.keeps_assignment_epochs = keeps_assignment_epochs
-        """Whether a commit in a past epoch is taken for what the member has had since then (KIP-1251, since 4.3)."""
+        """Whether a commit with an older epoch is accepted for partitions assigned since that epoch or earlier (KIP-1251, since 4.3)."""
         self.group_epoch = group_epoch
         self.metadata_hash = 0
         self.assignment_epoch = 0
         self.assigned_ms = NEVER_MS
-        """The wall clock when the target was worked out."""
+        """The wall clock when the target assignment was computed."""
         self.members: dict[str, ConsumerMember] = {}
         self.targets: dict[str, Shares] = {}
         self.resolved: dict[str, tuple[str, ...]] = {}
-        """The topics that each regular expression means."""
+        """The topics that each regular expression matches."""
         self.offsets = GroupOffsets()
         self.seen_topics = NO_VERSION
-        """The version of the topics that the group knows of."""
+        """The version of the topics view at the last update."""
         self.is_over = False
         self._owners: dict[tuple[bytes, int], str] = {}
 
     @property
     def is_dead(self) -> bool:
-        """Whether nothing counts for it any more."""
+        """Whether the group is removed: requests and callbacks for it have no effect."""
         return self.is_over
 
-    # Looking -------------------------------------------------------------------------------------------------------------------------------
+    # Queries ------------------------------------------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> ConsumerGroupState:
-        """How far the group is."""
+        """The state of the group."""
         if self.is_over:
             return ConsumerGroupState.DEAD
         if not self.members:
@@ -73,26 +73,26 @@ class ConsumerGroup:
         return ConsumerGroupState.STABLE if is_there else ConsumerGroupState.RECONCILING
 
     def is_taken(self, topic_id: bytes, number: int) -> bool:
-        """Tell whether a member has a partition, or is still giving it up."""
+        """Return whether a partition is assigned to a member or pending revocation."""
         return (topic_id, number) in self._owners
 
     def static_member(self, instance_id: str) -> ConsumerMember | None:
-        """Return the member that is an instance."""
+        """Return the member of a group instance id."""
         return next((member for member in self.members.values() if member.instance_id == instance_id), None)
 
     def topics_of(self, member: ConsumerMember) -> list[str]:
-        """Return the names of the topics that a member reads, whether they are there or not."""
+        """Return the names of the topics that a member subscribes to, existing or not."""
         found = dict.fromkeys(member.subscribed_names)
         if member.subscribed_regex:
             found.update(dict.fromkeys(self.resolved.get(member.subscribed_regex, ())))
         return sorted(found)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Tell whether any member reads a topic."""
+        """Return whether any member subscribes to a topic."""
         return any(topic in self.topics_of(member) for member in self.members.values())
 
     def preferred_assignor(self, default: str) -> str:
-        """Return the assignor that most members want."""
+        """Return the assignor that most members prefer."""
         wanted: dict[str, int] = {}
         for member in self.members.values():
             if member.server_assignor is not None:
@@ -100,12 +100,12 @@ class ConsumerGroup:
         return max(wanted, key=lambda name: wanted[name]) if wanted else default
 
     def takes_classic(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Tell whether somebody who speaks the classic protocol, and knows these ways to assign, can be a member beside those that do."""
+        """Return whether a classic-protocol member with these protocols is compatible with the group's classic-protocol members."""
         known = [{name for name, _ in member.classic.protocols} for member in self.members.values() if member.classic is not None]
         return protocol_type == CONSUMER_PROTOCOL and any(all(name in names for names in known) for name, _ in protocols)
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
-        """Tell whether somebody still has a partition that a member is to have."""
+        """Return whether other members still own partitions of a member's target assignment."""
         target = self.targets.get(member.member_id, NO_SHARES)
         for topic_id, numbers in target.items():
             has = frozenset(member.assigned.get(topic_id, ()))
@@ -116,13 +116,13 @@ class ConsumerGroup:
     def refuse_commit(
         self, member_id: str, member_epoch: int, api_version: int | None, partitions: Iterable[tuple[bytes, int]] = ()
     ) -> ErrorCode | None:
-        """Return why a member may not commit offsets: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, or UNSUPPORTED_VERSION of OffsetCommit before 9.
+        """Return the error of an offset commit: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, or UNSUPPORTED_VERSION of OffsetCommit before 9.
 
-        `api_version` is None inside a transaction, where who names no member is not fenced. `partitions`, by topic id, are those of the request:
-        one that the member may not commit in that epoch refuses them all.
+        `api_version` is None inside a transaction, where a request without a member id is not fenced. `partitions`, by
+        topic id, are those of the request: one that the member may not commit in that epoch fails the whole request.
         """
-        is_nobody = member_epoch < 0 and not member_id
-        if (member_epoch < 0 and not self.members) or (is_nobody and api_version is None):
+        has_no_member = member_epoch < 0 and not member_id
+        if (member_epoch < 0 and not self.members) or (has_no_member and api_version is None):
             return None
         member = self.members.get(member_id)
         if member is None:
@@ -135,7 +135,7 @@ class ConsumerGroup:
         return _refuse_epoch(member, member_epoch)
 
     def refuse_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode | None:
-        """Return why somebody is not told offsets; who names no member is told."""
+        """Return the error of an offset fetch; a request without a member id is not validated."""
         if member_id is None and member_epoch < 0:
             return None
         member = self.members.get(member_id or "")
@@ -143,14 +143,14 @@ class ConsumerGroup:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return _refuse_epoch(member, member_epoch)
 
-    # Replaying -----------------------------------------------------------------------------------------------------------------------------
+    # Replay -------------------------------------------------------------------------------------------------------------------------------
 
     def replay_epoch(self, epoch: int, metadata_hash: int) -> None:
-        """Somebody came, went, or reads other topics."""
+        """The group epoch is bumped: members, subscriptions or topics changed."""
         self.group_epoch, self.metadata_hash = epoch, metadata_hash
 
     def replay_member(self, member_id: str, value: ConsumerGroupMemberMetadataValue) -> None:
-        """A member came, or wants something else."""
+        """A member joined, or its subscription or settings changed."""
         known = self.members.get(member_id) or ConsumerMember(member_id=member_id)
         self.members[member_id] = replace(
             known,
@@ -166,25 +166,25 @@ class ConsumerGroup:
         )
 
     def replay_gone(self, member_id: str) -> None:
-        """A member is there no longer."""
+        """A member is removed."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._disown(member)
         self.targets.pop(member_id, None)
 
     def replay_target(self, member_id: str, shares: Shares | None) -> None:
-        """A member is to have something else; None: nothing, for it is gone."""
+        """The target assignment of a member changed; None: the member is removed."""
         if shares is None:
             self.targets.pop(member_id, None)
         else:
             self.targets[member_id] = shares
 
     def replay_target_epoch(self, epoch: int, assigned_ms: int) -> None:
-        """All members' targets are of this epoch."""
+        """The target assignment of all members is for this epoch."""
         self.assignment_epoch, self.assigned_ms = epoch, assigned_ms
 
     def replay_current(self, member_id: str, value: ConsumerGroupCurrentMemberAssignmentValue | None) -> None:
-        """A member has something else, or is in another epoch; None: it has nothing any more."""
+        """The current assignment or epoch of a member changed; None: the member has no assignment any more."""
         known = self.members.get(member_id) or ConsumerMember(member_id=member_id)
         self._disown(known)
         if value is None:
@@ -233,7 +233,7 @@ def _stale(member: ConsumerMember) -> ErrorCode:
 
 
 def _epochs(rows: Sequence[TopicPartitions], default: int) -> dict[tuple[bytes, int], int]:
-    """Return the assignment epochs of a record; `default` where a broker before 4.3 wrote it."""
+    """Return the assignment epochs of a record; `default` if a broker before 4.3 wrote it."""
     return {
         (row.topic_id, number): epoch
         for row in rows

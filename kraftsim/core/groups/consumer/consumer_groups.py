@@ -1,6 +1,6 @@
-"""The consumer groups of one coordinator's partition: what a heartbeat comes to, and what happens to members that are not heard of.
+"""The consumer groups of one coordinator partition: heartbeats, and the expiry of members.
 
-What is decided holds at once, is written in one batch, and is told once that is replicated.
+A change takes effect in memory at once, is written in one batch, and is returned to the client once replicated.
 Source: KIP-848, KIP-1082, org.apache.kafka.coordinator.group.GroupMetadataManager.consumerGroupHeartbeat.
 """
 
@@ -26,7 +26,7 @@ from kraftsim.core.groups.consumer.consumer_records import (
     target_epoch_change,
 )
 from kraftsim.core.groups.consumer.reconciliation import reconciled
-from kraftsim.core.groups.consumer.server_assignors import NO_SHARES, AssignedMember, Shares, assign, copied_order
+from kraftsim.core.groups.consumer.server_assignors import NO_SHARES, AssignedMember, Shares, assign, hash_set_order
 from kraftsim.core.groups.consumer.topics_view import TopicsView, hash_of_topics
 from kraftsim.core.groups.group_records import GROUP_VERSION
 from kraftsim.core.groups.group_settings import GroupSettings
@@ -42,7 +42,7 @@ NO_TIMEOUT = -1
 
 
 class HeartbeatAsked(Struct, frozen=True, kw_only=True):
-    """One heartbeat. What is None, or a time-out of -1, is as it was; `fresh_id` is the id of a member that comes without one."""
+    """One heartbeat. A field that is None, or a timeout of -1, is unchanged; `fresh_id` is the id for a member without one."""
 
     group_id: str
     member_id: str
@@ -60,9 +60,9 @@ class HeartbeatAsked(Struct, frozen=True, kw_only=True):
 
 
 class ConsumerGroups:
-    """`groups` by name, in the order in which they became known. `apply` replays a change of any group, `admit` makes a group, or says why not.
+    """`groups` by name, in order of creation. `apply` replays a change of any group; `admit` creates a group, or returns why not.
 
-    `to_classic` makes a classic group of a consumer group whose members all speak the classic protocol, and returns the records of it.
+    `to_classic` converts a consumer group whose members all use the classic protocol, and returns its records.
     """
 
     def __init__(
@@ -86,24 +86,24 @@ class ConsumerGroups:
         self._admit = admit
         self._to_classic = to_classic
         self._revoking: dict[tuple[str, str], int] = {}
-        """In which epoch a member was when it was told to give something up."""
+        """By member: the member epoch in which its revocation timeout started."""
 
     # Heartbeats ----------------------------------------------------------------------------------------------------------------------------
 
     def heartbeat(self, waiter: int, asked: HeartbeatAsked, now: Moment) -> None:
-        """Answer with a HeartbeatAnswer: at once where nothing changes, else once it is replicated."""
+        """Reply with a HeartbeatAnswer: at once if nothing changes, else once the change is replicated."""
         changes: list[Change] = []
         leaves = asked.member_epoch in (LEAVES, LEFT_FOR_A_WHILE)
-        outcome = self._leave(asked, changes, now) if leaves else self._stay(asked, changes, now)
+        outcome = self._leave(asked, changes, now) if leaves else self._join_or_heartbeat(asked, changes, now)
         if isinstance(outcome, Refusal):
-            assert not changes, "who is refused changes nothing"
+            assert not changes, "a refused heartbeat changes nothing"
             self._outbox.reply(waiter, HeartbeatAnswer(error=outcome.error, why=outcome.why))
             return
         answer = outcome
         self.write(changes, lambda error: self._outbox.reply(waiter, answer if error is ErrorCode.NONE else HeartbeatAnswer(error=error)))
 
-    def _stay(self, asked: HeartbeatAsked, changes: list[Change], now: Moment) -> HeartbeatAnswer | Refusal:
-        """A member comes, or says that it is there."""
+    def _join_or_heartbeat(self, asked: HeartbeatAsked, changes: list[Change], now: Moment) -> HeartbeatAnswer | Refusal:
+        """Join a member, or process its heartbeat."""
         group = self._groups.get(asked.group_id)
         if group is None:
             if asked.member_epoch != JOINS:
@@ -119,18 +119,18 @@ class ConsumerGroups:
         reached = self.step(group, member, self._wanted(member, asked), asked.owned, changes, now)
         self.renew(group.group_id, reached, now)
         is_full = asked.rebalance_timeout_ms != NO_TIMEOUT and asked.subscribed_names is not None and asked.owned is not None
-        is_told = asked.member_epoch == JOINS or is_full or reached.assigned != member.assigned
+        is_returned = asked.member_epoch == JOINS or is_full or reached.assigned != member.assigned
         return HeartbeatAnswer(
             member_id=reached.member_id,
             member_epoch=reached.member_epoch,
             heartbeat_interval_ms=self._settings.consumer_heartbeat_interval_ms,
-            assigned=reached.assigned if is_told else None,
+            assigned=reached.assigned if is_returned else None,
         )
 
     def step(
         self, group: ConsumerGroup, member: ConsumerMember, wanted: ConsumerMember, owned: Shares | None, changes: list[Change], now: Moment
     ) -> ConsumerMember:
-        """Let a member, who may be new, want something, and take its next step; return it as it is then."""
+        """Update the subscription of a new or existing member and reconcile it; return its new state."""
         is_new = member.member_id not in group.members
         reads_others = (wanted.subscribed_names, wanted.subscribed_regex) != (member.subscribed_names, member.subscribed_regex)
         if is_new or wanted != member:
@@ -140,7 +140,7 @@ class ConsumerGroups:
         return self._reconcile(group, group.members[member.member_id], owned, changes, now)
 
     def _member_of(self, group: ConsumerGroup, asked: HeartbeatAsked, changes: list[Change]) -> ConsumerMember | Refusal:
-        """Return the member that asks, as it was; a new one is not in the group yet."""
+        """Return the member of the request before any change; a new one is not in the group yet."""
         member_id = asked.member_id or asked.fresh_id
         if len(group.members) >= self._settings.consumer_max_size and member_id not in group.members:
             return Refusal(
@@ -154,7 +154,7 @@ class ConsumerGroups:
             if asked.member_epoch != JOINS:
                 return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
             return ConsumerMember(member_id=member_id)
-        return self._judge_epoch(member, asked) or member
+        return self._validate_epoch(member, asked) or member
 
     def _static_member_of(
         self, group: ConsumerGroup, asked: HeartbeatAsked, member_id: str, instance_id: str, changes: list[Change]
@@ -163,7 +163,7 @@ class ConsumerGroups:
         if asked.member_epoch != JOINS:
             if member is None:
                 return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-            return self._judge_instance(member, member_id, instance_id) or self._judge_epoch(member, asked) or member
+            return self._validate_instance(member, member_id, instance_id) or self._validate_epoch(member, asked) or member
         if member is None:
             return ConsumerMember(member_id=member_id)
         if not member.has_left_for_a_while and member.classic is None:
@@ -175,7 +175,7 @@ class ConsumerGroups:
         return self.replace_static(group, member, member_id, changes)
 
     def replace_static(self, group: ConsumerGroup, member: ConsumerMember, member_id: str, changes: list[Change]) -> ConsumerMember:
-        """Let another incarnation of a static member have its place."""
+        """Replace a static member by its new incarnation."""
         heir = replace(member, member_id=member_id, member_epoch=JOINS, previous_member_epoch=JOINS)
         target = group.targets.get(member.member_id, NO_SHARES)
         self.do(changes, *member_tombstones(group.group_id, member.member_id))
@@ -184,29 +184,32 @@ class ConsumerGroups:
         self.forget_timers(group.group_id, member.member_id)
         return heir
 
-    def _judge_instance(self, member: ConsumerMember, member_id: str, instance_id: str) -> Refusal | None:
+    def _validate_instance(self, member: ConsumerMember, member_id: str, instance_id: str) -> Refusal | None:
         if member.member_id != member_id:
             return Refusal(
                 ErrorCode.FENCED_INSTANCE_ID, f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}."
             )
         return None
 
-    def _judge_epoch(self, member: ConsumerMember, asked: HeartbeatAsked) -> Refusal | None:
-        """The epoch before is that of a member whose last answer was lost, if it has nothing that it should not have; who comes anew has nothing."""
+    def _validate_epoch(self, member: ConsumerMember, asked: HeartbeatAsked) -> Refusal | None:
+        """Accept the previous epoch if the last response was lost and the member owns nothing unassigned.
+
+        A rejoining member owns nothing.
+        """
         epoch = asked.member_epoch
         if epoch == member.member_epoch or (epoch == JOINS and self._settings.consumer_may_come_anew):
             return None
-        word = "greater" if epoch > member.member_epoch else "smaller"
+        comparison = "greater" if epoch > member.member_epoch else "smaller"
         if epoch < member.member_epoch and epoch == member.previous_member_epoch and _is_part(asked.owned, member.assigned):
             return None
         return Refusal(
             ErrorCode.FENCED_MEMBER_EPOCH,
-            f"The consumer group member has a {word} member epoch ({epoch}) than the one known by the group coordinator "
+            f"The consumer group member has a {comparison} member epoch ({epoch}) than the one known by the group coordinator "
             f"({member.member_epoch}). The member must abandon all its partitions and rejoin.",
         )
 
     def _wanted(self, member: ConsumerMember, asked: HeartbeatAsked) -> ConsumerMember:
-        """Return the member with what it wants now."""
+        """Return the member with its requested subscription and settings."""
         names, regex = asked.subscribed_names, asked.subscribed_regex
         return replace(
             member,
@@ -221,10 +224,10 @@ class ConsumerGroups:
             classic=None,
         )
 
-    # Topics and targets --------------------------------------------------------------------------------------------------------------------
+    # Topics and target assignment ---------------------------------------------------------------------------------------------------------
 
     def _follow_topics(self, group: ConsumerGroup, changes: list[Change], now: Moment, *, reads_others: bool) -> None:
-        """Begin another epoch if members read other topics, or if these have changed."""
+        """Bump the group epoch if subscriptions or topics have changed."""
         if not reads_others and group.seen_topics == self._topics.version:
             return
         is_news = self._resolve(group, changes, now) or reads_others
@@ -237,10 +240,10 @@ class ConsumerGroups:
         return hash_of_topics(dict.fromkeys(name for member in group.members.values() for name in group.topics_of(member)), self._topics)
 
     def _resolve(self, group: ConsumerGroup, changes: list[Change], now: Moment) -> bool:
-        """Look which topics the regular expressions of a group mean, and tell whether any means others than before.
+        """Resolve the regular expressions of a group, and return whether any matches other topics than before.
 
-        As long as the topics are those of the last look only new expressions are looked at: otherwise a group in which each member has another one
-        would cost the square of its members.
+        While the topics are unchanged only new expressions are resolved: otherwise a group in which each member has its own expression would cost the
+        square of its members.
         """
         are_same_topics = group.seen_topics == self._topics.version
         used = dict.fromkeys(member.subscribed_regex for member in group.members.values() if member.subscribed_regex)
@@ -257,7 +260,7 @@ class ConsumerGroups:
         return is_news
 
     def _fitting(self, expression: str) -> tuple[str, ...]:
-        """Return the topics that an expression means: none if it is not valid, which only one from a log can be."""
+        """Return the topics that an expression matches: none if it is invalid, which is possible only for one from the log."""
         try:
             pattern = client_expression(expression)
         except InvalidExpression:
@@ -265,7 +268,7 @@ class ConsumerGroups:
         return tuple(name for name in self._topics.names() if pattern.fullmatch(name))
 
     def _assign_if_due(self, group: ConsumerGroup, changes: list[Change], now: Moment, newcomer: str | None) -> None:
-        """Work out the target of the present epoch, but not more often than group.consumer.assignment.interval.ms (KIP-1263)."""
+        """Compute the target assignment of the group epoch, at most once per group.consumer.assignment.interval.ms (KIP-1263)."""
         is_due = not group.assignment_epoch or now.wall_ms - group.assigned_ms >= self._settings.consumer_assignment_interval_ms
         if group.group_epoch <= group.assignment_epoch or not is_due:
             return
@@ -275,7 +278,7 @@ class ConsumerGroups:
             AssignedMember(
                 member_id=member.member_id,
                 instance_id=member.instance_id,
-                topic_ids=tuple(there[name][0] for name in copied_order(group.topics_of(member), java_hash) if name in there),
+                topic_ids=tuple(there[name][0] for name in hash_set_order(group.topics_of(member), java_hash) if name in there),
                 target=group.targets.get(member.member_id, NO_SHARES),
             )
             for member in group.members.values()
@@ -288,7 +291,7 @@ class ConsumerGroups:
         self.do(changes, target_epoch_change(group.group_id, group.group_epoch, now.wall_ms))
 
     def _reconcile(self, group: ConsumerGroup, member: ConsumerMember, owned: Shares | None, changes: list[Change], now: Moment) -> ConsumerMember:
-        """Let a member take its next step. While it gives up partitions it has its rebalance time-out."""
+        """Reconcile a member. While it revokes partitions its rebalance timeout runs."""
         if member.is_reconciled_to(group.assignment_epoch):
             return member
         target = group.targets.get(member.member_id, NO_SHARES)
@@ -318,7 +321,7 @@ class ConsumerGroups:
         if member is None:
             why = f"Member {asked.member_id} is not a member of group {group.group_id}."
             return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, why if asked.instance_id is None else f"Instance id {asked.instance_id} is unknown.")
-        fenced = None if asked.instance_id is None else self._judge_instance(member, asked.member_id, asked.instance_id)
+        fenced = None if asked.instance_id is None else self._validate_instance(member, asked.member_id, asked.instance_id)
         if fenced is not None:
             return fenced
         if asked.member_epoch == LEFT_FOR_A_WHILE:
@@ -329,7 +332,7 @@ class ConsumerGroups:
         return HeartbeatAnswer(member_id=member.member_id, member_epoch=asked.member_epoch)
 
     def remove(self, group_id: str, member_id: str, now: Moment) -> None:
-        """Take a member out that was not heard of, or that does not do in time what it is to do."""
+        """Remove a member whose session or rebalance timeout has expired."""
         group = self._groups.get(group_id)
         if group is not None and member_id in group.members:
             changes: list[Change] = []
@@ -337,7 +340,7 @@ class ConsumerGroups:
             self.write(changes, lambda error: None)
 
     def let_go(self, group: ConsumerGroup, member_ids: Collection[str], changes: list[Change], now: Moment) -> None:
-        """Take members out; with the last that speaks the consumer protocol the group becomes a classic one, else it is in another epoch."""
+        """Remove members. Without a consumer-protocol member left the group becomes a classic one, else its epoch is bumped."""
         spoke_it = any(group.members[member_id].classic is None for member_id in member_ids)
         for member_id in member_ids:
             self.do(changes, *member_tombstones(group.group_id, member_id))
@@ -352,21 +355,21 @@ class ConsumerGroups:
             self.do(changes, target_epoch_change(group.group_id, group.group_epoch, group.assigned_ms))
 
     def is_to_be_classic(self, members: Sequence[ConsumerMember]) -> bool:
-        """Tell whether a group of these members is to be a classic one: nobody speaks the consumer protocol any more."""
+        """Return whether a group with these members becomes a classic one: none uses the consumer protocol, and they fit in group.max.size."""
         are_few = 0 < len(members) <= self._settings.max_size
         return self._settings.downgrades_groups and are_few and all(each.classic is not None for each in members)
 
-    # Time ----------------------------------------------------------------------------------------------------------------------------------
+    # Timers -------------------------------------------------------------------------------------------------------------------------------
 
     def begin(self, now: Moment) -> None:
-        """Everything in the log is replayed: members have whole sessions from now on."""
+        """The log is replayed: start a full session for every member."""
         for group in self._groups.values():
             for member in group.members.values():
                 self.renew(group.group_id, member, now)
                 self._watch_revocation(group.group_id, member, now)
 
     def on_revocation_end(self, group_id: str, member_id: str, now: Moment) -> None:
-        """The time to give partitions up is over."""
+        """The rebalance timeout of a member that has to revoke partitions has expired."""
         epoch = self._revoking.pop((group_id, member_id), None)
         group = self._groups.get(group_id)
         member = None if group is None else group.members.get(member_id)
@@ -374,7 +377,7 @@ class ConsumerGroups:
             self.remove(group_id, member_id, now)
 
     def renew(self, group_id: str, member: ConsumerMember, now: Moment) -> None:
-        """A member was heard of: it has a whole session again."""
+        """Restart the session timeout of a member after a heartbeat."""
         session_ms = self._settings.consumer_session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
         self._timers.set(TimerKey(TimerKind.CONSUMER_SESSION, group_id, member.member_id), now.monotonic_ms + session_ms)
 
@@ -388,7 +391,7 @@ class ConsumerGroups:
             self._timers.cancel(key)
 
     def forget_timers(self, group_id: str, member_id: str) -> None:
-        """Wait for nothing of a member any more."""
+        """Cancel all timers of a member."""
         self._revoking.pop((group_id, member_id), None)
         for kind in (TimerKind.CONSUMER_SESSION, TimerKind.CONSUMER_REVOCATION, TimerKind.CONSUMER_JOIN, TimerKind.CONSUMER_SYNC):
             self._timers.cancel(TimerKey(kind, group_id, member_id))
@@ -396,13 +399,13 @@ class ConsumerGroups:
     # Writing -------------------------------------------------------------------------------------------------------------------------------
 
     def do(self, changes: list[Change], *more: Change) -> None:
-        """Let changes hold, and have them written with the others of the same heartbeat."""
+        """Apply changes, and collect them for the batch of this heartbeat."""
         for change in more:
             self._apply(change)
             changes.append(change)
 
     def write(self, changes: Iterable[Change], on_end: Callable[[ErrorCode], None]) -> None:
-        """Have changes written in one batch, and go on once they are replicated, or are not."""
+        """Write changes in one batch, and call `on_end` once they are replicated or have failed."""
         records = [coordinator_record(key, value, GROUP_VERSION if isinstance(value, GroupMetadataValue) else 0) for key, value in changes]
         if not records:
             on_end(ErrorCode.NONE)
@@ -415,5 +418,5 @@ class ConsumerGroups:
 
 
 def _is_part(owned: Shares | None, assigned: Shares) -> bool:
-    """Tell whether a member has nothing but what it was given; one that does not say may have anything."""
+    """Return whether a member owns nothing outside its assignment; one that does not report its partitions may own anything."""
     return owned is not None and all(number in assigned.get(topic_id, ()) for topic_id, numbers in owned.items() for number in numbers)

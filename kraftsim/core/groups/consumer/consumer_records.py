@@ -34,12 +34,12 @@ Change = tuple[Message, Message | None]
 
 
 def epoch_change(group_id: str, epoch: int, metadata_hash: int) -> Change:
-    """The group is in another epoch."""
+    """The group epoch is bumped."""
     return ConsumerGroupMetadataKey(group_id=group_id), ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
 
 
 def member_change(group_id: str, member: ConsumerMember) -> Change:
-    """A member came, or wants something else. Names stand in their order."""
+    """A member joined, or its subscription changed. Topic names are sorted."""
     value = ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
         rack_id=member.rack_id,
@@ -55,20 +55,20 @@ def member_change(group_id: str, member: ConsumerMember) -> Change:
 
 
 def target_change(group_id: str, member_id: str, shares: Shares) -> Change:
-    """A member is to have something else."""
+    """The target assignment of a member changed."""
     rows = [TopicPartition(topic_id=topic_id, partitions=list(numbers)) for topic_id, numbers in shares.items()]
     key = ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
     return key, ConsumerGroupTargetAssignmentMemberValue(topic_partitions=rows)
 
 
 def target_epoch_change(group_id: str, epoch: int, assigned_ms: int) -> Change:
-    """All members' targets are of an epoch."""
+    """The epoch of the target assignment of all members."""
     value = ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=max(assigned_ms, 0))
     return ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), value
 
 
 def current_change(group_id: str, member: ConsumerMember, *, with_epochs: bool) -> Change:
-    """A member has something else, or is in another epoch. `with_epochs`: each partition with the epoch in which it was assigned (since 4.3)."""
+    """The current assignment or epoch of a member. `with_epochs`: each partition with the epoch in which it was assigned (since 4.3)."""
     value = ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.member_epoch,
         previous_member_epoch=member.previous_member_epoch,
@@ -80,18 +80,18 @@ def current_change(group_id: str, member: ConsumerMember, *, with_epochs: bool) 
 
 
 def regex_change(group_id: str, expression: str, topics: tuple[str, ...], version: int, now_ms: int) -> Change:
-    """A regular expression means other topics."""
+    """A regular expression matches other topics."""
     value = ConsumerGroupRegularExpressionValue(topics=list(topics), version=version, timestamp=now_ms)
     return ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=expression), value
 
 
 def regex_tombstone(group_id: str, expression: str) -> Change:
-    """Nobody asks for a regular expression any more."""
+    """A regular expression has no subscriber any more."""
     return ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=expression), None
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[Change]:
-    """A member is gone: what it had, what it was to have, what it wanted."""
+    """A member is removed: its current assignment, target assignment and metadata."""
     return [
         (ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
         (ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
@@ -100,7 +100,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[Change]:
 
 
 def group_tombstones(group_id: str) -> list[Change]:
-    """A group without members is gone."""
+    """A group without members is removed."""
     return [(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None), (ConsumerGroupMetadataKey(group_id=group_id), None)]
 
 

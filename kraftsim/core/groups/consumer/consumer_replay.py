@@ -1,4 +1,4 @@
-"""What a record of `__consumer_offsets` says of a consumer group, told to the group: when it is decided, and when the log is read back."""
+"""Replay of the consumer group records of `__consumer_offsets`: when they are written, and when the log is loaded."""
 
 from collections.abc import Callable
 from typing import Final
@@ -43,7 +43,7 @@ def replay_change(
     make: Callable[[str], ConsumerGroup],
     drop: Callable[[str], None],
 ) -> None:
-    """Tell a group what a record says. Tombstones of what is not there say nothing; those of a group with members say nothing of it either."""
+    """Apply one record to a group. Tombstones of an unknown group, or of a group with members, have no effect."""
     assert isinstance(key, KEYS), "a key of a consumer group"
     group = find(key.group_id) if value is None else make(key.group_id)
     if group is None:

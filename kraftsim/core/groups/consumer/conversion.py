@@ -1,4 +1,4 @@
-"""How a group with members goes from one protocol to the other while it runs: everybody keeps what it has.
+"""Online migration of a group with members from one protocol to the other: every member keeps its partitions.
 
 Source: KIP-848 (online migration), group.consumer.migration.policy; ConsumerGroup.fromClassicGroup, ClassicGroup.fromConsumerGroup.
 """
@@ -38,7 +38,7 @@ NEVER_ASSIGNED_MS = 0
 
 
 def members_of_classic(group: ClassicGroup, topics: TopicsView) -> list[ConsumerMember] | None:
-    """Return the members of a classic group as those of a consumer group; None where somebody's words are not understood, or would be lost."""
+    """Return the members of a classic group as consumer-group members; None if a subscription cannot be parsed or would lose data."""
     if group.protocol_type != CONSUMER_PROTOCOL:
         return None
     found = [_of_classic(group, member, topics) for member in group.members.values()]
@@ -72,7 +72,10 @@ def _of_classic(group: ClassicGroup, member: Member, topics: TopicsView) -> Cons
 
 
 def consumer_changes(group: ClassicGroup, members: Iterable[ConsumerMember], topics: TopicsView, *, with_epochs: bool) -> list[Change]:
-    """Return the records of a consumer group that has these members, and what each of them has for its target: the next one is due at once."""
+    """Return the records of a consumer group with these members; the target of each is its current assignment.
+
+    A new target is due at once.
+    """
     known = list(members)
     names = dict.fromkeys(name for member in known for name in member.subscribed_names)
     changes: list[Change] = [(GroupMetadataKey(group=group.group_id), None)]
@@ -85,19 +88,19 @@ def consumer_changes(group: ClassicGroup, members: Iterable[ConsumerMember], top
 
 
 def tombstones_of(group: ConsumerGroup) -> list[Change]:
-    """Return the records that forget a consumer group with all its members."""
+    """Return the tombstones of a consumer group and all its members."""
     changes = [change for member_id in group.members for change in member_tombstones(group.group_id, member_id)]
     changes += [regex_tombstone(group.group_id, expression) for expression in group.resolved]
     return changes + group_tombstones(group.group_id)
 
 
 def classic_of(group: ConsumerGroup, topics: TopicsView, wall_ms: int) -> ClassicGroup:
-    """Return the classic group of members that all speak the classic protocol; each has what it was to have."""
+    """Return the classic group of members that all use the classic protocol; each one is assigned its target."""
     classic = ClassicGroup(group.group_id, wall_ms)
     classic.generation_id = group.group_epoch
     classic.state = GroupState.STABLE
     for member in group.members.values():
-        assert member.classic is not None, f"{member.member_id} speaks the consumer protocol"
+        assert member.classic is not None, f"{member.member_id} uses the consumer protocol"
         classic.add(
             Member(
                 group_id=group.group_id,
@@ -119,7 +122,7 @@ def classic_of(group: ConsumerGroup, topics: TopicsView, wall_ms: int) -> Classi
 
 
 def assignment_of(terms: ClassicTerms, shares: Shares, topics: TopicsView) -> bytes:
-    """Return what a member has in the words of the classic protocol, in the version in which it spoke itself."""
+    """Return a member's assignment as serialized ConsumerProtocolAssignment, in the version of its own subscription."""
     named = [(topics.name_of(topic_id), numbers) for topic_id, numbers in shares.items()]
     rows = [AssignedPartitions(topic=name, partitions=list(numbers)) for name, numbers in named if name is not None]
     version = int.from_bytes(terms.protocols[0][1][:2], signed=True)
@@ -127,7 +130,7 @@ def assignment_of(terms: ClassicTerms, shares: Shares, topics: TopicsView) -> by
 
 
 def shares_of(rows: Iterable[AssignedPartitions | OwnedPartitions], topics: TopicsView) -> Shares:
-    """Return partitions by the ids of their topics; topics that are not there any more are left out."""
+    """Return partitions by topic id; topics that do not exist any more are left out."""
     shares: dict[bytes, tuple[int, ...]] = {}
     for row in rows:
         found = topics.find(row.topic)

@@ -1,7 +1,7 @@
-"""The next step of a member on its way to its target: give up, take, wait.
+"""Reconciliation of a member with its target assignment: revoke, assign, wait.
 
-Nobody is given a partition that somebody else may still read: a member first reports that it has let go. Until then it stays in its epoch, and who is
-to have the partition goes on without it.   Source: KIP-848, org.apache.kafka.coordinator.group.modern.consumer.CurrentAssignmentBuilder.
+A partition is assigned only after its former owner has reported the revocation. Until then the former owner stays in its epoch, and the new owner
+continues without the partition.   Source: KIP-848, org.apache.kafka.coordinator.group.modern.consumer.CurrentAssignmentBuilder.
 """
 
 from collections.abc import Callable
@@ -14,10 +14,10 @@ IsTaken = Callable[[bytes, int], bool]
 
 
 def reconciled(member: ConsumerMember, *, target_epoch: int, target: Shares, owned: Shares | None, is_taken: IsTaken) -> ConsumerMember:
-    """Return the member after its next step, or as it is where there is none.
+    """Return the member after its next step, or unchanged if there is none.
 
-    `owned` is what it says that it has, None if it does not say; `is_taken` tells whether a partition cannot be given to it yet, for somebody has it
-    or is still giving it up.
+    `owned` are the partitions that the member reports, None if it does not; `is_taken` returns whether a partition is still
+    assigned to another member or pending revocation there.
     """
     match member.state:
         case MemberState.STABLE if member.member_epoch == target_epoch:
@@ -38,15 +38,15 @@ def _next(member: ConsumerMember, epoch: int, target_epoch: int, target: Shares,
     for topic_id in sorted({**target, **member.assigned}):
         wanted, had = target.get(topic_id, ()), member.assigned.get(topic_id, ())
         is_wanted, is_there = frozenset(wanted), frozenset(had)
-        stays = tuple(number for number in had if number in is_wanted)
-        goes = tuple(number for number in had if number not in is_wanted)
+        retained = tuple(number for number in had if number in is_wanted)
+        removed = tuple(number for number in had if number not in is_wanted)
         lacks = [number for number in wanted if number not in is_there]
         free = [number for number in lacks if not is_taken(topic_id, number)]
         is_waiting = is_waiting or len(free) < len(lacks)
         has_more = has_more or bool(free)
-        _put(kept, topic_id, stays)
-        _put(revoked, topic_id, goes)
-        _put(taken, topic_id, tuple(sorted((*stays, *free))))
+        _put(kept, topic_id, retained)
+        _put(revoked, topic_id, removed)
+        _put(taken, topic_id, tuple(sorted((*retained, *free))))
     if revoked and _still_owns(owned, revoked):
         return _moved(member, epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoked, target_epoch)
     state = MemberState.UNRELEASED_PARTITIONS if is_waiting else MemberState.STABLE
@@ -71,7 +71,7 @@ def _moved(member: ConsumerMember, epoch: int, state: MemberState, assigned: Sha
 
 
 def _assignment_epochs(member: ConsumerMember, target_epoch: int, *held: Shares) -> dict[tuple[bytes, int], int]:
-    """Return the epoch of each partition: that in which the member got it, and the target's where it did not have it."""
+    """Return the epoch of each partition: that in which it was assigned to the member, and the target's for a new one."""
     had = {topic_id: frozenset(numbers) for topic_id, numbers in member.assigned.items()}
     return {
         (topic_id, number): member.assignment_epoch(topic_id, number) if number in had.get(topic_id, ()) else target_epoch
@@ -82,5 +82,5 @@ def _assignment_epochs(member: ConsumerMember, target_epoch: int, *held: Shares)
 
 
 def _still_owns(owned: Shares | None, shares: Shares) -> bool:
-    """Tell whether a member has something of some partitions; one that does not say has everything."""
+    """Return whether a member owns some of these partitions; one that does not report its partitions owns all of them."""
     return owned is None or any(not frozenset(numbers).isdisjoint(shares.get(topic_id, ())) for topic_id, numbers in owned.items())

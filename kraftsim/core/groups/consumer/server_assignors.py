@@ -1,8 +1,10 @@
-"""Who reads what, as the coordinator works it out: `range` gives each a run of partitions of every topic, `uniform` spreads them and moves few.
+"""The server-side assignors: `range` assigns a contiguous range of each topic, `uniform` distributes evenly and moves few partitions.
 
-Two coordinators with the same members come to the same result as Apache Kafka's, so members and topics are gone through in the order of Java's hash
-maps where Kafka does so. Members of `uniform` that do not all read the same topics get partitions one by one, the member with the fewest first.
-Source: KIP-848, org.apache.kafka.coordinator.group.assignor.{RangeAssignor, UniformHomogeneousAssignmentBuilder}; asked of Apache Kafka 4.1.2, 4.4.0.
+For the same members they return the same result as Apache Kafka's, so members and topics are iterated in the order of
+Java's hash maps where Kafka does so. If the members of `uniform` subscribe to different topics, partitions are assigned one
+by one to the member with the fewest.
+Source: KIP-848, org.apache.kafka.coordinator.group.assignor.{RangeAssignor, UniformHomogeneousAssignmentBuilder}; compared with Apache Kafka
+4.1.2 and 4.4.0.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +15,7 @@ from kraftsim.core.groups.placement import java_hash
 
 Partitions = tuple[int, ...]
 Shares = Mapping[bytes, Partitions]
-"""Topic id -> partitions, ascending; the order of the topics is that in which they were given."""
+"""Topic id -> partitions, ascending; topics are in the order of insertion."""
 NO_SHARES: Final[Shares] = {}
 UNIFORM, RANGE = "uniform", "range"
 FIRST_CAPACITY: Final = 16
@@ -24,7 +26,7 @@ K = TypeVar("K")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignedMember:
-    """A member as an assignor sees it: the topics that it reads, and what it was to have so far."""
+    """A member as input of an assignor: subscribed topics, and its former target assignment."""
 
     member_id: str
     instance_id: str | None
@@ -35,9 +37,9 @@ class AssignedMember:
 def assign(
     assignor: str, members: Sequence[AssignedMember], partition_counts: Mapping[bytes, int], *, newcomer: str | None = None
 ) -> dict[str, Shares]:
-    """Return what each member is to have. `partition_counts`: of every topic that is there; others are read by nobody.
+    """Return the target assignment of each member. `partition_counts` has every existing topic; others are not assigned.
 
-    Members stand in the order in which they came; the newcomer is the one that Kafka puts behind those that it knows.
+    Members are in the order in which they joined; the newcomer is the one that Kafka places after the known members.
     """
     known = timeline_order([member for member in members if member.member_id != newcomer], _hash_of)
     rows = java_order([*known, *(member for member in members if member.member_id == newcomer)], _hash_of)
@@ -73,8 +75,8 @@ def _assign_uniformly(members: list[AssignedMember], partition_counts: Mapping[b
 
 
 def _assign_same_topics(members: list[AssignedMember], partition_counts: Mapping[bytes, int]) -> dict[str, Shares]:
-    """Take from each member what is above its quota, and give that and what nobody has to those below theirs."""
-    topic_ids = copied_order((topic_id for topic_id in members[0].topic_ids if topic_id in partition_counts), uuid_hash)
+    """Take from each member the partitions above its quota, and give these and the unassigned ones to the members below theirs."""
+    topic_ids = hash_set_order((topic_id for topic_id in members[0].topic_ids if topic_id in partition_counts), uuid_hash)
     assigned = {(topic_id, number) for member in members for topic_id, numbers in member.target.items() for number in numbers}
     free = [(topic_id, number) for topic_id in topic_ids for number in range(partition_counts[topic_id]) if (topic_id, number) not in assigned]
     lowest, above = divmod(sum(partition_counts[topic_id] for topic_id in topic_ids), len(members))
@@ -86,11 +88,11 @@ def _assign_same_topics(members: list[AssignedMember], partition_counts: Mapping
         mine = kept[member.member_id] = []
         for topic_id in java_order((each for each in member.target if each in topic_ids), uuid_hash):
             there = [number for number in member.target[topic_id] if number < partition_counts[topic_id]]
-            for number in copied_order(there, int):
+            for number in hash_set_order(there, int):
                 (mine if len(mine) < quota else free).append((topic_id, number))
         lacks = quota - len(mine)
         if lacks and gets_one_more and len(members) - index > above:
-            lacks, gets_one_more = lacks - 1, False  # those who come after it may have one more already
+            lacks, gets_one_more = lacks - 1, False  # a later member may already have one more
         if lacks:
             wanting.append((member.member_id, lacks))
         above -= gets_one_more
@@ -101,7 +103,7 @@ def _assign_same_topics(members: list[AssignedMember], partition_counts: Mapping
 
 
 def _assign_different_topics(members: list[AssignedMember], partition_counts: Mapping[bytes, int]) -> dict[str, Shares]:
-    """Leave partitions where they are, give the rest to whoever has the fewest, and move single ones as long as that evens things out."""
+    """Keep partitions, assign the rest to the members with the fewest, and move single ones while that improves the balance."""
     readers = {topic_id: [member for member in members if topic_id in member.topic_ids] for topic_id in sorted(partition_counts)}
     held: dict[str, list[tuple[bytes, int]]] = {member.member_id: [] for member in members}
     taken: dict[tuple[bytes, int], str] = {}
@@ -131,11 +133,11 @@ def _assign_different_topics(members: list[AssignedMember], partition_counts: Ma
     return {member_id: shares_of(found) for member_id, found in held.items()}
 
 
-# Order -------------------------------------------------------------------------------------------------------------------------------------
+# Iteration order ----------------------------------------------------------------------------------------------------------------------
 
 
 def shares_of(partitions: Iterable[tuple[bytes, int]]) -> Shares:
-    """Return partitions by topic: ascending, the topics in the order in which they come first."""
+    """Return partitions by topic: ascending, topics in order of first occurrence."""
     found: dict[bytes, list[int]] = {}
     for topic_id, number in partitions:
         found.setdefault(topic_id, []).append(number)
@@ -143,7 +145,7 @@ def shares_of(partitions: Iterable[tuple[bytes, int]]) -> Shares:
 
 
 def java_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
-    """Return keys in the order in which a java.util.HashMap yields them into which they are put one by one."""
+    """Return keys in the iteration order of a java.util.HashMap after putting them one by one."""
     rows = list(keys)
     capacity = FIRST_CAPACITY
     while len(rows) > capacity * 3 // 4:
@@ -152,13 +154,13 @@ def java_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
 
 
 def uuid_hash(topic_id: bytes) -> int:
-    """Return what org.apache.kafka.common.Uuid.hashCode returns, as 32 bits."""
+    """Return org.apache.kafka.common.Uuid.hashCode, as 32 bits."""
     mixed = int.from_bytes(topic_id[:8], "big") ^ int.from_bytes(topic_id[8:], "big")
     return (mixed >> 32) ^ (mixed & 0xFFFF_FFFF)
 
 
-def copied_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
-    """Return keys in the order in which a java.util.HashSet yields them that was made of a whole collection."""
+def hash_set_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
+    """Return keys in the iteration order of a java.util.HashSet constructed from a collection."""
     rows = list(keys)
     wanted, capacity = int(len(rows) / 0.75) + 1, FIRST_CAPACITY
     while capacity < wanted:
@@ -167,7 +169,7 @@ def copied_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
 
 
 def timeline_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
-    """Return keys in the order in which a TimelineHashMap yields them that has never been larger.   Source: BaseHashTable.findSlot."""
+    """Return keys in the iteration order of a TimelineHashMap that has never been larger.   Source: BaseHashTable.findSlot."""
     rows = list(keys)
     bits = 1
     while len(rows) * 3 > (4 << bits):

@@ -1,4 +1,4 @@
-"""What a group needs to know of topics: their ids, how many partitions they have, and whether anything has changed since it looked last."""
+"""The topic metadata that a group needs: ids, partition counts, and a version to detect changes."""
 
 from collections.abc import Iterable
 from typing import Final, Protocol
@@ -9,19 +9,19 @@ INT64: Final = 1 << 64
 
 
 class TopicsView(Protocol):
-    """The topics of the cluster, as the broker knows them."""
+    """The topics of the cluster, in the broker's metadata."""
 
     @property
     def version(self) -> int:
-        """A number that changes whenever topics do."""
+        """A number that changes with every change of the topics."""
         ...
 
     def find(self, name: str) -> tuple[bytes, int] | None:
-        """Return id and partition count of a topic; None if it is not there."""
+        """Return id and partition count of a topic; None if it does not exist."""
         ...
 
     def name_of(self, topic_id: bytes) -> str | None:
-        """Return the name of a topic; None if it is not there."""
+        """Return the name of a topic; None if it does not exist."""
         ...
 
     def names(self) -> Iterable[str]:
@@ -35,22 +35,22 @@ class NoTopics:
     version = 0
 
     def find(self, name: str) -> tuple[bytes, int] | None:
-        """Find nothing."""
+        """Return None."""
         return None
 
     def name_of(self, topic_id: bytes) -> str | None:
-        """Find nothing."""
+        """Return None."""
         return None
 
     def names(self) -> Iterable[str]:
-        """There is none."""
+        """Return no names."""
         return ()
 
 
 def hash_of_topics(names: Iterable[str], topics: TopicsView) -> int:
-    """Return a signed number of 64 bits that changes with the ids and partition counts of the topics that are there; 0 if none is.
+    """Return a signed 64-bit hash of the ids and partition counts of the existing topics; 0 without any.
 
-    Apache Kafka keeps another one (XXH3): a coordinator that comes after one of the other kind begins one rebalance for nothing.
+    Apache Kafka uses another hash (XXH3): a coordinator that takes over from one of the other implementation starts one needless rebalance.
     """
     found = [(name, topic) for name in sorted(names) if (topic := topics.find(name)) is not None]
     if not found:

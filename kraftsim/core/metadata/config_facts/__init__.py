@@ -1,1 +1,1 @@
-"""What each release of Apache Kafka knows of configurations, as rows: generated data."""
+"""The configurations of each Apache Kafka release, as rows: generated data."""

@@ -1,4 +1,4 @@
-"""What is told of offsets as they are committed, wait for a transaction, count, are asked for and forgotten: one event per partition."""
+"""Events of committed offsets, one per partition: committed, pending, visible, fetched, deleted."""
 
 from collections.abc import Callable
 
@@ -19,12 +19,12 @@ from protocol.errors import ErrorCode
 NO_OFFSET = -1
 
 
-def unheard(event: Event) -> None:
-    """Note nothing."""
+def discard(event: Event) -> None:
+    """Drop an event."""
 
 
-class OffsetNotes:
-    """The notes of one partition of `__consumer_offsets`."""
+class OffsetEvents:
+    """Emits the offset events of one `__consumer_offsets` partition."""
 
     def __init__(self, note: Callable[[Event], None], coordinator_partition: int) -> None:
         self._note = note
@@ -60,7 +60,7 @@ class OffsetNotes:
         member_id: str,
         generation_id: int,
     ) -> None:
-        """A commit inside a transaction is replicated."""
+        """A commit in a transaction is replicated."""
         self._note(
             PendingOffsetAdded(
                 coordinator_partition=self._coordinator_partition,
@@ -78,7 +78,7 @@ class OffsetNotes:
         )
 
     def ended(self, group_id: str, ended: EndedOffset, *, producer_id: int, producer_epoch: int, marker_offset: int, is_commit: bool) -> None:
-        """The transaction of a pending commit is over."""
+        """The transaction of a pending commit is completed."""
         if not is_commit:
             self._note(
                 PendingOffsetDropped(
@@ -110,7 +110,7 @@ class OffsetNotes:
         )
 
     def loaded(self, group_id: str, partition: TopicPartition, stored: CommittedOffset, producer_id: int = NO_PRODUCER_ID) -> None:
-        """An offset was read back from the log."""
+        """An offset is loaded from the log."""
         self._note(
             OffsetLoaded(
                 coordinator_partition=self._coordinator_partition,
@@ -123,8 +123,8 @@ class OffsetNotes:
             )
         )
 
-    def told(self, group_id: str, partition: TopicPartition, stored: CommittedOffset | None, error: ErrorCode, *, require_stable: bool) -> None:
-        """Somebody was told an offset, or that there is none, or why it is not told."""
+    def returned(self, group_id: str, partition: TopicPartition, stored: CommittedOffset | None, error: ErrorCode, *, require_stable: bool) -> None:
+        """An offset fetch returned an offset, no offset, or an error."""
         self._note(
             OffsetTold(
                 coordinator_partition=self._coordinator_partition,
@@ -138,6 +138,6 @@ class OffsetNotes:
             )
         )
 
-    def forgotten(self, group_id: str, partition: TopicPartition) -> None:
-        """An offset counts no longer."""
+    def deleted(self, group_id: str, partition: TopicPartition) -> None:
+        """An offset is deleted."""
         self._note(OffsetForgotten(coordinator_partition=self._coordinator_partition, group_id=group_id, topic=partition[0], partition=partition[1]))

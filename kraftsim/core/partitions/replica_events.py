@@ -1,4 +1,4 @@
-"""What a replica of a partition tells the world of itself: one method for each fact."""
+"""The events of a partition replica: one method per event."""
 
 from collections.abc import Callable
 
@@ -30,35 +30,35 @@ from kraftsim.events.tiered_storage import LocalLogStartMoved
 from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, RecordBatch
 
 
-class ReplicaNotes:
-    """Knows which partition it speaks of."""
+class ReplicaEvents:
+    """Emits the events of one partition."""
 
-    __slots__ = ("_note", "partition", "topic")
+    __slots__ = ("_emit", "partition", "topic")
 
     def __init__(self, topic: str, partition: int, note: Callable[[Event], None]) -> None:
         self.topic = topic
         self.partition = partition
-        self._note = note
+        self._emit = note
 
     # Roles ---------------------------------------------------------------------------------------------------------------------------------
 
     def elected(self, leader_epoch: int, log_end_offset: int) -> None:
-        """It leads."""
-        self._note(LeaderElected(topic=self.topic, partition=self.partition, leader_epoch=leader_epoch, next_offset=log_end_offset))
+        """It is leader."""
+        self._emit(LeaderElected(topic=self.topic, partition=self.partition, leader_epoch=leader_epoch, next_offset=log_end_offset))
 
-    def lost(self, leader_epoch: int) -> None:
-        """It leads no longer."""
-        self._note(LeadershipLost(topic=self.topic, partition=self.partition, leader_epoch=leader_epoch))
+    def leadership_lost(self, leader_epoch: int) -> None:
+        """It is not leader any more."""
+        self._emit(LeadershipLost(topic=self.topic, partition=self.partition, leader_epoch=leader_epoch))
 
     def follows(self, leader_id: int, leader_epoch: int, log_end_offset: int) -> None:
-        """It copies from a leader."""
-        self._note(
+        """It is follower."""
+        self._emit(
             LeaderFollowed(topic=self.topic, partition=self.partition, leader_id=leader_id, leader_epoch=leader_epoch, log_end_offset=log_end_offset)
         )
 
-    def asked(self, proposal: IsrProposal) -> None:
-        """It asks the controller for other replicas in sync."""
-        self._note(
+    def isr_proposed(self, proposal: IsrProposal) -> None:
+        """It sends AlterPartition."""
+        self._emit(
             IsrChangeAsked(
                 topic=self.topic,
                 partition=self.partition,
@@ -69,8 +69,8 @@ class ReplicaNotes:
         )
 
     def in_sync(self, reign: Reign, leader_epoch: int) -> None:
-        """It knows who is in sync."""
-        self._note(
+        """Its ISR changed."""
+        self._emit(
             IsrChanged(
                 topic=self.topic,
                 partition=self.partition,
@@ -83,9 +83,9 @@ class ReplicaNotes:
     # The log -------------------------------------------------------------------------------------------------------------------------------
 
     def appended(self, decision: AppendDecision) -> None:
-        """It wrote a batch as the leader."""
+        """It appended a batch as leader."""
         batch = decision.batch
-        self._note(
+        self._emit(
             BatchAppended(
                 topic=self.topic,
                 partition=self.partition,
@@ -103,9 +103,9 @@ class ReplicaNotes:
             )
         )
 
-    def copied(self, batch: RecordBatch) -> None:
-        """It wrote a batch of its leader's."""
-        self._note(
+    def replicated(self, batch: RecordBatch) -> None:
+        """It appended a batch as follower."""
+        self._emit(
             BatchReplicated(
                 topic=self.topic,
                 partition=self.partition,
@@ -120,9 +120,9 @@ class ReplicaNotes:
             )
         )
 
-    def cut(self, leader_epoch: int, former_end_offset: int, log_end_offset: int, high_watermark: int) -> None:
-        """Its log is shorter than it was."""
-        self._note(
+    def truncated(self, leader_epoch: int, former_end_offset: int, log_end_offset: int, high_watermark: int) -> None:
+        """Its log was truncated."""
+        self._emit(
             PartitionTruncated(
                 topic=self.topic,
                 partition=self.partition,
@@ -133,19 +133,19 @@ class ReplicaNotes:
             )
         )
 
-    def local_start(self, local_start_offset: int, log_start_offset: int) -> None:
-        """Local segments went that are in the remote store."""
-        self._note(
+    def local_start_moved(self, local_start_offset: int, log_start_offset: int) -> None:
+        """Local segments that are in remote storage were deleted."""
+        self._emit(
             LocalLogStartMoved(topic=self.topic, partition=self.partition, local_start_offset=local_start_offset, log_start_offset=log_start_offset)
         )
 
-    def begins_at(self, log_start_offset: int, reason: str) -> None:
-        """Its log begins later than it did."""
-        self._note(LogStartMoved(topic=self.topic, partition=self.partition, log_start_offset=log_start_offset, reason=reason))
+    def log_start_moved(self, log_start_offset: int, reason: str) -> None:
+        """Its log start offset advanced."""
+        self._emit(LogStartMoved(topic=self.topic, partition=self.partition, log_start_offset=log_start_offset, reason=reason))
 
     def high_watermark(self, leader_epoch: int, high_watermark: int, *, is_leader: bool) -> None:
-        """More is replicated, as far as it knows."""
-        self._note(
+        """Its high watermark moved."""
+        self._emit(
             PartitionHighWatermarkMoved(
                 topic=self.topic, partition=self.partition, leader_epoch=leader_epoch, high_watermark=high_watermark, is_leader=is_leader
             )
@@ -154,8 +154,8 @@ class ReplicaNotes:
     # Producers -----------------------------------------------------------------------------------------------------------------------------
 
     def refused(self, batch: RecordBatch | None, refusal: Refusal) -> None:
-        """It did not take a batch; None for what is not even one."""
-        self._note(
+        """It refused a batch; None for bytes without a valid batch."""
+        self._emit(
             ProduceRefused(
                 topic=self.topic,
                 partition=self.partition,
@@ -168,8 +168,8 @@ class ReplicaNotes:
         )
 
     def duplicate(self, batch: RecordBatch, duplicate: Duplicate) -> None:
-        """It has a batch already."""
-        self._note(
+        """It detected a duplicate batch."""
+        self._emit(
             DuplicateAnswered(
                 topic=self.topic,
                 partition=self.partition,
@@ -182,18 +182,18 @@ class ReplicaNotes:
         )
 
     def expired(self, producer_id: int) -> None:
-        """It forgot a producer."""
-        self._note(ProducerStateExpired(topic=self.topic, partition=self.partition, producer_id=producer_id))
+        """A producer expired."""
+        self._emit(ProducerStateExpired(topic=self.topic, partition=self.partition, producer_id=producer_id))
 
     def snapshot(self, next_offset: int, last_offset: int) -> None:
-        """It wrote its producers down."""
-        self._note(ProducerSnapshotTaken(topic=self.topic, partition=self.partition, next_offset=next_offset, last_offset=last_offset))
+        """It wrote a producer state snapshot."""
+        self._emit(ProducerSnapshotTaken(topic=self.topic, partition=self.partition, next_offset=next_offset, last_offset=last_offset))
 
     # Transactions --------------------------------------------------------------------------------------------------------------------------
 
     def ended(self, marker: EndMarker, offset: int, *, on_leader: bool) -> None:
         """A marker is in its log."""
-        self._note(
+        self._emit(
             MarkerAppended(
                 topic=self.topic,
                 partition=self.partition,
@@ -207,8 +207,8 @@ class ReplicaNotes:
         )
 
     def refused_marker(self, marker: EndMarker, refusal: Refusal) -> None:
-        """It did not write a marker."""
-        self._note(
+        """It refused a marker."""
+        self._emit(
             MarkerRefused(
                 topic=self.topic,
                 partition=self.partition,
@@ -222,7 +222,7 @@ class ReplicaNotes:
         )
 
     def stable(self, leader_epoch: int, offset: int, high_watermark: int) -> None:
-        """Readers of committed data see further, or a transaction binds them from now on."""
-        self._note(
+        """Its last stable offset moved, or a transaction limits it from now on."""
+        self._emit(
             LastStableOffsetMoved(topic=self.topic, partition=self.partition, leader_epoch=leader_epoch, offset=offset, high_watermark=high_watermark)
         )
