@@ -1,4 +1,4 @@
-"""What holds for every test: Spark comes last, and a real Apache Kafka is there for those that ask for it."""
+"""Fixtures and options of all tests: Spark tests run last, and a real Apache Kafka is started on request."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the flags by which the scripts of the rules are written anew, and by which random histories go on."""
-    words = "write what happens now into the scripts of tests/core/scripts; read the difference before you keep it"
+    """Add the options that rewrite recorded scripts, run more seeds, and write figures."""
+    words = "write the current behaviour to the scripts of tests/core/scripts; review the difference before you commit it"
     parser.addoption("--rewrite-scripts", action="store_true", help=words)
     parser.addoption(
-        "--more-seeds", type=int, default=0, metavar="N", help="play the N seeds behind the usual ones of every test over a range of seeds"
+        "--more-seeds", type=int, default=0, metavar="N", help="run the N seeds after the usual ones of every test over a range of seeds"
     )
     parser.addoption("--write-figures", type=Path, metavar="FILE", help="write the figures that tests record for `make claims`")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep the figures that tests record, or compare them with docs/claims.json."""
+    """Store the figures that tests record, or compare them with docs/claims.json."""
     from claims.recording import Recorder
 
     config.pluginmanager.register(Recorder(config.getoption("write_figures")), "figures-of-claims")
@@ -31,14 +31,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def figures(request: pytest.FixtureRequest) -> Callable[..., None]:
-    """Record figures for docs/claims.json: `figures(batches_read=4)`. In a usual run they must be those that stand there."""
+    """Record figures for docs/claims.json: `figures(batches_read=4)`. In a normal run they must equal those in the file."""
     recorder = request.config.pluginmanager.get_plugin("figures-of-claims")
     return partial(recorder.record, request.node.nodeid)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """With --more-seeds: exchange ranges of seeds. Seeds that are named one by one were chosen for what they show, and stay."""
+    """With --more-seeds: replace ranges of seeds. Seeds that are listed one by one were chosen deliberately, and stay."""
     count = metafunc.config.getoption("more_seeds")
     own = metafunc.definition.own_markers
     for place, mark in enumerate(own):
@@ -52,8 +52,8 @@ def _is_over_seeds(mark: pytest.Mark) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Move the Spark tests behind all others, so that their Java lives once and not for long; the rest keeps its order. With --more-seeds: leave out
-    what has no seeds to go on with.
+    """Run the Spark tests after all others, so that their Java is started once and runs only for them; the rest keeps its order. With --more-seeds:
+    deselect tests without a range of seeds.
     """
     if config.getoption("more_seeds"):
         items[:] = [item for item in items if any(map(_is_over_seeds, item.iter_markers("parametrize")))]
@@ -62,7 +62,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup() -> Iterator[object]:
-    """Skip what needs a program that is not on this machine, wherever that is noticed: in a fixture ..."""
+    """Skip tests that need a program that is not installed, whether detected in a fixture ..."""
     with _skipping_what_is_missing():
         return (yield)
 
@@ -88,7 +88,7 @@ def _skipping_what_is_missing() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def apache_kafka() -> "Iterator[ApacheKafka]":
-    """One running node of Apache Kafka 3.9.1, the same for all tests of the session; skips where there is no Java or no Maven."""
+    """One running node of Apache Kafka 3.9.1, the same for all tests of the session; skips without Java or Maven."""
     from tests.apache_kafka.class_path import DEFAULT_RELEASE
 
     yield from _running(DEFAULT_RELEASE)
@@ -114,7 +114,7 @@ def apache_kafka_4() -> "Iterator[ApacheKafka]":
 
 @pytest.fixture(scope="session")
 def apache_kafka_newest() -> "Iterator[ApacheKafka]":
-    """One running node of the newest Apache Kafka that starts here, as `apache_kafka`."""
+    """One running node of the newest Apache Kafka in use, as `apache_kafka`."""
     from tests.apache_kafka.class_path import NEWEST_RELEASE
 
     yield from _running(NEWEST_RELEASE)

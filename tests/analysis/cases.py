@@ -1,6 +1,6 @@
-"""Histories, clean and violating, with what each invariant must say of them: the table behind the tests of both of its forms.
+"""Histories, clean and violating, with the expected result of each invariant: the table behind the tests of both forms.
 
-A row names the invariant, the events (node, event, or node, incarnation, event), the outcome, and the keys of the violations.
+A row has the invariant, the events (node, event, or node, incarnation, event), the outcome, and the keys of the violations.
 """
 
 from typing import NamedTuple
@@ -65,7 +65,7 @@ class Case(NamedTuple):
     keys: tuple[str, ...] = ()
     witnesses: tuple[tuple[str, ...], ...] = ()
     between_ms: int = 0
-    """How long lies between any two events; 0: next to nothing."""
+    """Time between two consecutive events; 0: one microsecond."""
 
     def history(self) -> History:
         """Return the events with envelopes."""
@@ -98,7 +98,7 @@ CASES = [
         (("b.1.0", "b.1.2"),),
     ),
     Case("two ids twice", UNIQUE, broker(returned(5), returned(4), returned(4), returned(5)), VIOLATED, 4, ("4", "5")),
-    Case("an id given back to its owner", UNIQUE, broker(returned(5), returned(5, fresh=False), returned(5, fresh=False)), OK, 1),
+    Case("an id returned to its owner again", UNIQUE, broker(returned(5), returned(5, fresh=False), returned(5, fresh=False)), OK, 1),
     Case("only ids that were there before", UNIQUE, broker(returned(5, fresh=False)), VACUOUS, 0),
     # --- blocks
     Case("blocks side by side", DISJOINT, broker(allocated(0, 1000), allocated(1000, 2000), allocated(5000, 6000)), OK, 3),
@@ -131,8 +131,8 @@ CASES = [
     # --- the metadata log
     Case("next ids grow", MONOTONIC, broker(allocated(0, 1000), allocated(1000, 2000)), OK, 2),
     Case("a next id again", MONOTONIC, [("a", allocated(0, 1000)), ("b", allocated(0, 1000))], VIOLATED, 2, ("b.1.0",), (("a.1.0", "b.1.0"),)),
-    Case("back and on from there", MONOTONIC, broker(allocated(0, 9), allocated(5, 8), allocated(8, 9)), VIOLATED, 3, ("b.1.1",)),
-    Case("what a broker counts off by itself", MONOTONIC, broker(allocated(0, 9), allocated(90, 99, given_by="itself"), allocated(9, 12)), OK, 2),
+    Case("it goes back and continues from there", MONOTONIC, broker(allocated(0, 9), allocated(5, 8), allocated(8, 9)), VIOLATED, 3, ("b.1.1",)),
+    Case("what a broker allocates by itself", MONOTONIC, broker(allocated(0, 9), allocated(90, 99, given_by="itself"), allocated(9, 12)), OK, 2),
     Case("nothing allocated", MONOTONIC, broker(received(0, 1000)), VACUOUS, 0),
     # --- owned blocks
     Case("ids of own blocks", OWNED, broker(received(0, 3), returned(0), returned(2), received(5, 8), returned(5), returned(1)), OK, 4),
@@ -140,16 +140,23 @@ CASES = [
     Case("an id below all blocks", OWNED, broker(received(5, 8), returned(4)), VIOLATED, 1, ("b.1.1",)),
     Case("an id between two blocks", OWNED, broker(received(0, 3), received(5, 8), returned(4), returned(7)), VIOLATED, 2, ("b.1.2",)),
     Case("an id of another broker's block", OWNED, [("a", received(0, 3)), ("b", received(3, 6)), ("b", returned(1))], VIOLATED, 1, ("b.1.1",)),
-    Case("an id of the block of a former life", OWNED, [("b", received(0, 3)), ("b", returned(0)), ("b", 2, returned(1))], VIOLATED, 2, ("b.2.0",)),
-    Case("an id kept is from anywhere", OWNED, broker(returned(7, fresh=False)), VACUOUS, 0),
-    Case("an id of a block that comes later", OWNED, broker(returned(1), received(0, 3), returned(2)), VIOLATED, 2, ("b.1.0",)),
+    Case(
+        "an id of a block of an earlier incarnation",
+        OWNED,
+        [("b", received(0, 3)), ("b", returned(0)), ("b", 2, returned(1))],
+        VIOLATED,
+        2,
+        ("b.2.0",),
+    ),
+    Case("an existing id may be of any block", OWNED, broker(returned(7, fresh=False)), VACUOUS, 0),
+    Case("an id of a block received later", OWNED, broker(returned(1), received(0, 3), returned(2)), VIOLATED, 2, ("b.1.0",)),
     Case("an id inside a long block behind a short one", OWNED, broker(received(0, 100), received(10, 20), returned(50)), OK, 1),
     # --- one append per sequence
     Case("each sequence once", ONE_APPEND, broker(appended(0, 4, A), appended(5, 5, B), appended(6, 6)), OK, 2),
     Case("no producer ids", ONE_APPEND, broker(appended(0, 4), appended(5, 5)), VACUOUS, 0),
     Case("a sequence twice", ONE_APPEND, broker(appended(0, 4, A), appended(5, 9, A)), VIOLATED, 2, ("t/0/7/0/0",), (("b.1.0", "b.1.1"),)),
     Case(
-        "three times is one violation",
+        "three appends are one violation",
         ONE_APPEND,
         broker(appended(0, 4, A), appended(5, 9, A), appended(10, 14, A)),
         VIOLATED,
@@ -170,9 +177,9 @@ CASES = [
     Case(
         "lost, its place taken, appended again", ONE_APPEND, broker(appended(0, 0, A), appended(1, 1, B), appended(0, 0, B), appended(1, 1, A)), OK, 4
     ),
-    Case("lost by a batch that begins inside it", ONE_APPEND, broker(appended(0, 4, A), appended(3, 3), appended(4, 8, A)), OK, 2),
+    Case("overwritten by a batch that starts inside it", ONE_APPEND, broker(appended(0, 4, A), appended(3, 3), appended(4, 8, A)), OK, 2),
     Case(
-        "the batch below the loss still stands",
+        "the batch below the lost one still exists",
         ONE_APPEND,
         broker(appended(0, 4, A), appended(5, 5, B), appended(5, 9, A)),
         VIOLATED,
@@ -180,7 +187,7 @@ CASES = [
         ("t/0/7/0/0",),
     ),
     Case(
-        "a loss in another partition loses nothing here",
+        "a loss in another partition does not count",
         ONE_APPEND,
         broker(
             appended(0, 4, A),
@@ -206,7 +213,7 @@ CASES = [
     ),
     Case("once in the final log", ONE_APPEND, [*broker(appended(0, 4, A)), ("final", final_batch(0, 4, A)), ("final", final_batch(5, 5, B))], OK, 3),
     Case(
-        "twice in the final log, whatever the events say",
+        "twice in the final log, independent of the events",
         ONE_APPEND,
         [
             ("b", appended(0, 4, A)),
@@ -249,7 +256,7 @@ CASES = [
     ),
     Case("nothing acknowledged", ACKNOWLEDGED, [("final", final_log(1, 1)), ("final", final_record(0, "x"))], VACUOUS, 0),
     Case(
-        "one lost off the end",
+        "one lost at the end",
         ACKNOWLEDGED,
         [("c", acknowledged(0, "x")), ("c", acknowledged(1, "y")), ("final", final_log(1, 1)), ("final", final_record(0, "x"))],
         VIOLATED,
@@ -266,7 +273,7 @@ CASES = [
         ("t/0/x/0",),
     ),
     Case(
-        "there, but at another offset",
+        "present, but at another offset",
         ACKNOWLEDGED,
         [("c", acknowledged(0, "x")), ("final", final_log(2, 1)), ("final", final_record(1, "x"))],
         VIOLATED,
@@ -274,7 +281,7 @@ CASES = [
         ("t/0/x/0",),
     ),
     Case(
-        "acknowledged twice at two offsets, there once",
+        "acknowledged twice at two offsets, present once",
         ACKNOWLEDGED,
         [("c", acknowledged(0, "x")), ("c", acknowledged(1, "x")), ("final", final_log(1, 1)), ("final", final_record(0, "x"))],
         VIOLATED,
@@ -315,7 +322,7 @@ CASES = [
         1,
         ("a/b/0/'; DROP VIEW x; --\u2028</script>/0",),
     ),
-    # --- records that are there twice
+    # --- duplicate records
     Case(
         "each as often as it was sent",
         ONCE,
@@ -339,17 +346,17 @@ CASES = [
         OK,
         2,
     ),
-    Case("records of others", ONCE, [("c", sent("x")), ("final", final_record(0, "")), ("final", final_record(1, ""))], VACUOUS, 0),
+    Case("records of other clients", ONCE, [("c", sent("x")), ("final", final_record(0, "")), ("final", final_record(1, ""))], VACUOUS, 0),
     # --- blocks and incarnations
     Case(
-        "a block for each life",
+        "a block for each incarnation",
         PRESENT,
         [("a", registered(1)), ("a", allocated(0, 10)), ("a", registered(11)), ("a", allocated(10, 20, 1, 11))],
         OK,
         2,
     ),
     Case(
-        "a block for a former life",
+        "a block for an earlier incarnation",
         PRESENT,
         [("a", registered(1)), ("a", registered(5)), ("a", registered(7)), ("a", allocated(0, 10))],
         VIOLATED,
@@ -357,7 +364,7 @@ CASES = [
         ("10",),
         (("a.1.1", "a.1.3"),),
     ),
-    Case("a block that was given before", PRESENT, [("a", registered(1)), ("a", registered(15)), ("a", allocated(0, 10))], OK, 1),
+    Case("a block allocated before", PRESENT, [("a", registered(1)), ("a", registered(15)), ("a", allocated(0, 10))], OK, 1),
     Case("another broker registered", PRESENT, [("a", registered(1)), ("a", registered(5, broker_id=2)), ("a", allocated(0, 10))], OK, 1),
     # --- liveness
     Case("all in time", SETTLES, [("h", settled("leader", 400)), ("h", settled("brokers", 10_000))], OK, 2),

@@ -1,4 +1,4 @@
-"""Histories in which logs are compacted: what may be gone from them, and what may not."""
+"""Histories in which logs are compacted: which records may be removed, and which may not."""
 
 from kraftsim.events.event import Event
 from kraftsim.events.nodes import SegmentsCleaned
@@ -21,14 +21,14 @@ def states_are_clean(until: int) -> list[Noted]:
 
 CLEANED_ROWS: list[Row] = [
     (
-        "states between two others may be gone",
+        "intermediate states may be removed",
         STATES,
         [*states_are_clean(4), *on("final", state(0, 1), state(4, 4))],
         OK,
         2,
     ),
     (
-        "none is gone where none was",
+        "none is removed where there was none",
         STATES,
         [*states_are_clean(9), *on("final", state(0, 1), state(1, 4))],
         VIOLATED,
@@ -37,7 +37,7 @@ CLEANED_ROWS: list[Row] = [
         (("final.1.0", "final.1.1"),),
     ),
     (
-        "nor behind what is clean",
+        "nor after the cleaned section",
         STATES,
         [*states_are_clean(4), *on("final", state(3, 1), state(5, 4))],
         VIOLATED,
@@ -46,7 +46,7 @@ CLEANED_ROWS: list[Row] = [
         (("final.1.0", "final.1.1"),),
     ),
     (
-        "nor in a log that nobody has cleaned",
+        "nor in a log that was not cleaned",
         STATES,
         [*on(ONE, cleaned(9, topic="__transaction_state", partition=1), cleaned(9)), *on("final", state(0, 1), state(4, 4))],
         VIOLATED,
@@ -55,21 +55,21 @@ CLEANED_ROWS: list[Row] = [
         (("final.1.0", "final.1.1"),),
     ),
     (
-        "decisions that are gone were noted",
+        "removed decisions are known from events",
         MARKERS,
         [*on(ONE, changed(1, 1, partitions="out-0"), changed(2)), *states_are_clean(4), *on("final", state(4, 4), batch(0), marker(1))],
         OK,
         2,
     ),
     (
-        "or read back by the next coordinator",
+        "or loaded by the next coordinator",
         MARKERS,
         [*on(ONE, changed(2)), *on(TWO, read_back(1, 1, partitions="out-0")), *states_are_clean(4), *on("final", state(4, 4), batch(0), marker(1))],
         OK,
         2,
     ),
     (
-        "not what was read back of a log that is whole",
+        "not those loaded from a complete log",
         MARKERS,
         [*on(ONE, changed(2)), *on(TWO, read_back(4, 1, partitions="out-0")), *states_are_clean(4), *on("final", state(5, 4), batch(0), marker(1))],
         VIOLATED,
@@ -100,7 +100,7 @@ CLEANED_ROWS: list[Row] = [
         (("final.1.2",),),
     ),
     (
-        "what is noted of a log that is whole must stand in it",
+        "an event about a complete log must match a record in it",
         MARKERS,
         [*on(ONE, changed(4, 1, partitions="out-0"), changed(5)), *states_are_clean(4), *on("final", state(6, 4), batch(0), marker(1))],
         VIOLATED,
@@ -109,7 +109,7 @@ CLEANED_ROWS: list[Row] = [
         (("final.1.1",), ("final.1.2",)),
     ),
     (
-        "a later record of its key stands for it",
+        "a later record of its key replaces it",
         IN_FINAL_LOG,
         [*on(ONE, cleaned(5)), ("x", acknowledged(0, "k")), *on("final", final_log(9, 1), final_record(7, "k"))],
         OK,
@@ -134,7 +134,7 @@ CLEANED_ROWS: list[Row] = [
         (("x.1.0",),),
     ),
     (
-        "nothing goes where nobody has cleaned",
+        "nothing is removed where no log was cleaned",
         IN_FINAL_LOG,
         [*on(ONE, cleaned(5), cleaned(9, partition=1)), ("x", acknowledged(5, "k")), *on("final", final_log(9, 1), final_record(7, "k"))],
         VIOLATED,
@@ -143,7 +143,7 @@ CLEANED_ROWS: list[Row] = [
         (("x.1.0",),),
     ),
     (
-        "on each replica a later one, or itself",
+        "each replica has it or a later one",
         EVERYWHERE,
         [
             *on(ONE, cleaned(5)),
@@ -157,7 +157,7 @@ CLEANED_ROWS: list[Row] = [
         (("x.1.0",),),
     ),
     (
-        "each replica has cleaned for itself",
+        "each replica is cleaned separately",
         EQUAL,
         [
             *on(ONE, cleaned(5)),
@@ -168,7 +168,7 @@ CLEANED_ROWS: list[Row] = [
         2,
     ),
     (
-        "behind what is clean they are equal",
+        "after the cleaned section they are equal",
         EQUAL,
         [*on(ONE, cleaned(5)), *in_sync("b", "c"), *on("final", log_of("b", 10), final_batch(5, 9), log_of("c", 10))],
         VIOLATED,
@@ -177,14 +177,14 @@ CLEANED_ROWS: list[Row] = [
         (("final.1.1",),),
     ),
     (
-        "copied from a log that was cleaned",
+        "replicated from a cleaned log",
         MATCHING,
         [*on(ONE, appended(0, 4), appended(5, 9), cleaned(5)), *on(TWO, copied(0, 4, crc=9), copied(5, 9))],
         OK,
         3,
     ),
     (
-        "copied before it was cleaned",
+        "replicated before it was cleaned",
         MATCHING,
         [*on(ONE, appended(0, 4)), *on(TWO, copied(0, 4, crc=9)), *on(ONE, cleaned(5))],
         VIOLATED,

@@ -1,4 +1,4 @@
-"""One Spark for all tests of the analysis: its Java takes longer to start than they take together."""
+"""One Spark session for all tests of the analysis: its Java takes longer to start than all tests together."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
-    """Give the session; tests that use it carry the mark `spark`."""
+    """Yield the session; tests that use it have the mark `spark`."""
     scratch: Path = tmp_path_factory.mktemp("spark")
     session = start_session(scratch)
     yield session

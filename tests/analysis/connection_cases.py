@@ -1,4 +1,4 @@
-"""Histories of connections and of what was refused on them, clean and violating: rows for the table in `cases.py`."""
+"""Histories of connections and refused requests, clean and violating: rows for the table in `cases.py`."""
 
 from collections.abc import Callable
 from random import Random
@@ -13,17 +13,17 @@ OPENED = ConnectionOpened(connection=1, listener="PLAINTEXT", peer="c:1")
 
 
 def begun(mode: str) -> RunStarted:
-    """A run begins."""
+    """A run starts."""
     return RunStarted(scenario="s", mode=mode, seed=1)
 
 
 def refused(reason: str = "a frame of -5 bytes", *, action: str = "closed") -> RequestRefused:
-    """A request that cannot be served."""
+    """A request that cannot be parsed or served."""
     return RequestRefused(connection=1, api_key=-1, api_version=-1, correlation_id=-1, reason=reason, action=action)
 
 
 CONNECTION_ROWS: list[Row] = [
-    ("connections on which all is understood", UNDERSTOOD, [*on("h", begun("sim")), *on("b", OPENED, OPENED)], OK, 2),
+    ("connections on which every request is understood", UNDERSTOOD, [*on("h", begun("sim")), *on("b", OPENED, OPENED)], OK, 2),
     (
         "a connection out of step",
         UNDERSTOOD,
@@ -33,15 +33,15 @@ CONNECTION_ROWS: list[Row] = [
         ("b.1.1", "b.1.2"),
         (("b.1.1",), ("b.1.2",)),
     ),
-    ("a refusal that is an answer", UNDERSTOOD, [*on("h", begun("sim")), *on("b", OPENED, refused(action="answered"))], OK, 1),
-    ("anybody may ask a real node anything", UNDERSTOOD, [*on("h", begun("process")), *on("b", OPENED, refused())], VACUOUS, 0),
+    ("a refusal with a response", UNDERSTOOD, [*on("h", begun("sim")), *on("b", OPENED, refused(action="answered"))], OK, 1),
+    ("a real node may receive anything", UNDERSTOOD, [*on("h", begun("process")), *on("b", OPENED, refused())], VACUOUS, 0),
     ("no run at all", UNDERSTOOD, on("b", OPENED, refused()), VACUOUS, 0),
     ("before the run", UNDERSTOOD, [*on("b", OPENED, refused()), *on("h", begun("sim")), *on("b", OPENED)], OK, 1),
 ]
 
 
 def note_connections(history: History, random: Random, slip: Callable[[], bool]) -> None:
-    """Let clients connect and be understood, mostly."""
+    """Let clients connect and send mostly valid requests."""
     history.note("harness", begun("embedded" if slip() else "sim"))
     for _ in range(random.randrange(1, 4)):
         history.note("broker-7", OPENED)

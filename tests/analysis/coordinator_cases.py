@@ -1,4 +1,4 @@
-"""Histories of what coordinators believe, after loading and later, and of the logs that they believe it of: rows for the table in `cases.py`."""
+"""Histories of the state of coordinators, after loading and later, and of the logs that they load: rows for the table in `cases.py`."""
 
 from collections.abc import Callable
 from random import Random
@@ -38,7 +38,7 @@ from tests.analysis.transaction_cases import (
 KNOWN = "known-transactions-equal-log"
 LOADED = "loaded-offsets-equal-log"
 NEXT_STATUSES = ((0, 1), (1, 2, 3), (4,), (5,), (0, 1), (0, 1))
-"""By status: a producer begins (0), adds partitions (1), ends it one way (2, then 4) or the other (3, then 5), and begins anew."""
+"""By status: a producer is initialized (0), adds partitions (1), commits (2, then 4) or aborts (3, then 5), and starts again."""
 
 
 def read_back(offset: int, status: int, *, epoch: int = 0, coordinator_epoch: int = 1, partitions: str = "", name: str = "id") -> Event:
@@ -64,7 +64,7 @@ def expired(offset: int, *, coordinator_epoch: int = 0) -> Event:
     )
 
 
-def given_up(offset: int) -> Event:
+def abandoned(offset: int) -> Event:
     return TransactionChangeGivenUp(transactional_id="id", partition=0, coordinator_epoch=0, offset=offset, error_code=7)
 
 
@@ -73,27 +73,27 @@ def first(node: str) -> str:
 
 
 COORDINATOR_ROWS: list[Row] = [
-    # --- states, where a record was given up
+    # --- states, where an append was abandoned
     (
-        "a raised epoch that was given up",
+        "an abandoned epoch bump",
         STATES,
-        [*on(ONE, given_up(1)), *on("final", state(0, 1, epoch=3), state(1, 3, epoch=4), state(2, 1, epoch=3))],
+        [*on(ONE, abandoned(1)), *on("final", state(0, 1, epoch=3), state(1, 3, epoch=4), state(2, 1, epoch=3))],
         OK,
         3,
     ),
     (
-        "an epoch from far before one that was given up",
+        "an epoch far below an abandoned one",
         STATES,
-        [*on(ONE, given_up(1)), *on("final", state(0, 1, epoch=3), state(1, 3, epoch=4), state(2, 1, epoch=1))],
+        [*on(ONE, abandoned(1)), *on("final", state(0, 1, epoch=3), state(1, 3, epoch=4), state(2, 1, epoch=1))],
         VIOLATED,
         3,
         ("id/2",),
         (("final.1.1", "final.1.2"),),
     ),
     (
-        "an epoch that goes back behind another record that was given up",
+        "an epoch that goes back after another abandoned record",
         STATES,
-        [*on(ONE, given_up(0)), *on("final", state(0, 1, epoch=3), state(1, 3, epoch=4), state(2, 1, epoch=3))],
+        [*on(ONE, abandoned(0)), *on("final", state(0, 1, epoch=3), state(1, 3, epoch=4), state(2, 1, epoch=3))],
         VIOLATED,
         3,
         ("id/2",),
@@ -101,7 +101,7 @@ COORDINATOR_ROWS: list[Row] = [
     ),
     # --- transactions
     (
-        "another coordinator goes on",
+        "another coordinator continues",
         KNOWN,
         [*on(ONE, changed(0, 0), changed(1, 1)), *on(TWO, read_back(1, 1), all_read(2)), *on("final", quiet(), state(0, 0), state(1, 1))],
         OK,
@@ -117,7 +117,7 @@ COORDINATOR_ROWS: list[Row] = [
         ((first(ONE), first(TWO)),),
     ),
     (
-        "other facts of the same record",
+        "different content of the same record",
         KNOWN,
         [*on(ONE, changed(1, 2, partitions="out-0")), *on(TWO, read_back(1, 2), all_read(2))],
         VIOLATED,
@@ -126,9 +126,9 @@ COORDINATOR_ROWS: list[Row] = [
         ((first(ONE), first(TWO)),),
     ),
     ("nothing is loaded", KNOWN, [*on(ONE, changed(1, 1)), *on(TWO, all_read(2))], VIOLATED, 1, ("id/1/unknown",), ((first(ONE), first(TWO)),)),
-    ("nothing is loaded of what expired", KNOWN, [*on(ONE, changed(1, 1), expired(2)), *on(TWO, all_read(3))], OK, 2),
+    ("an expired id is not loaded", KNOWN, [*on(ONE, changed(1, 1), expired(2)), *on(TWO, all_read(3))], OK, 2),
     (
-        "what expired is loaded",
+        "an expired id is loaded",
         KNOWN,
         [*on(ONE, changed(1, 4), expired(2)), *on(TWO, read_back(1, 4), all_read(3))],
         VIOLATED,
@@ -136,11 +136,11 @@ COORDINATOR_ROWS: list[Row] = [
         ("id/1",),
         ((f"{ONE}.1.1", first(TWO)),),
     ),
-    ("read no further than that", KNOWN, [*on(ONE, changed(5, 1)), *on(TWO, all_read(2))], OK, 1),
-    ("a later record that nobody saw committed", KNOWN, [*on(ONE, changed(0, 0)), *on(TWO, read_back(1, 1), all_read(2))], OK, 2),
-    ("a coordinator of yesterday", KNOWN, [*on(ONE, changed(4, 1, coordinator_epoch=2)), *on(TWO, read_back(0, 0), all_read(5))], OK, 2),
+    ("loaded only up to that offset", KNOWN, [*on(ONE, changed(5, 1)), *on(TWO, all_read(2))], OK, 1),
+    ("a later record without a commit event", KNOWN, [*on(ONE, changed(0, 0)), *on(TWO, read_back(1, 1), all_read(2))], OK, 2),
+    ("an outdated coordinator", KNOWN, [*on(ONE, changed(4, 1, coordinator_epoch=2)), *on(TWO, read_back(0, 0), all_read(5))], OK, 2),
     (
-        "the log says something else",
+        "the log has other content",
         KNOWN,
         [*on(ONE, changed(1, 4)), *on("final", state(1, 5))],
         VIOLATED,
@@ -148,10 +148,10 @@ COORDINATOR_ROWS: list[Row] = [
         ("id@1",),
         ((first(ONE), "final.1.0"),),
     ),
-    ("the log of one replica says something else", KNOWN, [*on(ONE, changed(1, 4)), *on("final", state(1, 5), state(1, 4, broker=TWO))], OK, 1),
-    ("what was loaded was never committed", KNOWN, [*on(TWO, read_back(1, 1), all_read(2)), *on("final", state(1, 3))], OK, 1),
+    ("the log of one replica has other content", KNOWN, [*on(ONE, changed(1, 4)), *on("final", state(1, 5), state(1, 4, broker=TWO))], OK, 1),
+    ("the loaded record was never committed", KNOWN, [*on(TWO, read_back(1, 1), all_read(2)), *on("final", state(1, 3))], OK, 1),
     (
-        "what was loaded was committed later",
+        "the loaded record was committed later",
         KNOWN,
         [*on(TWO, read_back(1, 1), all_read(2), changed(2, 2, coordinator_epoch=1)), *on("final", state(1, 3), state(2, 2))],
         VIOLATED,
@@ -160,7 +160,7 @@ COORDINATOR_ROWS: list[Row] = [
         ((first(TWO), "final.1.0"),),
     ),
     (
-        "nobody knows of the last record",
+        "the last record is unknown to every coordinator",
         KNOWN,
         [*on(ONE, changed(0, 0)), *on("final", quiet(), state(0, 0), state(1, 1))],
         VIOLATED,
@@ -168,9 +168,9 @@ COORDINATOR_ROWS: list[Row] = [
         ("id@1",),
         (("final.1.2",),),
     ),
-    ("it was given up", KNOWN, [*on(ONE, changed(0, 0), given_up(1)), *on("final", quiet(), state(0, 0), state(1, 1))], OK, 1),
-    ("nobody waited until all was quiet", KNOWN, [*on(ONE, changed(0, 0)), *on("final", state(0, 0), state(1, 1))], OK, 1),
-    ("a tombstone is a record, too", KNOWN, [*on(ONE, changed(0, 4), expired(1)), *on("final", quiet(), state(0, 4), state(1, -1))], OK, 2),
+    ("it was abandoned", KNOWN, [*on(ONE, changed(0, 0), abandoned(1)), *on("final", quiet(), state(0, 0), state(1, 1))], OK, 1),
+    ("the run ended before it settled", KNOWN, [*on(ONE, changed(0, 0)), *on("final", state(0, 0), state(1, 1))], OK, 1),
+    ("a tombstone is a record too", KNOWN, [*on(ONE, changed(0, 4), expired(1)), *on("final", quiet(), state(0, 4), state(1, -1))], OK, 2),
     ("no coordinator", KNOWN, on("final", state(0, 0)), VACUOUS, 0),
     # --- offsets
     ("the last commit is loaded", LOADED, [*on(ONE, committed(5, 0), committed(7, 1)), *on(TWO, loaded(7, 1))], OK, 1),
@@ -184,7 +184,7 @@ COORDINATOR_ROWS: list[Row] = [
         ((f"{ONE}.1.1", first(TWO)),),
     ),
     (
-        "by the places of commits, not of markers",
+        "by the offsets of commits, not of markers",
         LOADED,
         [*on(ONE, pending(5, 0), committed(7, 1), materialised(5, 0)), *on(TWO, loaded(5, 0))],
         VIOLATED,
@@ -192,9 +192,9 @@ COORDINATOR_ROWS: list[Row] = [
         ("g/in/0/0",),
         ((f"{ONE}.1.1", first(TWO)),),
     ),
-    ("it waits still", LOADED, [*on(ONE, pending(5, 0)), *on(TWO, loaded(5, 0, PID))], OK, 1),
+    ("still pending", LOADED, [*on(ONE, pending(5, 0)), *on(TWO, loaded(5, 0, PID))], OK, 1),
     (
-        "it waits, and its marker was seen",
+        "pending, although its marker was seen",
         LOADED,
         [*on(ONE, pending(5, 0), dropped(5, 0)), *on(TWO, loaded(5, 0, PID))],
         VIOLATED,
@@ -217,12 +217,12 @@ COORDINATOR_ROWS: list[Row] = [
 
 
 def elsewhere(event: Event) -> Event:
-    """Return the same of another group."""
+    """Return the same event for another group."""
     return replace(event, group_id="h")
 
 
 def note_coordinators(history: History, random: Random, slip: Callable[[], bool]) -> None:
-    """Let coordinators take each other's place over two transactional ids and a group, mostly as they should."""
+    """Let coordinators replace each other for two transactional ids and a group, mostly correctly."""
     names, log, end_offset = ("x", "y"), [], 0
     last: dict[str, tuple[int, int]] = {}
     commits = 0

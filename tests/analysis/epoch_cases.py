@@ -5,7 +5,7 @@ from kraftsim.events.transactions import TransactionChangeGivenUp
 from tests.analysis.transaction_cases import OK, ONE, STATES, VIOLATED, Row, on, state
 
 
-def given_up(offset: int, *, name: str = "id") -> Event:
+def abandoned(offset: int, *, name: str = "id") -> Event:
     return TransactionChangeGivenUp(transactional_id=name, partition=0, coordinator_epoch=0, offset=offset, error_code=7)
 
 
@@ -13,7 +13,7 @@ EPOCH_ROWS: list[Row] = [
     ("epochs burned", STATES, on("final", state(0, 1, epoch=4), state(1, 3, epoch=7)), VIOLATED, 2, ("id/1",), (("final.1.0", "final.1.1"),)),
     ("a fence and one more", STATES, on("final", state(0, 4, epoch=4), state(1, 0, epoch=6)), VIOLATED, 2, ("id/1",)),
     ("a fence", STATES, on("final", state(0, 4, epoch=4), state(1, 0, epoch=5), state(2, 0, epoch=6)), OK, 3),
-    ("a commit, which fences nobody", STATES, on("final", state(0, 1, epoch=4), state(1, 2, epoch=6)), VIOLATED, 2, ("id/1",)),
+    ("a commit, which does not fence", STATES, on("final", state(0, 1, epoch=4), state(1, 2, epoch=6)), VIOLATED, 2, ("id/1",)),
     ("an abort of nothing", STATES, on("final", state(0, 4, epoch=4), state(1, 3, epoch=5)), OK, 2),
     ("an abort of nothing, and one more", STATES, on("final", state(0, 0, epoch=4), state(1, 3, epoch=6)), VIOLATED, 2, ("id/1",)),
     ("partitions added at another epoch", STATES, on("final", state(0, 1, epoch=4), state(1, 1, epoch=5)), VIOLATED, 2, ("id/1",)),
@@ -21,19 +21,19 @@ EPOCH_ROWS: list[Row] = [
     ("completed at another epoch", STATES, on("final", state(0, 2, epoch=4), state(1, 4, epoch=5)), VIOLATED, 2, ("id/1",)),
     ("an abort, which fences", STATES, on("final", state(0, 1, epoch=4), state(1, 3, epoch=5)), OK, 2),
     ("an abort, and one more", STATES, on("final", state(0, 1, epoch=4), state(1, 3, epoch=6)), VIOLATED, 2, ("id/1",)),
-    ("a fence that was given up, and an end", STATES, [*on(ONE, given_up(-1)), *on("final", state(0, 1, epoch=4), state(1, 3, epoch=6))], OK, 2),
+    ("an abandoned fence, and an end", STATES, [*on(ONE, abandoned(-1)), *on("final", state(0, 1, epoch=4), state(1, 3, epoch=6))], OK, 2),
     (
-        "two fences that were given up, and an end",
+        "two abandoned fences, and an end",
         STATES,
-        [*on(ONE, given_up(-1), given_up(-1)), *on("final", state(0, 1, epoch=4), state(1, 3, epoch=7))],
+        [*on(ONE, abandoned(-1), abandoned(-1)), *on("final", state(0, 1, epoch=4), state(1, 3, epoch=7))],
         VIOLATED,
         2,
         ("id/1",),
     ),
     (
-        "a fence that was given up of another id, and an end",
+        "an abandoned fence of another id, and an end",
         STATES,
-        [*on(ONE, given_up(-1, name="other")), *on("final", state(0, 1, epoch=4), state(1, 3, epoch=6))],
+        [*on(ONE, abandoned(-1, name="other")), *on("final", state(0, 1, epoch=4), state(1, 3, epoch=6))],
         VIOLATED,
         2,
         ("id/1",),

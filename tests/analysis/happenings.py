@@ -1,4 +1,4 @@
-"""Events with the fields that matter to an invariant named, and the rest filled in."""
+"""Factories of events: the fields that matter to an invariant are parameters, the rest have fixed values."""
 
 from kraftsim.events.clients import RecordAcknowledged, RecordSent
 from kraftsim.events.metadata import BrokerRegistered, ControllerElected
@@ -40,7 +40,7 @@ def allocated(
 
 
 def given_by_quorum(first_producer_id: int, next_producer_id: int) -> ProducerIdBlockAllocated:
-    """A block of a KRaft controller, whose record is at the offset that the next id names."""
+    """A block of a KRaft controller, whose record is at the offset equal to the next producer id."""
     return allocated(first_producer_id, next_producer_id, broker_id=9, given_by="quorum")
 
 
@@ -164,7 +164,7 @@ def loaded(end_offset: int) -> SnapshotLoaded:
 
 
 def left(end_offset: int, *, controller: str = "a") -> FinalMetadataLog:
-    """The disk of a controller holds its metadata log from the beginning up to here."""
+    """The disk of a controller has its metadata log from the start up to this offset."""
     return FinalMetadataLog(controller=controller, first_offset=0, end_offset=end_offset)
 
 

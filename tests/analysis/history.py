@@ -1,4 +1,4 @@
-"""Builds histories for tests: events on nodes, with envelopes as a world gives them, kept in memory or written as the event log of a run."""
+"""Builds histories for tests: events on nodes, with the envelopes of a real run, in memory or written as the event log of a run."""
 
 from collections import Counter
 from pathlib import Path
@@ -13,7 +13,7 @@ STEP_NS = 1_000
 
 
 class History:
-    """Events in the order in which they are noted, a microsecond apart."""
+    """Events in the order in which they are logged, a microsecond apart."""
 
     def __init__(self, run: str = "run") -> None:
         self.run = run
@@ -31,7 +31,7 @@ class History:
         return envelope.event_id
 
     def lose(self, node: str, incarnation: int = 1) -> None:
-        """Use up a line number without a line."""
+        """Skip a line number, as if its line were lost."""
         self._next_n[node, incarnation] += 1
 
     def write(self, run: Path) -> None:
@@ -45,7 +45,7 @@ class History:
             (run / "events" / name).write_bytes(b"".join(content))
 
     def watched(self, must_exercise: tuple[str, ...] = ()) -> dict[str, Verdict]:
-        """Return what the online checks say of it, by invariant."""
+        """Return the results of the online checks, by invariant."""
         oracle = Oracle(must_exercise)
         for envelope, event in self.events:
             oracle.examine(envelope, event)

@@ -1,4 +1,4 @@
-"""Histories of replicas that join the replicas in sync, clean and violating: rows for the table in `cases.py`."""
+"""Histories of replicas that join the ISR, clean and violating: rows for the table in `cases.py`."""
 
 from collections.abc import Callable
 from random import Random
@@ -19,9 +19,15 @@ def asks(isr: str, *, epoch: int = 0) -> Event:
 
 
 JOINING_ROWS: list[Row] = [
-    ("it has what the leader began with", JOINS, [*on(TWO, copied(0, 4)), *on(ONE, leads(1, 5), agreed("1", epoch=1), asks("1,2", epoch=1))], OK, 1),
     (
-        "it lacks something of that",
+        "it has the log of the leader at the start of its epoch",
+        JOINS,
+        [*on(TWO, copied(0, 4)), *on(ONE, leads(1, 5), agreed("1", epoch=1), asks("1,2", epoch=1))],
+        OK,
+        1,
+    ),
+    (
+        "it lacks a part of that",
         JOINS,
         [*on(TWO, copied(0, 3)), *on(ONE, leads(1, 5), agreed("1", epoch=1), asks("1,2", epoch=1))],
         VIOLATED,
@@ -43,21 +49,21 @@ JOINING_ROWS: list[Row] = [
         (("broker-1.1.2",),),
     ),
     (
-        "what was appended in this epoch need not be there",
+        "appends of this epoch may be missing",
         JOINS,
         [*on(TWO, copied(0, 4)), *on(ONE, leads(1, 5), agreed("1", epoch=1), appended(5, 9), asks("1,2", epoch=1))],
         OK,
         1,
     ),
     (
-        "the replica was in sync before, or leaves",
+        "the replica was in the ISR before, or leaves it",
         JOINS,
         [*on(TWO, follows(1, 1)), *on(ONE, leads(1, 5), agreed("1,2,3", epoch=1), asks("1,2", epoch=1))],
         VACUOUS,
         0,
     ),
     (
-        "it left in this epoch, and joins again too early",
+        "it left the ISR in this epoch, and rejoins too early",
         JOINS,
         [*on(TWO, follows(1, 1)), *on(ONE, leads(1, 5), agreed("1,2", epoch=1), agreed("1", epoch=1), asks("1,2", epoch=1))],
         VIOLATED,
@@ -66,7 +72,7 @@ JOINING_ROWS: list[Row] = [
         (("broker-1.1.3",),),
     ),
     (
-        "it follows a later leader already, which the one that asks has not heard of",
+        "it already follows a later leader, unknown to the one that expands the ISR",
         JOINS,
         [*on(ONE, leads(1, 5), agreed("1", epoch=1)), *on(TWO, follows(3, 2, 5), truncated(3, epoch=2)), *on(ONE, asks("1,2", epoch=1))],
         VACUOUS,
@@ -80,7 +86,7 @@ JOINING_ROWS: list[Row] = [
         0,
     ),
     (
-        "another epoch of the same leader began further on",
+        "another epoch of the same leader started at a higher offset",
         JOINS,
         [*on(TWO, copied(0, 4)), *on(ONE, leads(1, 5), agreed("1", epoch=1), leads(2, 9), agreed("1", epoch=2), asks("1,2", epoch=2))],
         VIOLATED,
@@ -89,13 +95,13 @@ JOINING_ROWS: list[Row] = [
         (("broker-1.1.4",),),
     ),
     (
-        "it had lost with its power what it had, and reported less",
+        "it lost data in a power loss, and reported less",
         JOINS,
         [*on(TWO, copied(0, 4)), *on(ONE, leads(1, 5), agreed("1", epoch=1)), (TWO, 2, follows(1, 1, 2)), *on(ONE, asks("1,2", epoch=1))],
         OK,
         1,
     ),
-    ("nothing is known of the epoch's beginning", JOINS, [*on(TWO, follows(1, 1)), *on(ONE, agreed("1", epoch=1), asks("1,2", epoch=1))], VACUOUS, 0),
+    ("the start offset of the epoch is unknown", JOINS, [*on(TWO, follows(1, 1)), *on(ONE, agreed("1", epoch=1), asks("1,2", epoch=1))], VACUOUS, 0),
     (
         "broker-11 is not broker-1",
         JOINS,
@@ -107,7 +113,7 @@ JOINING_ROWS: list[Row] = [
 
 
 def note_joins(history: History, random: Random, slip: Callable[[], bool]) -> None:
-    """Let a replica of three be out of sync and join again, under leaders that come and go, in a topic of its own."""
+    """Let one of three replicas leave and rejoin the ISR under changing leaders, in its own topic."""
 
     def note(node: str, event: Event) -> None:
         history.note(node, replace(event, topic="j"))

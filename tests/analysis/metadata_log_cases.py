@@ -1,4 +1,4 @@
-"""Histories of how metadata logs grow and are cut, clean and violating: rows for the table in `cases.py`."""
+"""Histories of metadata logs that grow and are truncated, clean and violating: rows for the table in `cases.py`."""
 
 from collections.abc import Callable
 from random import Random
@@ -10,7 +10,7 @@ from tests.analysis.history import History
 from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, Row, on
 
 ONE_PIECE = "metadata-log-in-one-piece"
-NOTED = "metadata-copies-noted"
+REPLICATED = "metadata-copies-noted"
 IN_ORDER = "leader-log-in-order"
 GROWS = "high-watermark-monotonic"
 COUNT = "voters-count-when-written"
@@ -23,114 +23,136 @@ def appended_by_leader(first_offset: int, last_offset: int) -> MetadataAppended:
 
 
 def copied(first_offset: int, last_offset: int) -> MetadataReplicated:
-    """A follower copies."""
+    """A follower replicates records."""
     return MetadataReplicated(leader_epoch=1, first_offset=first_offset, last_offset=last_offset)
 
 
 def other_voters(offset: int) -> MetadataAppended:
-    """A leader of epoch 1 appends other voters."""
+    """A leader of epoch 1 appends a new voter set."""
     return MetadataAppended(leader_epoch=1, first_offset=offset, last_offset=offset, record_kinds="Voters")
 
 
-def goes_by(offset: int) -> VotersChanged:
-    """The voters of an offset count."""
+def uses_voters(offset: int) -> VotersChanged:
+    """A replica uses the voter set at an offset."""
     return VotersChanged(offset=offset, voters="101,102", kraft_version=1)
 
 
 def note_voters(history: History, random: Random, slip: Callable[[], bool]) -> None:
-    """Let a leader change the voters, another controller copy that, and both cut it off, mostly going by what their logs say."""
+    """Let a leader change the voters, another controller replicate that, and both truncate it; mostly they use the voters of their logs."""
     for offset in range(900, 900 + random.randrange(1, 4)):
-        for node, note in (("controller-6", other_voters), ("controller-7", copied_alone)):
-            history.note(node, note(offset))
+        for node, event in (("controller-6", other_voters), ("controller-7", replicated_one)):
+            history.note(node, event(offset))
             if not slip():
-                history.note(node, goes_by(offset))
+                history.note(node, uses_voters(offset))
             history.note(node, written(1, offset))
     for node in ("controller-6", "controller-7"):
         history.note(node, cut(offset))
         if not slip():
-            history.note(node, goes_by(offset - 1))
+            history.note(node, uses_voters(offset - 1))
         history.note(node, written(2, offset, previous_epoch=1))
 
 
-def copied_alone(offset: int) -> MetadataReplicated:
-    """A follower copies one record."""
+def replicated_one(offset: int) -> MetadataReplicated:
+    """A follower replicates one record."""
     return copied(offset, offset)
 
 
 METADATA_LOG_ROWS: list[Row] = [
-    # --- one piece
-    ("batch behind batch", ONE_PIECE, on("a", written(1, 0, last_offset=2), written(1, 3), written(2, 4)), OK, 3),
+    # --- contiguous logs
+    ("consecutive batches", ONE_PIECE, on("a", written(1, 0, last_offset=2), written(1, 3), written(2, 4)), OK, 3),
     ("a gap", ONE_PIECE, on("a", written(1, 0, last_offset=2), written(1, 4)), VIOLATED, 2, ("a.1.1",), (("a.1.0", "a.1.1"),)),
     ("the same again", ONE_PIECE, on("a", written(1, 5), written(1, 5)), VIOLATED, 2, ("a.1.1",), (("a.1.0", "a.1.1"),)),
     ("another's log is another log", ONE_PIECE, [("a", written(1, 5)), ("b", written(1, 7)), ("a", 2, written(1, 2))], OK, 3),
-    ("cut, and written on", ONE_PIECE, on("a", cut(9), written(1, 9), cut(7), written(2, 7)), OK, 4),
-    ("written behind the cut", ONE_PIECE, on("a", written(1, 9), cut(7), written(2, 8)), VIOLATED, 3, ("a.1.2",), (("a.1.1", "a.1.2"),)),
-    ("a cut that takes nothing", ONE_PIECE, on("a", written(1, 9), cut(10)), VIOLATED, 2, ("a.1.1",), (("a.1.0", "a.1.1"),)),
-    ("cut there already", ONE_PIECE, on("a", cut(9), cut(9)), VIOLATED, 2, ("a.1.1",), (("a.1.0", "a.1.1"),)),
+    ("truncated, and written on", ONE_PIECE, on("a", cut(9), written(1, 9), cut(7), written(2, 7)), OK, 4),
+    ("written beyond the truncation", ONE_PIECE, on("a", written(1, 9), cut(7), written(2, 8)), VIOLATED, 3, ("a.1.2",), (("a.1.1", "a.1.2"),)),
+    ("a truncation that removes nothing", ONE_PIECE, on("a", written(1, 9), cut(10)), VIOLATED, 2, ("a.1.1",), (("a.1.0", "a.1.1"),)),
+    ("already truncated there", ONE_PIECE, on("a", cut(9), cut(9)), VIOLATED, 2, ("a.1.1",), (("a.1.0", "a.1.1"),)),
     ("behind a snapshot", ONE_PIECE, on("a", written(1, 9), loaded(30), written(2, 30), cut(30)), OK, 3),
     ("not where the snapshot ends", ONE_PIECE, on("a", loaded(30), written(2, 31)), VIOLATED, 1, ("a.1.1",), (("a.1.0", "a.1.1"),)),
     ("a snapshot alone", ONE_PIECE, on("a", loaded(30)), VACUOUS, 0),
-    # --- copies that are noted
-    ("appended, copied, durable", NOTED, on("a", flushed(3), appended_by_leader(3, 3), copied(4, 7), flushed(8), flushed(8)), OK, 5),
-    ("copied twice", NOTED, on("a", copied(3, 5), copied(5, 6)), VIOLATED, 2, ("a.1.1",), (("a.1.1",),)),
-    ("not where it stood on the disk", NOTED, on("a", flushed(3), copied(4, 5)), VIOLATED, 2, ("a.1.1",), ()),
-    ("durable, and nobody knows whence", NOTED, on("a", flushed(3), flushed(5), flushed(6)), VIOLATED, 3, ("a.1.1", "a.1.2"), ()),
-    ("cut, and copied anew", NOTED, on("a", copied(3, 5), cut(4), copied(4, 4), flushed(5)), OK, 3),
-    ("copied as if nothing had been cut", NOTED, on("a", copied(3, 5), cut(4), copied(6, 6)), VIOLATED, 2, ("a.1.2",), ()),
-    ("behind a snapshot, too", NOTED, on("a", copied(3, 5), loaded(9), copied(9, 9), flushed(10)), OK, 3),
-    ("who reads along need not tell", NOTED, on("a", copied(3, 5), flushed(9, is_voter=False), flushed(11, is_voter=False), copied(11, 12)), OK, 2),
-    ("a process begins anew", NOTED, [("a", copied(3, 5)), ("a", 2, flushed(5)), ("a", 2, copied(5, 6))], OK, 3),
-    ("nobody votes", NOTED, on("a", flushed(9, is_voter=False), flushed(11, is_voter=False)), VACUOUS, 0),
-    # --- the log of who is elected
-    ("epoch behind epoch", IN_ORDER, on("a", holds(4, 1, 0, 5), holds(4, 3, 5, 9), holds(6, 1, 0, 5), holds(6, 3, 5, 8)), OK, 4),
-    ("behind what a snapshot covers", IN_ORDER, on("a", holds(4, -1, 0, 7), holds(4, 3, 7, 9)), OK, 2),
-    ("not from the beginning", IN_ORDER, on("a", holds(4, 1, 2, 5)), VIOLATED, 1, ("a.1.0",), (("a.1.0",),)),
-    ("an epoch twice", IN_ORDER, on("a", holds(4, 1, 0, 5), holds(4, 1, 5, 6)), VIOLATED, 2, ("a.1.1",), ()),
-    ("nothing of an epoch", IN_ORDER, on("a", holds(4, 1, 0, 0), holds(4, 2, 0, 5), holds(4, 2, 5, 5)), OK, 1),
-    ("an end before the beginning", IN_ORDER, on("a", holds(4, 1, 0, 5), holds(4, 2, 5, 3)), VIOLATED, 2, ("a.1.1",), ()),
-    ("covered and there", IN_ORDER, on("a", holds(4, -1, 0, 7), holds(4, 1, 0, 9)), VIOLATED, 2, ("a.1.1",), ()),
-    ("a gap between epochs", IN_ORDER, on("a", holds(4, 1, 0, 5), holds(4, 2, 6, 7)), VIOLATED, 2, ("a.1.1",), ()),
-    ("nobody is elected", IN_ORDER, on("a", written(1, 0)), VACUOUS, 0),
-    # --- voters that count
+    # --- replicated records and their events
+    ("appended, replicated, durable", REPLICATED, on("a", flushed(3), appended_by_leader(3, 3), copied(4, 7), flushed(8), flushed(8)), OK, 5),
+    ("replicated twice", REPLICATED, on("a", copied(3, 5), copied(5, 6)), VIOLATED, 2, ("a.1.1",), (("a.1.1",),)),
+    ("not at the end of the log on disk", REPLICATED, on("a", flushed(3), copied(4, 5)), VIOLATED, 2, ("a.1.1",), ()),
+    ("durable without an append", REPLICATED, on("a", flushed(3), flushed(5), flushed(6)), VIOLATED, 3, ("a.1.1", "a.1.2"), ()),
+    ("truncated, and replicated again", REPLICATED, on("a", copied(3, 5), cut(4), copied(4, 4), flushed(5)), OK, 3),
+    ("replicated as if nothing had been truncated", REPLICATED, on("a", copied(3, 5), cut(4), copied(6, 6)), VIOLATED, 2, ("a.1.2",), ()),
+    ("behind a snapshot, too", REPLICATED, on("a", copied(3, 5), loaded(9), copied(9, 9), flushed(10)), OK, 3),
     (
-        "leader and follower go by them",
+        "an observer needs no events",
+        REPLICATED,
+        on("a", copied(3, 5), flushed(9, is_voter=False), flushed(11, is_voter=False), copied(11, 12)),
+        OK,
+        2,
+    ),
+    ("a process restarts", REPLICATED, [("a", copied(3, 5)), ("a", 2, flushed(5)), ("a", 2, copied(5, 6))], OK, 3),
+    ("no voters", REPLICATED, on("a", flushed(9, is_voter=False), flushed(11, is_voter=False)), VACUOUS, 0),
+    # --- the log of an elected leader
+    ("consecutive epochs", IN_ORDER, on("a", holds(4, 1, 0, 5), holds(4, 3, 5, 9), holds(6, 1, 0, 5), holds(6, 3, 5, 8)), OK, 4),
+    ("after a snapshot", IN_ORDER, on("a", holds(4, -1, 0, 7), holds(4, 3, 7, 9)), OK, 2),
+    ("not from the start", IN_ORDER, on("a", holds(4, 1, 2, 5)), VIOLATED, 1, ("a.1.0",), (("a.1.0",),)),
+    ("an epoch twice", IN_ORDER, on("a", holds(4, 1, 0, 5), holds(4, 1, 5, 6)), VIOLATED, 2, ("a.1.1",), ()),
+    ("an epoch without records", IN_ORDER, on("a", holds(4, 1, 0, 0), holds(4, 2, 0, 5), holds(4, 2, 5, 5)), OK, 1),
+    ("an end before the beginning", IN_ORDER, on("a", holds(4, 1, 0, 5), holds(4, 2, 5, 3)), VIOLATED, 2, ("a.1.1",), ()),
+    ("in the snapshot and in the log", IN_ORDER, on("a", holds(4, -1, 0, 7), holds(4, 1, 0, 9)), VIOLATED, 2, ("a.1.1",), ()),
+    ("a gap between epochs", IN_ORDER, on("a", holds(4, 1, 0, 5), holds(4, 2, 6, 7)), VIOLATED, 2, ("a.1.1",), ()),
+    ("no leader is elected", IN_ORDER, on("a", written(1, 0)), VACUOUS, 0),
+    # --- voters in use
+    (
+        "leader and follower use them",
         COUNT,
-        [*on("a", other_voters(4), goes_by(4), written(1, 4)), *on("b", goes_by(4), written(1, 4), written(1, 5))],
+        [*on("a", other_voters(4), uses_voters(4), written(1, 4)), *on("b", uses_voters(4), written(1, 4), written(1, 5))],
         OK,
         2,
     ),
     (
-        "a copy that nobody goes by",
+        "a replicated record whose voters are not used",
         COUNT,
-        [*on("a", other_voters(4), goes_by(4), written(1, 4)), *on("b", written(1, 4), goes_by(4))],
+        [*on("a", other_voters(4), uses_voters(4), written(1, 4)), *on("b", written(1, 4), uses_voters(4))],
         VIOLATED,
         2,
         ("b.1.0",),
         (("b.1.0",),),
     ),
     (
-        "known to its former life only",
+        "known to its earlier incarnation only",
         COUNT,
-        [*on("a", other_voters(4), goes_by(4)), ("b", goes_by(4)), ("b", 2, written(1, 4))],
+        [*on("a", other_voters(4), uses_voters(4)), ("b", uses_voters(4)), ("b", 2, written(1, 4))],
         VIOLATED,
         1,
         ("b.2.0",),
         (),
     ),
-    ("another record of another epoch", COUNT, [*on("a", other_voters(4), goes_by(4), written(1, 4)), *on("b", written(2, 4))], OK, 1),
+    ("another record of another epoch", COUNT, [*on("a", other_voters(4), uses_voters(4), written(1, 4)), *on("b", written(2, 4))], OK, 1),
     ("voters that do not change", COUNT, on("a", appended_by_leader(4, 4), written(1, 4)), VACUOUS, 0),
-    # --- voters that count no more
-    ("back to those before", NO_MORE, on("a", goes_by(4), cut(4), goes_by(-1), written(2, 4)), OK, 1),
-    ("they count still", NO_MORE, on("a", goes_by(4), cut(4), written(2, 4)), VIOLATED, 1, ("a.1.1",), (("a.1.1", "a.1.2"),)),
-    ("they count still, and are said again", NO_MORE, on("a", goes_by(4), cut(4), goes_by(4), written(2, 4)), VIOLATED, 1, ("a.1.1",), ()),
-    ("those before were cut, too", NO_MORE, on("a", goes_by(2), goes_by(4), cut(2), goes_by(2), written(2, 2)), VIOLATED, 1, ("a.1.2",), ()),
-    ("cut twice", NO_MORE, on("a", goes_by(4), cut(4), cut(3), goes_by(3), written(2, 3)), VIOLATED, 2, ("a.1.2",), (("a.1.2", "a.1.4"),)),
-    ("a cut behind them", NO_MORE, on("a", goes_by(4), cut(5), written(2, 5)), VACUOUS, 0),
-    ("those of another", NO_MORE, [*on("b", goes_by(4)), *on("a", cut(4), written(2, 4))], VACUOUS, 0),
-    ("those of a former life", NO_MORE, [*on("a", goes_by(4)), ("a", 2, cut(4)), ("a", 2, written(2, 4))], VACUOUS, 0),
-    ("nothing is written any more", NO_MORE, [*on("a", goes_by(4), cut(4)), ("a", 2, written(2, 4))], OK, 1),
+    # --- truncated voter sets
+    ("back to those before", NO_MORE, on("a", uses_voters(4), cut(4), uses_voters(-1), written(2, 4)), OK, 1),
+    ("they are still used", NO_MORE, on("a", uses_voters(4), cut(4), written(2, 4)), VIOLATED, 1, ("a.1.1",), (("a.1.1", "a.1.2"),)),
+    ("they are still used, and reported again", NO_MORE, on("a", uses_voters(4), cut(4), uses_voters(4), written(2, 4)), VIOLATED, 1, ("a.1.1",), ()),
+    (
+        "the earlier ones were truncated too",
+        NO_MORE,
+        on("a", uses_voters(2), uses_voters(4), cut(2), uses_voters(2), written(2, 2)),
+        VIOLATED,
+        1,
+        ("a.1.2",),
+        (),
+    ),
+    (
+        "truncated twice",
+        NO_MORE,
+        on("a", uses_voters(4), cut(4), cut(3), uses_voters(3), written(2, 3)),
+        VIOLATED,
+        2,
+        ("a.1.2",),
+        (("a.1.2", "a.1.4"),),
+    ),
+    ("a truncation above them", NO_MORE, on("a", uses_voters(4), cut(5), written(2, 5)), VACUOUS, 0),
+    ("those of another", NO_MORE, [*on("b", uses_voters(4)), *on("a", cut(4), written(2, 4))], VACUOUS, 0),
+    ("those of an earlier incarnation", NO_MORE, [*on("a", uses_voters(4)), ("a", 2, cut(4)), ("a", 2, written(2, 4))], VACUOUS, 0),
+    ("nothing is written any more", NO_MORE, [*on("a", uses_voters(4), cut(4)), ("a", 2, written(2, 4))], OK, 1),
     # --- high watermarks and snapshots
     ("beyond a snapshot", GROWS, on("a", committed(1, 5), loaded(9), committed(1, 10)), OK, 2),
-    ("a snapshot's end is no news", GROWS, on("a", loaded(9), committed(1, 9)), VIOLATED, 1, ("a.1.1",), (("a.1.0", "a.1.1"),)),
+    ("the end of a snapshot is not an advance", GROWS, on("a", loaded(9), committed(1, 9)), VIOLATED, 1, ("a.1.1",), (("a.1.0", "a.1.1"),)),
     ("known to another process", GROWS, [("a", loaded(9)), ("a", 2, committed(1, 9))], OK, 1),
 ]

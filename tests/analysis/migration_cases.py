@@ -22,22 +22,22 @@ TIMED_OUT, LOADING, OUT_OF_ORDER, NOT_LEADER, FENCED = 7, 14, 45, 6, 90
 
 
 def compared(offset: int, what: str = "", *, controller: str = "a") -> ZookeeperCompared:
-    """A comparison at an offset."""
+    """A comparison with ZooKeeper at an offset."""
     return ZookeeperCompared(controller=controller, offset=offset, differences=len(what.split(",")) if what else 0, what=what)
 
 
 def started(release: str) -> NodeStarted:
-    """A node of a release comes up."""
+    """A node of a release starts."""
     return NodeStarted(role="broker", node_id=1, release=release, cluster_id="c")
 
 
 def refused(error_code: int) -> InitProducerIdRefused:
-    """A broker gives no producer id."""
+    """A broker returns no producer id."""
     return InitProducerIdRefused(error_code=error_code, client_id="c")
 
 
 def failed(error_code: int) -> RecordFailed:
-    """A client gives a record up."""
+    """A client fails a record."""
     return RecordFailed(client_id="c", topic="t", partition=0, record_key="k", error_code=error_code, reason="r")
 
 
@@ -48,14 +48,14 @@ def erred(error_code: int) -> TransactionErred:
 
 MIGRATION_ROWS: list[Row] = [
     (
-        "what passes by itself",
+        "a retriable error",
         PASSING,
         [*on("h", EXPECTED), *on("b", refused(LOADING), returned(1)), *on("c", acknowledged(0, "k"), failed(NOT_LEADER), erred(NOT_LEADER))],
         OK,
         5,
     ),
-    ("nobody promised anything", PASSING, on("b", refused(OUT_OF_ORDER), failed(OUT_OF_ORDER)), VACUOUS, 0),
-    ("before it was promised", PASSING, [*on("b", refused(OUT_OF_ORDER)), *on("h", EXPECTED), *on("b", returned(1))], OK, 1),
+    ("no expectation was declared", PASSING, on("b", refused(OUT_OF_ORDER), failed(OUT_OF_ORDER)), VACUOUS, 0),
+    ("before the expectation was declared", PASSING, [*on("b", refused(OUT_OF_ORDER)), *on("h", EXPECTED), *on("b", returned(1))], OK, 1),
     ("a release that is known to time out", PASSING, [*on("b", started("3.1")), *on("h", EXPECTED), *on("b", refused(TIMED_OUT))], OK, 1),
     (
         "a release that is not known to time out",
@@ -67,7 +67,7 @@ MIGRATION_ROWS: list[Row] = [
         (("b.1.1",),),
     ),
     (
-        "the next life of a node is another release",
+        "the next incarnation of a node has another release",
         PASSING,
         [("b", 1, started("3.1")), ("b", 2, started("3.6")), ("h", EXPECTED), ("b", 2, refused(TIMED_OUT))],
         VIOLATED,
@@ -76,14 +76,14 @@ MIGRATION_ROWS: list[Row] = [
         (("b.2.1",),),
     ),
     (
-        "what no retry heals",
+        "an error that is not retriable",
         PASSING,
         [*on("h", EXPECTED), *on("b", refused(OUT_OF_ORDER)), *on("c", failed(OUT_OF_ORDER), erred(FENCED))],
         VIOLATED,
         3,
         ("b.1.0", "c.1.0", "c.1.1"),
     ),
-    ("ZooKeeper says what the log says", MIRRORS, on("harness", compared(5), compared(9), compared(9, controller="b")), OK, 3),
+    ("ZooKeeper matches the log", MIRRORS, on("harness", compared(5), compared(9), compared(9, controller="b")), OK, 3),
     (
         "a topic is not in ZooKeeper",
         MIRRORS,
@@ -93,12 +93,12 @@ MIGRATION_ROWS: list[Row] = [
         ("a/9",),
         (("harness.1.1",),),
     ),
-    ("nobody compared", MIRRORS, on("harness", said(0, 5, "x")), VACUOUS, 0),
+    ("no comparison", MIRRORS, on("harness", said(0, 5, "x")), VACUOUS, 0),
 ]
 
 
 def note_migration(history: History, random: Random, slip: Callable[[], bool]) -> None:
-    """Let a controller give blocks away, and compare what it wrote with ZooKeeper, mostly as it should be."""
+    """Let a controller allocate blocks, and compare its log with ZooKeeper, mostly equal."""
     first_id = 1_000_000
     for step in range(random.randrange(1, 5)):
         last_id = first_id + 10
@@ -115,12 +115,12 @@ def note_migration(history: History, random: Random, slip: Callable[[], bool]) -
 
 
 def note_errors(history: History, random: Random, slip: Callable[[], bool]) -> None:
-    """Let brokers of some releases refuse, and clients fail, mostly with what passes by itself."""
+    """Let brokers of some releases refuse, and clients fail, mostly with retriable errors."""
     if not slip():
         history.note("harness", EXPECTED)
     for incarnation in (1, 2):
         if not slip():
             history.note("broker-8", started(random.choice(("3.1", "3.5"))), incarnation=incarnation)
         for _ in range(random.randrange(1, 4)):
-            told: Event = random.choice((refused, failed, erred))(random.choice((TIMED_OUT, OUT_OF_ORDER, FENCED)) if slip() else LOADING)
-            history.note("broker-8", told, incarnation=incarnation)
+            event: Event = random.choice((refused, failed, erred))(random.choice((TIMED_OUT, OUT_OF_ORDER, FENCED)) if slip() else LOADING)
+            history.note("broker-8", event, incarnation=incarnation)

@@ -1,4 +1,4 @@
-"""Asks DuckDB what the invariants' SQL finds: a second, independent reading of the same texts."""
+"""Runs the SQL of the invariants with DuckDB: a second, independent engine for the same queries."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from kraftsim.invariants.invariant import Invariant
 
 
 def found_by_duckdb(parquet: Path, invariants: Sequence[Invariant]) -> Mapping[str, Found]:
-    """Return what is found of each invariant in the Parquet file of a run."""
+    """Return the findings of each invariant in the Parquet file of a run."""
     with duckdb.connect() as connection:
         connection.execute(f"CREATE VIEW {EVENTS_VIEW} AS SELECT * FROM read_parquet('{parquet}')")
         for name, query in view_queries():
@@ -20,7 +20,7 @@ def found_by_duckdb(parquet: Path, invariants: Sequence[Invariant]) -> Mapping[s
 
 
 def found_of_all_by_duckdb(parquets: Mapping[str, Path], invariants: Sequence[Invariant]) -> Mapping[str, Mapping[str, Found]]:
-    """Return what is found in each of several runs, asked about all of them at once; the keys are what `run` says in the views."""
+    """Return the findings of several runs with one query; the keys are the values of `run` in the views."""
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE {EVENTS_VIEW} AS {_all_of(parquets)}")
         for name, query in view_queries(are_many=True):

@@ -1,4 +1,4 @@
-"""Histories of consumers that read up to the high watermark and beyond it: rows for the table in `cases.py`."""
+"""Histories of consumers that read up to and beyond the high watermark: rows for the table in `cases.py`."""
 
 from collections.abc import Callable
 from random import Random
@@ -19,7 +19,7 @@ def reads(offset: int, *, partition: int = 0, is_read_committed: bool = False) -
 
 
 def placed(replicas: str) -> Event:
-    """The metadata say which replicas there are."""
+    """The metadata of a partition, with its replicas."""
     return replace(uncleanly(1, state=0), replicas=replicas)  # type: ignore[type-var]
 
 
@@ -35,7 +35,7 @@ READING_ROWS: list[Row] = [
         (("x.1.0",),),
     ),
     (
-        "before there is one, and after",
+        "before there is a high watermark, and after",
         BELOW,
         [*on(TWO, follows(1, 0)), *on("x", reads(0)), *on(ONE, moved(1)), *on("x", reads(0))],
         VIOLATED,
@@ -58,7 +58,7 @@ READING_ROWS: list[Row] = [
         OK,
         1,
     ),
-    ("a partition that nobody follows", BELOW, [*on(ONE, appended(0, 9), follows(-1, 0)), *on("x", reads(9))], VACUOUS, 0),
+    ("a partition without a leader", BELOW, [*on(ONE, appended(0, 9), follows(-1, 0)), *on("x", reads(9))], VACUOUS, 0),
     (
         "a partition that had one replica once",
         BELOW,
@@ -86,7 +86,7 @@ READING_ROWS: list[Row] = [
 
 
 def note_reads(history: History, random: Random, slip: Callable[[], bool]) -> None:
-    """Let a consumer read what is committed, and at times more, in a topic of its own."""
+    """Let a consumer read committed records, and sometimes uncommitted ones, in its own topic."""
 
     def note(node: str, event: Event) -> None:
         history.note(node, replace(event, topic="read"))  # type: ignore[type-var]

@@ -1,4 +1,4 @@
-"""Histories of replicas of a partition, clean and violating, with what each invariant must say of them: rows for the table in `cases.py`."""
+"""Histories of the replicas of a partition, clean and violating, with the expected results: rows for the table in `cases.py`."""
 
 from collections.abc import Callable
 from random import Random
@@ -79,7 +79,7 @@ def truncated(end_offset: int, high_watermark: int = 0, *, epoch: int = 0) -> Ev
 
 
 def uncleanly(epoch: int, *, state: int = 1, topic: str = "t") -> Event:
-    """The metadata say that nobody knows whether the leader of an epoch was in sync."""
+    """The metadata record an unclean leader election: the leader of an epoch may not have been in sync."""
     return PartitionChanged(
         topic=topic,
         topic_id="id",
@@ -115,10 +115,10 @@ def log_of(broker: str, next_offset: int, *, log_start_offset: int = 0, record_c
 
 REPLICA_ROWS: list[Row] = [
     # --- one append per sequence, in each replica's log
-    ("copies are no second append", ONE_APPEND, [*on(ONE, appended(0, 4, A)), *on(TWO, copied(0, 4, A))], OK, 1),
+    ("replicated batches are not a second append", ONE_APPEND, [*on(ONE, appended(0, 4, A)), *on(TWO, copied(0, 4, A))], OK, 1),
     ("a deposed leader appends what its successor has", ONE_APPEND, [*on(ONE, appended(0, 4, A)), *on(TWO, appended(3, 7, A))], OK, 2),
     (
-        "appended by a leader that had copied it",
+        "appended by a leader that had replicated it",
         ONE_APPEND,
         [*on(ONE, appended(0, 4, A)), *on(TWO, copied(0, 4, A), appended(5, 9, A))],
         VIOLATED,
@@ -127,7 +127,7 @@ REPLICA_ROWS: list[Row] = [
         (("broker-2.1.0", "broker-2.1.1"),),
     ),
     (
-        "copied twice, though no one leader appended it twice",
+        "replicated twice, though no single leader appended it twice",
         ONE_APPEND,
         [*on(ONE, appended(0, 4, A)), *on(THREE, copied(0, 4, A)), *on(TWO, appended(5, 9, A)), *on(THREE, copied(5, 9, A))],
         VIOLATED,
@@ -135,9 +135,9 @@ REPLICA_ROWS: list[Row] = [
         ("t/0/7/0/0",),
         (("broker-3.1.0", "broker-3.1.1"),),
     ),
-    ("cut off and copied again elsewhere", ONE_APPEND, on(TWO, appended(5, 9, A), truncated(5), copied(5, 5), copied(6, 10, A)), OK, 1),
+    ("truncated and replicated again at another offset", ONE_APPEND, on(TWO, appended(5, 9, A), truncated(5), copied(5, 5), copied(6, 10, A)), OK, 1),
     (
-        "cut behind it",
+        "truncated after it",
         ONE_APPEND,
         on(TWO, appended(0, 4, A), truncated(5), appended(5, 9, A)),
         VIOLATED,
@@ -146,10 +146,10 @@ REPLICA_ROWS: list[Row] = [
         (("broker-2.1.0", "broker-2.1.2"),),
     ),
     # --- log matching
-    ("copied as it was appended", MATCHING, [*on(ONE, appended(0, 4)), *on(TWO, copied(0, 4)), *on(THREE, copied(0, 4))], OK, 3),
+    ("replicated as appended", MATCHING, [*on(ONE, appended(0, 4)), *on(TWO, copied(0, 4)), *on(THREE, copied(0, 4))], OK, 3),
     ("another epoch has another batch", MATCHING, [*on(ONE, appended(0, 4)), *on(TWO, copied(0, 3, epoch=1, crc=9))], OK, 2),
     (
-        "copied with other bytes",
+        "replicated with other bytes",
         MATCHING,
         [*on(ONE, appended(0, 4)), *on(TWO, copied(0, 4, crc=9)), *on(THREE, copied(0, 4, crc=9))],
         VIOLATED,
@@ -157,11 +157,19 @@ REPLICA_ROWS: list[Row] = [
         ("t/0/0/0",),
         (("broker-1.1.0", "broker-2.1.0"),),
     ),
-    ("copied shorter", MATCHING, [*on(ONE, appended(0, 4)), *on(TWO, copied(0, 3))], VIOLATED, 2, ("t/0/0/0",), (("broker-1.1.0", "broker-2.1.0"),)),
+    (
+        "replicated shorter",
+        MATCHING,
+        [*on(ONE, appended(0, 4)), *on(TWO, copied(0, 3))],
+        VIOLATED,
+        2,
+        ("t/0/0/0",),
+        (("broker-1.1.0", "broker-2.1.0"),),
+    ),
     ("nothing written", MATCHING, on(ONE, leads(0)), VACUOUS, 0),
     # --- producer snapshots
-    ("as of where it stands", APPENDED_ONLY, on(ONE, snapshot(5, 4), snapshot(9, -1)), OK, 2),
-    ("of a batch that is not there yet", APPENDED_ONLY, on(ONE, snapshot(5, 5)), VIOLATED, 1, ("broker-1.1.0",), (("broker-1.1.0",),)),
+    ("of batches in the log", APPENDED_ONLY, on(ONE, snapshot(5, 4), snapshot(9, -1)), OK, 2),
+    ("of a batch that is not in the log yet", APPENDED_ONLY, on(ONE, snapshot(5, 5)), VIOLATED, 1, ("broker-1.1.0",), (("broker-1.1.0",),)),
     ("no snapshots", APPENDED_ONLY, on(ONE, appended(0, 4)), VACUOUS, 0),
     # --- one leader
     ("a leader in each epoch", ONE_LEADER, [*on(ONE, leads(0)), *on(TWO, leads(1)), *on(ONE, leads(2))], OK, 3),
@@ -175,18 +183,18 @@ REPLICA_ROWS: list[Row] = [
         ("t/0/0",),
         (("broker-1.1.0", "broker-2.1.0"),),
     ),
-    ("nobody leads", ONE_LEADER, on(ONE, follows(-1, 0)), VACUOUS, 0),
+    ("no leader", ONE_LEADER, on(ONE, follows(-1, 0)), VACUOUS, 0),
     # --- the high watermark grows
     ("it grows", GROWS, on(ONE, moved(3), moved(5), moved(4, epoch=1)), OK, 3),
     ("a follower's goes back", GROWS, on(ONE, moved(5, is_leader=False), moved(3, is_leader=False)), VACUOUS, 0),
-    ("a restart begins anew", GROWS, [*on(ONE, moved(5)), (ONE, 2, moved(3))], OK, 2),
+    ("a restart starts lower", GROWS, [*on(ONE, moved(5)), (ONE, 2, moved(3))], OK, 2),
     ("it falls", GROWS, on(ONE, moved(5), moved(3)), VIOLATED, 2, ("broker-1.1.1",), (("broker-1.1.0", "broker-1.1.1"),)),
-    # --- what is replicated is not cut
-    ("cut behind what is replicated", UNCUT, on(ONE, truncated(5, 5), truncated(9, 5)), OK, 2),
-    ("cut below what is replicated", UNCUT, on(ONE, truncated(4, 5)), VIOLATED, 1, ("broker-1.1.0",), (("broker-1.1.0",),)),
-    ("cut below it, for an unclean leader", UNCUT, [*on("c", uncleanly(2)), *on(ONE, truncated(4, 5, epoch=3))], OK, 1),
+    # --- replicated records are not truncated
+    ("truncated above the high watermark", UNCUT, on(ONE, truncated(5, 5), truncated(9, 5)), OK, 2),
+    ("truncated below the high watermark", UNCUT, on(ONE, truncated(4, 5)), VIOLATED, 1, ("broker-1.1.0",), (("broker-1.1.0",),)),
+    ("truncated below it, for an unclean leader", UNCUT, [*on("c", uncleanly(2)), *on(ONE, truncated(4, 5, epoch=3))], OK, 1),
     (
-        "cut below it before an unclean leader",
+        "truncated below it before an unclean leader",
         UNCUT,
         [*on("c", uncleanly(2)), *on(ONE, truncated(4, 5, epoch=1))],
         VIOLATED,
@@ -195,7 +203,7 @@ REPLICA_ROWS: list[Row] = [
         (("broker-1.1.0",),),
     ),
     (
-        "cut below it for a clean leader",
+        "truncated below it for a clean leader",
         UNCUT,
         [*on("c", uncleanly(1, state=0), uncleanly(1, topic="u")), *on(ONE, truncated(4, 5, epoch=1))],
         VIOLATED,
@@ -203,13 +211,13 @@ REPLICA_ROWS: list[Row] = [
         ("broker-1.1.0",),
         (("broker-1.1.0",),),
     ),
-    ("nothing cut", UNCUT, on(ONE, moved(5)), VACUOUS, 0),
-    # --- leaders have what was told
+    ("no truncation", UNCUT, on(ONE, moved(5)), VACUOUS, 0),
+    # --- leaders have all records below a reported high watermark
     ("a new leader has it", COMPLETE, [*on(ONE, leads(0), moved(5)), *on(TWO, leads(1, 5))], OK, 1),
     ("a new leader has less", COMPLETE, [*on(ONE, moved(5)), *on(TWO, leads(1, 4))], VIOLATED, 1, ("broker-2.1.0",), (("broker-2.1.0",),)),
     ("an unclean leader has less", COMPLETE, [*on(ONE, moved(5)), *on("c", uncleanly(1)), *on(TWO, leads(1, 4))], VACUOUS, 0),
     (
-        "what is told behind an unclean leader counts",
+        "high watermarks after an unclean leader count",
         COMPLETE,
         [*on(ONE, moved(9)), *on("c", uncleanly(1)), *on(TWO, leads(1, 4), moved(5, epoch=1)), *on(THREE, leads(2, 4))],
         VIOLATED,
@@ -217,10 +225,10 @@ REPLICA_ROWS: list[Row] = [
         ("broker-3.1.0",),
         (("broker-3.1.0",),),
     ),
-    ("it is told afterwards", COMPLETE, [*on(TWO, leads(1, 4)), *on(ONE, moved(5))], VIOLATED, 1, ("broker-2.1.0",), (("broker-2.1.0",),)),
+    ("it is reported afterwards", COMPLETE, [*on(TWO, leads(1, 4)), *on(ONE, moved(5))], VIOLATED, 1, ("broker-2.1.0",), (("broker-2.1.0",),)),
     ("a later leader knows more", COMPLETE, [*on(TWO, leads(1, 4)), *on(ONE, moved(3)), *on(THREE, moved(9, epoch=1))], OK, 1),
     ("only a follower knows", COMPLETE, [*on(ONE, moved(5, is_leader=False)), *on(TWO, leads(1, 4))], VACUOUS, 0),
-    # --- all in sync have it
+    # --- all replicas of the ISR have it
     (
         "all have it",
         REPLICATED,
@@ -238,7 +246,7 @@ REPLICA_ROWS: list[Row] = [
         (("broker-1.1.2",),),
     ),
     (
-        "one had it and cut it off",
+        "one had it and truncated it",
         REPLICATED,
         [*on(ONE, agreed("2,1"), appended(0, 4)), *on(TWO, copied(0, 4), truncated(3)), *on(ONE, moved(5))],
         VIOLATED,
@@ -247,21 +255,21 @@ REPLICA_ROWS: list[Row] = [
         (("broker-1.1.2",),),
     ),
     (
-        "who left does not count",
+        "a replica that left the ISR does not count",
         REPLICATED,
         [*on(ONE, agreed("1,2"), appended(0, 4)), *on(TWO, follows(1, 0)), *on(ONE, agreed("1"), moved(5))],
         OK,
         1,
     ),
     (
-        "written, and noted when it began to lead again",
+        "written, and reported when it became leader again",
         REPLICATED,
         [*on(ONE, agreed("1"), appended(0, 0)), (ONE, 2, leads(2, 2)), (ONE, 2, agreed("1", epoch=2)), (ONE, 2, moved(2, epoch=2))],
         OK,
         1,
     ),
     (
-        "said to be there, and cut off since",
+        "reported, and truncated since",
         REPLICATED,
         [*on(TWO, follows(1, 0, 5), truncated(3), follows(1, 0, 2)), *on(ONE, agreed("2"), moved(5))],
         VIOLATED,
@@ -270,7 +278,7 @@ REPLICA_ROWS: list[Row] = [
         (("broker-1.1.1",),),
     ),
     (
-        "cut off for a leader that was elected uncleanly, of whom an older one has not heard",
+        "truncated for an unclean leader that is unknown to an older one",
         REPLICATED,
         [
             *on(ONE, agreed("1,2"), appended(0, 4)),
@@ -337,7 +345,7 @@ REPLICA_ROWS: list[Row] = [
         (("x.1.0",),),
     ),
     (
-        "who is not in sync may lack it",
+        "a replica out of sync may lack it",
         EVERYWHERE,
         [*in_sync("b"), ("x", acknowledged(0, "k")), *on("final", final_log(1, 1), log_of("c", 0), final_record(0, "k"))],
         OK,
@@ -393,14 +401,14 @@ REPLICA_ROWS: list[Row] = [
         4,
     ),
     (
-        "one begins later and one ends earlier",
+        "one starts later and one ends earlier",
         EQUAL,
         [*in_sync("b", "c"), *on("final", log_of("b", 5), final_batch(0, 4), log_of("c", 9, log_start_offset=5), final_batch(5, 8, broker="c"))],
         VACUOUS,
         0,
     ),
     (
-        "cut otherwise into batches",
+        "with different batch boundaries",
         EQUAL,
         [*in_sync("b", "c"), *on("final", log_of("b", 5), final_batch(0, 4), log_of("c", 5), final_batch(0, 3, broker="c"))],
         VIOLATED,
@@ -409,7 +417,7 @@ REPLICA_ROWS: list[Row] = [
         (("final.1.1",), ("final.1.3",)),
     ),
     (
-        "who is not in sync may have what it likes",
+        "a replica out of sync may differ",
         EQUAL,
         [*in_sync("b"), *on("final", log_of("b", 5), final_batch(0, 4), log_of("c", 5), final_batch(0, 3, broker="c"))],
         VACUOUS,
@@ -419,7 +427,7 @@ REPLICA_ROWS: list[Row] = [
 
 
 def note_replicas(history: History, random: Random, slip: Callable[[], bool]) -> None:
-    """Let three brokers lead, append, copy, agree and cut, mostly as they should, in a topic of their own."""
+    """Let three brokers lead, append, replicate, change the ISR and truncate, mostly correctly, in their own topic."""
 
     def note(node: str, event: Event) -> None:
         history.note(node, replace(event, topic="r"))

@@ -1,4 +1,4 @@
-"""A made-up run that looks like a real one: frames, blocks, ids, appends, two faults, and a block that is handed out twice."""
+"""A generated run that looks like a real one: frames, blocks, ids, appends, two faults, and a block that is allocated twice."""
 
 import heapq
 from collections.abc import Callable
@@ -21,7 +21,7 @@ BROKERS = ("broker-1", "broker-2", "broker-3")
 
 
 class Story:
-    """Plays events off a queue of (time, action)."""
+    """Executes a queue of (time, action)."""
 
     def __init__(self, *, seed: int, seconds: float, topic: str, clients: tuple[str, ...], violated: bool) -> None:
         self.random = Random(seed)
@@ -58,7 +58,7 @@ class Story:
     def send(
         self, source: str, target: str, api_key: int, then: Callable[[], None], *, is_response: bool = False, correlation_id: int | None = None
     ) -> int:
-        """Note a frame sent, and received a little later, if both ends are up."""
+        """Log a frame as sent, and a little later as received if both ends are up."""
         if correlation_id is None:
             self.correlation_id += 1
             correlation_id = self.correlation_id
@@ -83,7 +83,7 @@ class Story:
         return correlation_id
 
     def play(self) -> History:
-        """Play everything and return the history."""
+        """Run all actions and return the history."""
         self.note("harness", RunStarted(scenario="producer_ids_survive_failover", mode="sim", seed=1729))
         self.at(0, lambda: self.start(CONTROLLER, "controller"))
         for number, broker in enumerate(BROKERS):
@@ -126,7 +126,7 @@ class Story:
     def fault(self, node: str, at_ns: int, down_ns: int, kind: str, *, power_loss: bool = False) -> None:
         trigger = "after the flush of metadata-log" if power_loss else "at a time"
 
-        def strike() -> None:
+        def inject() -> None:
             self.note("harness", FaultFired(fault=kind, target=node, trigger=trigger))
             self.down[node] = True
             self.left[node] = []
@@ -139,7 +139,7 @@ class Story:
             self.start(node, "controller" if node == CONTROLLER else "broker")
 
         self.at(30 * MS, lambda: self.note("harness", FaultArmed(fault=kind, target=node, trigger=trigger)))
-        self.at(at_ns, strike)
+        self.at(at_ns, inject)
         self.at(at_ns + down_ns, heal)
 
     def initialize(self, client: str) -> None:
@@ -203,10 +203,10 @@ class Story:
                 ends = {"first_offset": offset, "base_sequence": offset, "last_sequence": offset, "producer_id": partition, "producer_epoch": 0}
                 self.note(broker, DuplicateAnswered(topic=topic, partition=0, **ends))
 
-            def told() -> None:
+            def respond() -> None:
                 self.note(client, RecordAcknowledged(client_id=client, topic=topic, partition=0, record_key=key, offset=offset))
 
-            self.send(broker, client, 0, told, is_response=True, correlation_id=correlation_id)
+            self.send(broker, client, 0, respond, is_response=True, correlation_id=correlation_id)
 
         self.send(client, broker, 0, append, correlation_id=correlation_id)
 
@@ -219,5 +219,5 @@ def story(
     clients: tuple[str, ...] = ("writer-1", "writer-2", "asker-1"),
     violated: bool = True,
 ) -> History:
-    """Return the history of a run of so many seconds."""
+    """Return the history of a run of this many seconds."""
     return Story(seed=seed, seconds=seconds, topic=topic, clients=clients, violated=violated).play()

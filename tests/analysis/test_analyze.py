@@ -1,4 +1,4 @@
-"""The analysis of a run from its directory to its verdict and exit code."""
+"""The analysis of a run from its directory to its result and exit code."""
 
 import json
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class NoSpark:
-    """Stands in for the session where DuckDB answers instead."""
+    """Replaces the Spark session where DuckDB runs the queries."""
 
 
 @pytest.fixture
 def by_duckdb(monkeypatch: pytest.MonkeyPatch) -> "SparkSession":
-    """Let DuckDB find what Spark would: everything but the engine is the same, and a test takes no seconds."""
+    """Let DuckDB run the queries instead of Spark: only the engine differs, and a test takes less than a second."""
     from tests.analysis.oracle_by_duckdb import found_by_duckdb
 
     monkeypatch.setattr(analyze, "find_verdicts", lambda spark, parquet, event_count, invariants: found_by_duckdb(parquet, invariants))
@@ -53,11 +53,11 @@ def described(run: Path, **facts: object) -> Path:
 
 
 def outcomes(analysis: Analysis) -> dict[str, str]:
-    return {judgement.invariant: judgement.outcome.value for judgement in analysis.judgements}
+    return {result.invariant: result.outcome.value for result in analysis.judgements}
 
 
-def test_a_clean_run_is_ok_and_says_what_does_not_apply(tmp_path: Path, by_duckdb: "SparkSession") -> None:
-    """Exit code 0; an invariant that nobody promised and that found nothing is not applicable."""
+def test_a_clean_run_is_ok_and_lists_invariants_that_do_not_apply(tmp_path: Path, by_duckdb: "SparkSession") -> None:
+    """Exit code 0; an invariant that is not required and examined nothing is not applicable."""
     clean(tmp_path).write(tmp_path)
     analysis = analyze_run(described(tmp_path, must_exercise=["producer-id-unique"]), spark=by_duckdb)
     assert (analysis.verdict, analysis.exit_code) == (Outcome.OK, 0)
@@ -67,30 +67,30 @@ def test_a_clean_run_is_ok_and_says_what_does_not_apply(tmp_path: Path, by_duckd
     assert not any("replay" in line for line in analysis.lines())
 
 
-def test_a_violated_run_names_the_events_that_show_it_and_how_to_see_it_again(tmp_path: Path, by_duckdb: "SparkSession") -> None:
-    """Exit code 1, the worst first."""
+def test_a_violated_run_names_its_evidence_events_and_the_replay_command(tmp_path: Path, by_duckdb: "SparkSession") -> None:
+    """Exit code 1, the worst result first."""
     history = clean(tmp_path)
     history.note("broker-2", returned(1))
     history.write(tmp_path)
     analysis = analyze_run(described(tmp_path), spark=by_duckdb)
     assert (analysis.verdict, analysis.exit_code) == (Outcome.VIOLATED, 1)
-    (unique,) = [judgement for judgement in analysis.judgements if judgement.invariant == "producer-id-unique"]
-    (breach,) = unique.breaches
-    assert [witness.event_id for witness in breach.witnesses] == ["broker.1.2", "broker-2.1.0"]
-    assert breach.witnesses[0].fields == {"producer_id": 1, "producer_epoch": 0, "fresh": True}
+    (unique,) = [result for result in analysis.judgements if result.invariant == "producer-id-unique"]
+    (violation,) = unique.breaches
+    assert [evidence.event_id for evidence in violation.witnesses] == ["broker.1.2", "broker-2.1.0"]
+    assert violation.witnesses[0].fields == {"producer_id": 1, "producer_epoch": 0, "fresh": True}
     text = "\n".join(analysis.lines())
     assert "violated" in analysis.lines()[2] and "broker-2.1.0" in text and "replay: kraftsim scenario tale" in text
 
 
-def test_a_broken_promise_is_vacuous(tmp_path: Path, by_duckdb: "SparkSession") -> None:
-    """Exit code 2: the scenario said there would be something to examine."""
+def test_a_required_invariant_with_nothing_to_examine_is_vacuous(tmp_path: Path, by_duckdb: "SparkSession") -> None:
+    """Exit code 2: the scenario declares the invariant as one that it exercises."""
     clean(tmp_path).write(tmp_path)
     analysis = analyze_run(described(tmp_path, must_exercise=["one-append-per-sequence"]), spark=by_duckdb)
     assert (analysis.verdict, analysis.exit_code) == (Outcome.VACUOUS, 2)
 
 
-def test_lost_lines_make_ok_unknown_and_leave_violated(tmp_path: Path, by_duckdb: "SparkSession") -> None:
-    """What looks fine in half a history may not have been."""
+def test_lost_event_lines_turn_ok_into_unknown_but_not_violated(tmp_path: Path, by_duckdb: "SparkSession") -> None:
+    """An incomplete history cannot prove that an invariant held."""
     history = clean(tmp_path)
     history.lose("broker")
     history.note("broker", returned(1))
@@ -114,8 +114,8 @@ def test_acknowledgements_without_a_final_log_are_unknown(tmp_path: Path, by_duc
     assert any("was not read" in line for line in analysis.lines())
 
 
-def test_one_invariant_can_be_asked_for(tmp_path: Path, by_duckdb: "SparkSession") -> None:
-    """And a misspelt one is an error that lists the right ones."""
+def test_one_invariant_can_be_selected(tmp_path: Path, by_duckdb: "SparkSession") -> None:
+    """A misspelt name is an error that lists the known ones."""
     clean(tmp_path).write(tmp_path)
     assert list(outcomes(analyze_run(tmp_path, ("producer-id-unique",), spark=by_duckdb))) == ["producer-id-unique"]
     with pytest.raises(KeyError, match="producer-id-unique"):
@@ -124,8 +124,8 @@ def test_one_invariant_can_be_asked_for(tmp_path: Path, by_duckdb: "SparkSession
         analyze_run(described(tmp_path, must_exercise=["flying"]), spark=by_duckdb)
 
 
-def test_what_is_no_run_is_named(tmp_path: Path, by_duckdb: "SparkSession") -> None:
-    """Exit code 3 is the verb's; here it is an error of one line."""
+def test_a_directory_that_is_no_run_is_reported(tmp_path: Path, by_duckdb: "SparkSession") -> None:
+    """The CLI command exits with 3; here it is an error of one line."""
     with pytest.raises(NoEvents):
         analyze_run(tmp_path, spark=by_duckdb)
     (tmp_path / "run.json").write_text('{"seed": "seven"}', encoding="utf-8")
@@ -133,8 +133,8 @@ def test_what_is_no_run_is_named(tmp_path: Path, by_duckdb: "SparkSession") -> N
         analyze_run(tmp_path, spark=by_duckdb)
 
 
-def test_the_summary_stays_within_forty_lines_and_cannot_be_broken_by_names(tmp_path: Path, by_duckdb: "SparkSession") -> None:
-    """Clients choose topics and keys; a terminal must not obey them."""
+def test_the_summary_has_at_most_forty_lines_and_escapes_names(tmp_path: Path, by_duckdb: "SparkSession") -> None:
+    """Clients choose topics and keys; their control characters must not reach a terminal."""
     history = History()
     for number in range(50):
         history.note("client", acknowledged(number, f"key\n\x1b[31m{number}", topic="t\r"))
@@ -146,12 +146,12 @@ def test_the_summary_stays_within_forty_lines_and_cannot_be_broken_by_names(tmp_
     analysis = analyze_run(described(tmp_path, scenario="a\x1b[2Jb"), spark=by_duckdb)
     assert len(analysis.lines()) == SUMMARY_LINES_MAX
     assert all(line.isprintable() for line in analysis.lines())
-    (lost,) = [judgement for judgement in analysis.judgements if judgement.violation_count == 50]
-    assert lost.breaches[0].message.startswith("t\r-0: record key\n\x1b[31m0 was"), "only the text is made harmless, the data stays"
+    (lost,) = [result for result in analysis.judgements if result.violation_count == 50]
+    assert lost.breaches[0].message.startswith("t\r-0: record key\n\x1b[31m0 was"), "only the text is escaped, the data is unchanged"
 
 
-def test_the_result_is_kept_and_used_again_until_the_run_changes(tmp_path: Path, by_duckdb: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that the report of a judged run needs no Spark."""
+def test_the_result_is_cached_until_the_run_changes(tmp_path: Path, by_duckdb: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the report of an analyzed run needs no Spark."""
     clean(tmp_path).write(tmp_path)
     analysis = analyze_run(described(tmp_path), spark=by_duckdb)
     monkeypatch.setattr(analyze, "analyze_run", lambda run: None)
@@ -161,15 +161,15 @@ def test_the_result_is_kept_and_used_again_until_the_run_changes(tmp_path: Path,
     assert msgspec.json.decode((tmp_path / "analysis.json").read_bytes())["verdict"] == "ok"
 
 
-def test_a_run_directory_without_description_is_a_run(tmp_path: Path) -> None:
-    """`kraftsim up` leaves none."""
+def test_a_run_directory_without_a_description_is_accepted(tmp_path: Path) -> None:
+    """`kraftsim up` writes none."""
     assert read_run_facts(tmp_path) == RunFacts()
     assert RunFacts().title == "a run"
 
 
 @pytest.mark.spark
-def test_analyze_by_spark_gives_the_same_as_by_duckdb(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The whole way, once, with the engine that users have."""
+def test_analyze_gives_the_same_result_with_spark_and_duckdb(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """End to end, once, with the engine that users have."""
     history = clean(tmp_path)
     history.note("broker-2", returned(1))
     history.write(tmp_path)

@@ -1,4 +1,4 @@
-"""A campaign over Spark: tasks simulate in child processes, SQL judges every run, and what the checks said meanwhile must be the same."""
+"""A campaign on Spark: tasks simulate in child processes, SQL checks every run, and the results must equal those of the online checks."""
 
 import json
 from pathlib import Path
@@ -23,8 +23,8 @@ SEEDS = range(1, 3)
 
 
 @pytest.mark.spark
-def test_seeds_are_played_in_tasks_and_both_forms_of_every_invariant_agree(spark: "SparkSession", tmp_path: Path) -> None:
-    """The same findings as on one machine, events of each run in its partition, and no verdict in dispute."""
+def test_seeds_run_in_spark_tasks_and_sql_agrees_with_python_checks(spark: "SparkSession", tmp_path: Path) -> None:
+    """The same findings as on one machine, events of each run in its partition, and no differing result."""
     words = [
         "sweep",
         NAME,
@@ -49,7 +49,7 @@ def test_seeds_are_played_in_tasks_and_both_forms_of_every_invariant_agree(spark
         (run.seed, run.events_sha256, run.violations) for run in here.found
     ]
     assert found["judged"] and all(each["online"] == each["offline"] == "violated" for each in found["judged"])
-    assert found["verdicts"] > 2 * len(SEEDS) * len(found["judged"]) / len(there["found"]) > 0, "clean verdicts were compared, too"
+    assert found["verdicts"] > 2 * len(SEEDS) * len(found["judged"]) / len(there["found"]) > 0, "clean results were compared too"
     assert all(f"  {each['seed']:>8}  {each['invariant']}" in done.output for each in found["judged"])
     counts = [pq.read_metadata(events_of(tmp_path, name, seed)).num_rows for name in (NAME, CHEAP) for seed in SEEDS]
     assert sum(counts) == found["events"] and min(counts) > 0
@@ -57,8 +57,8 @@ def test_seeds_are_played_in_tasks_and_both_forms_of_every_invariant_agree(spark
 
 
 @pytest.mark.spark
-def test_verdicts_that_differ_are_a_finding(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Were SQL blind, a campaign that compares must say so; and the worker of Spark is as it was, for no fence ever touched it."""
+def test_differing_results_of_the_two_forms_are_a_finding(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the SQL found nothing, a comparing campaign must report it; the Spark worker itself is unchanged, since runs are in child processes."""
     monkeypatch.setattr(campaign_spark, "find_verdicts_of_all", lambda *asked: {})
     result = sweep_on_spark((CHEAP,), seeds=[1], master="local[2]", out=tmp_path, spark=spark)
     assert result.has_violations and not any(each.is_agreed for each in result.judged)
@@ -76,7 +76,7 @@ def _uses_what_simulations_forbid(number: int) -> bool:
     return time.time() > 1_000_000_000
 
 
-def test_workers_elsewhere_need_a_directory_that_all_of_them_see() -> None:
-    """Otherwise the events of a run would lie where nobody looks."""
+def test_remote_workers_need_a_shared_directory() -> None:
+    """Otherwise the events of a run would be in a directory that the driver does not read."""
     with pytest.raises(ValueError, match="use --out"):
         sweep_on_spark((CHEAP,), seeds=[1], master="spark://nowhere:7077")

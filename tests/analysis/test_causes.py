@@ -1,4 +1,4 @@
-"""Causes pair what belongs together and nothing else; clocks grow along every node and every cause."""
+"""Causes connect matching events only; clocks grow along every node and every cause."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,8 +51,8 @@ def derived(tmp_path: Path, events: Sequence[tuple[str, Event]]) -> tuple[list[i
     return table.column("cause_position").to_pylist(), table.column("lamport").to_pylist()
 
 
-def test_a_frame_is_caused_by_the_last_one_sent_before_it_under_its_name(tmp_path: Path) -> None:
-    """Ephemeral ports and correlation ids come again; a frame that never arrived must not shift the pairs after it."""
+def test_a_received_frame_is_caused_by_the_last_matching_sent_frame(tmp_path: Path) -> None:
+    """Ephemeral ports and correlation ids are reused; a lost frame must not shift the pairs after it."""
     causes, lamport = derived(
         tmp_path,
         [
@@ -64,15 +64,15 @@ def test_a_frame_is_caused_by_the_last_one_sent_before_it_under_its_name(tmp_pat
             ("b", frame(FrameReceived, 2)),  # 5 never sent
             ("a", frame(FrameSent, 3, link="")),  # 6 nameless
             ("b", frame(FrameReceived, 3, link="")),  # 7
-            ("b", frame(FrameReceived, 1)),  # 8 its frame is taken
+            ("b", frame(FrameReceived, 1)),  # 8 its frame is already matched
         ],
     )
     assert causes == [None, None, 1, None, 3, None, None, None, None]
     assert lamport == [1, 2, 3, 4, 5, 5, 6, 6, 7]
 
 
-def test_facts_that_name_each_other_are_causes_where_no_frames_were_noted(tmp_path: Path) -> None:
-    """So that a run of separate processes without frame events still has arrows."""
+def test_events_that_name_each_other_are_causes_where_no_frames_were_logged(tmp_path: Path) -> None:
+    """So a run of separate processes without frame events still has arrows."""
     causes, _ = derived(
         tmp_path,
         [
@@ -94,8 +94,8 @@ def test_facts_that_name_each_other_are_causes_where_no_frames_were_noted(tmp_pa
     assert causes == [None, 0, None, 2, None, None, 4, 4, 5, None, None, None, None]
 
 
-def test_clocks_agree_with_a_plain_reckoning(tmp_path: Path) -> None:
-    """Compared with the textbook rule, event by event, over random messages."""
+def test_logical_clocks_agree_with_a_reference_implementation(tmp_path: Path) -> None:
+    """Compared with the textbook algorithm, event by event, over random messages."""
     random = Random(7)
     for round_number in range(10):
         events: list[tuple[str, Event]] = []

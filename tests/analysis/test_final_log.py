@@ -1,4 +1,4 @@
-"""The final log is what a broker would find on its disk: whole, intact batches, in order, and nothing after the first that is not."""
+"""The final log is what a broker would recover from its disk: complete, intact batches in order, up to the first that is not."""
 
 import pytest
 
@@ -45,8 +45,8 @@ WHOLE = batch(0, ["a", "b"]) + batch(2, ["c"])
         ),
     ],
 )
-def test_a_log_reaches_as_far_as_its_intact_batches(files: dict[str, bytes], next_offset: int, keys: list[str]) -> None:
-    """Recovery cuts a log at its first bad batch (LogSegment.recover)."""
+def test_a_log_ends_after_its_last_intact_batch(files: dict[str, bytes], next_offset: int, keys: list[str]) -> None:
+    """Recovery truncates a log at its first invalid batch (LogSegment.recover)."""
     log, *rest = final_log_events(files)
     records = [event for event in rest if isinstance(event, FinalRecord)]
     first = min(int(name.rpartition("/")[2].removesuffix(".log")) for name in files if name.endswith(".log"))
@@ -57,8 +57,8 @@ def test_a_log_reaches_as_far_as_its_intact_batches(files: dict[str, bytes], nex
     assert log.batch_count == sum(isinstance(event, FinalBatch) for event in rest)
 
 
-def test_logs_come_sorted_and_their_batches_name_producer_and_sequence() -> None:
-    """Two runs over the same disks give the same lines, whatever the order of the files."""
+def test_logs_are_sorted_and_batches_have_producer_id_and_sequence() -> None:
+    """Two runs over the same disks give the same lines, independent of the order of the files."""
     files = {
         path(0, "z-1", "broker-2"): batch(0, ["q"], base_sequence=5),
         path(0, "z-0"): batch(0, ["p"]),
@@ -72,7 +72,7 @@ def test_logs_come_sorted_and_their_batches_name_producer_and_sequence() -> None
     assert (stamped.producer_id, stamped.producer_epoch, stamped.base_sequence, stamped.last_sequence) == (7, 0, 5, 5)
 
 
-def test_records_can_be_left_out_and_the_log_says_so() -> None:
+def test_records_can_be_omitted_and_the_log_is_marked() -> None:
     """A log whose records are not listed must not look like an empty one to an invariant."""
     log, *rest = final_log_events({path(0): WHOLE}, with_records=False)
     assert isinstance(log, FinalLog)

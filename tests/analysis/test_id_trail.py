@@ -1,4 +1,4 @@
-"""Who was given which producer ids, read from the bytes of a metadata log and its snapshots, and held against the events of the run."""
+"""The owners of producer-id blocks, read from the bytes of a metadata log and its snapshots, and compared with the events of the run."""
 
 import json
 from pathlib import Path
@@ -65,7 +65,7 @@ def write_events(place: Path, blocks: list[tuple[int, int, int, int, int]], rece
 
 
 def test_segments_and_snapshots_are_read_in_the_order_of_their_offsets(tmp_path: Path) -> None:
-    """A snapshot stands before the record at which it ends; what is torn or no record of blocks is left out."""
+    """A snapshot precedes the record at its end offset; torn batches and records other than producer-id blocks are skipped."""
     directory = write_log(tmp_path, "controller-101", 10, LOG, torn=5)
     (directory / "00000000000000000012-0000000003.checkpoint").write_bytes(batch(0, given(-1, -1, 1000)))
     extent, rows = read_trail("controller-101", directory)
@@ -78,7 +78,7 @@ def test_segments_and_snapshots_are_read_in_the_order_of_their_offsets(tmp_path:
     assert rows[0].value_bytes == 24 and rows[1].file_bytes > rows[1].value_bytes
 
 
-def test_a_log_that_cannot_be_read_on_says_where(tmp_path: Path) -> None:
+def test_an_unreadable_log_reports_the_position(tmp_path: Path) -> None:
     directory = write_log(tmp_path, "controller-101", 0, LOG[:3])
     path = directory / segment_file_name(0)
     path.write_bytes(path.read_bytes() + bytes(80))
@@ -86,7 +86,7 @@ def test_a_log_that_cannot_be_read_on_says_where(tmp_path: Path) -> None:
     assert path.name in extent.trouble and len(rows) == 2
 
 
-def test_a_place_without_a_metadata_log_is_told(tmp_path: Path) -> None:
+def test_a_directory_without_a_metadata_log_is_reported(tmp_path: Path) -> None:
     with pytest.raises(NoMetadataLog, match="holds no metadata log"):
         metadata_directories(tmp_path)
     with pytest.raises(KeyError, match="controller-9 has no metadata log"):
@@ -95,8 +95,8 @@ def test_a_place_without_a_metadata_log_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_spark_tells_the_owner_of_each_id_and_what_nobody_has(tmp_path: Path, spark: "SparkSession", figures) -> None:
-    """The longest log is asked; blocks that no event speaks of are found, and those that the log should have."""
+def test_spark_finds_the_owner_of_each_producer_id_and_unowned_ids(tmp_path: Path, spark: "SparkSession", figures) -> None:
+    """The longest log is read; blocks without an event are found, and blocks that are missing in the log."""
     write_log(tmp_path, "controller-101", 0, LOG[:3])
     write_log(tmp_path, "controller-102", 0, LOG)
     blocks = [(1, 1, 7, 0, 1000), (3, 1, 9, 2000, 2500), (5, 2, 8, 2500, 3500), (8, 2, 8, 3500, 4500)]
@@ -111,8 +111,8 @@ def test_spark_tells_the_owner_of_each_id_and_what_nobody_has(tmp_path: Path, sp
 
 
 @pytest.mark.spark
-def test_what_a_snapshot_replaced_has_no_owner_any_more(tmp_path: Path, spark: "SparkSession", figures) -> None:
-    """KIP-630 keeps the end of the last block alone; KIP-730's trail is as long as the log."""
+def test_ids_from_records_replaced_by_a_snapshot_have_no_owner(tmp_path: Path, spark: "SparkSession", figures) -> None:
+    """A snapshot (KIP-630) keeps only the end of the last block; the audit trail of KIP-730 is as long as the log."""
     directory = write_log(tmp_path, "controller-101", 3, LOG[3:])
     (directory / "00000000000000000003-0000000003.checkpoint").write_bytes(batch(0, given(-1, -1, 2000)))
     (directory / "00000000000000000005-0000000003.checkpoint").write_bytes(batch(0, given(-1, -1, 2500)))
@@ -125,8 +125,8 @@ def test_what_a_snapshot_replaced_has_no_owner_any_more(tmp_path: Path, spark: "
 
 
 @pytest.mark.interop
-def test_the_log_of_apache_kafka_is_read_as_ours_is() -> None:
-    """Its first block goes to the broker that a client has asked for an id."""
+def test_a_metadata_log_of_apache_kafka_is_read_too() -> None:
+    """The first block is allocated to the broker that received InitProducerId."""
     with ApacheKafka() as kafka:
         target = Target(kafka.bootstrap)
         ids = [target.producer_id()[0] for _ in range(3)]

@@ -1,4 +1,4 @@
-"""Ingest loses nothing silently: what it leaves out it reports, and what it does not know it keeps."""
+"""Ingest loses nothing silently: it reports what it skips, and keeps unknown kinds and fields."""
 
 import json
 from pathlib import Path
@@ -33,15 +33,15 @@ def written(run: Path, text: str, name: str = "broker-1.1.jsonl") -> Path:
     return run
 
 
-def test_every_event_kind_has_a_view_name_and_its_columns() -> None:
-    """A view exists for every kind, whether it happened or not, so no two kinds may share a name and no two fields a type."""
+def test_every_event_kind_has_a_view_and_its_columns() -> None:
+    """A view exists for every kind, with or without events, so kinds need distinct names and a field name has one type."""
     assert len({view_name(kind) for kind in KINDS}) == len(KINDS)
     assert view_name("ProducerIdBlockAllocated") == "producer_id_block_allocated"
     assert {"topic", "producer_id", "position", "extra", "t_ns"} <= set(event_schema().names)
 
 
-def test_events_of_all_nodes_come_sorted_by_time_then_node_then_line(tmp_path: Path) -> None:
-    """The order must not depend on how many files there are or how they are called."""
+def test_events_are_sorted_by_time_then_node_then_line(tmp_path: Path) -> None:
+    """The order must not depend on the number or the names of the files."""
     history = History()
     for node, after_ns in (("b", 5), ("a", 0), ("b", 0), ("a", 7), ("b", 1)):
         history.note(node, NodeReady(), after_ns=after_ns)
@@ -59,8 +59,8 @@ def test_events_of_all_nodes_come_sorted_by_time_then_node_then_line(tmp_path: P
     ]
 
 
-def test_big_numbers_nulls_and_hostile_texts_survive(tmp_path: Path) -> None:
-    """Client ids are whatever clients chose; producer ids go up to 2^63 - 1."""
+def test_large_numbers_nulls_and_hostile_strings_survive_ingest(tmp_path: Path) -> None:
+    """Clients choose their client ids; producer ids go up to 2^63 - 1."""
     client_ids = ['</script><b>"\\', "\u0000\u2028\U0001f980", "", None]
     history = History()
     for number, client_id in enumerate(client_ids):
@@ -72,19 +72,19 @@ def test_big_numbers_nulls_and_hostile_texts_survive(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("cut", [1, 2, 30, 90])
-def test_a_torn_last_line_is_left_out_and_reported(tmp_path: Path, cut: int) -> None:
-    """kill -9 tears at most the last line; the answers that depended on it were never sent."""
+@pytest.mark.parametrize("lost_bytes", [1, 2, 30, 90])
+def test_a_torn_last_line_is_skipped_and_reported(tmp_path: Path, lost_bytes: int) -> None:
+    """kill -9 tears at most the last line; responses that depended on it were never sent."""
     whole = a_line(0) + a_line(1)
-    result = ingest_run(written(tmp_path, whole[:-cut]))
-    lost = cut > 1
+    result = ingest_run(written(tmp_path, whole[:-lost_bytes]))
+    lost = lost_bytes > 1
     assert result.event_count == 2 - lost
-    assert [file.torn_bytes for file in result.files] == [len(a_line(1)) - cut if lost else 0]
+    assert [file.torn_bytes for file in result.files] == [len(a_line(1)) - lost_bytes if lost else 0]
     assert not result.lost_lines() and not result.gaps
     assert any("torn last line" in line for line in result.lines()) == lost
 
 
-def test_a_file_of_nothing_but_a_torn_line_holds_no_events(tmp_path: Path) -> None:
+def test_a_file_with_only_a_torn_line_has_no_events(tmp_path: Path) -> None:
     """A node may be killed during its first write."""
     written(tmp_path, a_line(0)[:20], "broker-2.1.jsonl")
     written(tmp_path, "", "broker-3.1.jsonl")
@@ -92,7 +92,7 @@ def test_a_file_of_nothing_but_a_torn_line_holds_no_events(tmp_path: Path) -> No
 
 
 def test_gaps_and_repetitions_of_line_numbers_are_reported(tmp_path: Path) -> None:
-    """Line numbers are dense per node and incarnation: a hole is a lost fact."""
+    """Line numbers are dense per node and incarnation: a gap is a lost event."""
     history = History()
     history.lose("a")
     for _ in range(2):
@@ -113,7 +113,7 @@ def test_gaps_and_repetitions_of_line_numbers_are_reported(tmp_path: Path) -> No
     assert result.lost_lines() == "3 lines are missing, 1 lines are there more than once"
 
 
-def test_unknown_kinds_and_fields_are_kept_beside_the_known_ones(tmp_path: Path) -> None:
+def test_unknown_event_kinds_and_fields_are_kept(tmp_path: Path) -> None:
     """A log of a newer kraftsim can be read by an older one."""
     lines = [
         a_line(0),
@@ -143,15 +143,15 @@ def test_unknown_kinds_and_fields_are_kept_beside_the_known_ones(tmp_path: Path)
         "\ufffd{}\n",
     ],
 )
-def test_a_line_that_is_no_event_is_counted_and_the_rest_is_read(tmp_path: Path, bad_line: str) -> None:
-    """One rotten line must not hide a run."""
+def test_an_invalid_line_is_counted_and_the_rest_is_read(tmp_path: Path, bad_line: str) -> None:
+    """One invalid line must not hide a run."""
     result = ingest_run(written(tmp_path, a_line(0) + bad_line + a_line(1)))
     assert result.event_count == 2
     assert "1 lines are unreadable" in result.lost_lines()
 
 
-def test_a_field_of_another_type_goes_aside_instead_of_spoiling_the_file(tmp_path: Path) -> None:
-    """A known name with a foreign type is foreign."""
+def test_a_field_of_an_unexpected_type_does_not_fail_the_file(tmp_path: Path) -> None:
+    """A known name with an unexpected type is treated as an unknown field."""
     lines = [a_line(0, "Odd", producer_id="five", offset=1 << 64, topic="t"), a_line(1, "Odd", fresh=1)]
     ingest_run(written(tmp_path, "".join(lines)))
     assert rows(tmp_path, "topic", "producer_id", "extra") == [
@@ -160,8 +160,8 @@ def test_a_field_of_another_type_goes_aside_instead_of_spoiling_the_file(tmp_pat
     ]
 
 
-def test_a_run_is_read_again_only_if_its_logs_changed(tmp_path: Path) -> None:
-    """Parsing is the dearest step of every verb."""
+def test_a_run_is_ingested_again_only_if_its_logs_changed(tmp_path: Path) -> None:
+    """Parsing is the most expensive step of every command."""
     written(tmp_path, a_line(0))
     ingest_run(tmp_path)
     first = (tmp_path / "events.parquet").stat().st_mtime_ns
@@ -174,15 +174,15 @@ def test_a_run_is_read_again_only_if_its_logs_changed(tmp_path: Path) -> None:
     assert ingested(tmp_path).event_count == 2, "a Parquet file without its logs is still a run"
 
 
-def test_a_directory_without_event_logs_is_named(tmp_path: Path) -> None:
-    """The wrong directory is the most common mistake."""
+def test_a_directory_without_event_logs_is_reported(tmp_path: Path) -> None:
+    """A wrong directory is the most common error."""
     with pytest.raises(NoEvents, match=str(tmp_path)):
         ingest_run(tmp_path)
 
 
 @pytest.mark.parametrize("line", ["[" * 100_000, a_line(1).rstrip("}\n") + ', "x": ' + "[" * 100_000 + "]" * 100_000 + "}", "\x00", "null", '{"a":'])
-def test_a_line_that_is_no_event_is_counted_and_ends_nothing(tmp_path: Path, line: str) -> None:
-    """A line that is nested deeper than a parser goes is one of them."""
+def test_an_invalid_line_is_counted_and_does_not_abort_ingest(tmp_path: Path, line: str) -> None:
+    """For example a line that is nested deeper than the parser allows."""
     result = ingest_run(written(tmp_path, a_line(0) + line + "\n" + a_line(2)))
     assert [file.unreadable_lines for file in result.files] == [1]
     assert rows(tmp_path, "n") == [(0,), (2,)]

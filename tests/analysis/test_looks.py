@@ -1,4 +1,4 @@
-"""How the report colours events: each module of events has a family, each family a colour, and red is kept for faults and violations."""
+"""How the report colours events: each module of events has a family, each family a colour, and red is reserved for faults and violations."""
 
 import colorsys
 import itertools
@@ -13,11 +13,11 @@ from kraftsim.events.catalogue import KINDS, MODULES
 
 STYLE = (Path(looks.__file__).parent / "page" / "style.css").read_text()
 SCHEMES = 3
-"""Light, dark as the system asks for, dark as the reader asks for."""
+"""Light, dark by system preference, dark by the reader's choice."""
 RED_DEGREES = 25
 SATURATED = 0.25
 APART = 40.0
-"""The least distance of two families in RGB, of 441 at most."""
+"""The minimum distance of two families in RGB; the maximum possible is 441."""
 
 
 def colours() -> list[dict[str, tuple[int, int, int]]]:
@@ -33,10 +33,10 @@ def is_red(colour: tuple[int, int, int]) -> bool:
     return saturation > SATURATED and min(degrees, 360 - degrees) < RED_DEGREES
 
 
-def test_every_module_of_events_has_a_family_of_its_own_choice():
+def test_every_event_module_declares_a_style_family():
     named = {module.__name__.rpartition(".")[2] for module in MODULES}
     assert set(looks._FAMILY_OF_MODULE) == named
-    assert {family_of(kind) for kind in KINDS} == set(FAMILIES), "no family is empty, and no kind has another one"
+    assert {family_of(kind) for kind in KINDS} == set(FAMILIES), "no family is empty, and every kind has a known one"
 
 
 def test_only_faults_and_violations_are_red():
@@ -47,18 +47,18 @@ def test_only_faults_and_violations_are_red():
 
 
 @pytest.mark.parametrize("scheme", range(SCHEMES))
-def test_families_can_be_told_apart(scheme):
+def test_style_families_are_distinguishable(scheme):
     chosen = colours()[scheme]
     for (one, first), (other, second) in itertools.combinations(chosen.items(), 2):
         assert sum((a - b) ** 2 for a, b in zip(first, second, strict=True)) ** 0.5 >= APART, (one, other)
 
 
-def test_a_kind_of_another_kraftsim_is_drawn_as_the_run_is():
+def test_an_unknown_event_kind_is_drawn_in_the_style_of_run_events():
     assert family_of("OfTheFuture") == "run"
 
 
 def test_the_page_draws_nothing_else_in_red():
-    """Refusals and the like are diamonds, and their words amber."""
+    """Refusals and similar events are diamonds with amber text."""
     drawn = {
         line.strip()
         for file in sorted((Path(looks.__file__).parent / "page").glob("*.js"))

@@ -1,4 +1,4 @@
-"""The report is one safe file: it holds every event, needs nothing from outside, and nothing that a client chose can break out of it."""
+"""The report is one safe file: it has every event, loads no external resource, and escapes everything that a client chose."""
 
 import base64
 import gzip
@@ -51,7 +51,7 @@ def judged(run: Path, history: History, **facts: object) -> Path:
 
 
 class Page(HTMLParser):
-    """What a browser would make of the page: elements, and the content of scripts."""
+    """What a browser would parse from the page: elements, and the content of scripts."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class Page(HTMLParser):
 
 
 class Unpacked:
-    """The payload of a page, read as the page reads it."""
+    """The payload of a page, decoded as the page decodes it."""
 
     def __init__(self, page: Page) -> None:
         self.meta = json.loads(page.scripts["meta"])
@@ -126,7 +126,7 @@ def page_of(run: Path) -> Page:
 
 
 def test_the_report_holds_every_event_with_every_field(tmp_path: Path) -> None:
-    """What the packed columns give back is what was noted; the final logs are not drawn."""
+    """The packed columns decode to the logged events; the final logs are not drawn."""
     history = story(seconds=0.6)
     unpacked = Unpacked(page_of(judged(tmp_path, history)))
     order = sorted(history.events, key=lambda each: (each[0].t_ns, each[0].node, each[0].incarnation, each[0].n))
@@ -139,8 +139,8 @@ def test_the_report_holds_every_event_with_every_field(tmp_path: Path) -> None:
     assert unpacked.common["t"] == [envelope.t_ns for envelope, event in order if not type(event).__name__.startswith("Final")]
 
 
-def test_arrows_lead_from_a_frame_sent_to_the_same_frame_received(tmp_path: Path) -> None:
-    """Causes survive the packing."""
+def test_arrows_connect_sent_and_received_frames(tmp_path: Path) -> None:
+    """Causes survive packing."""
     unpacked = Unpacked(page_of(judged(tmp_path, story(seconds=0.4))))
     events = unpacked.events()
     arrows = [(row - back, row) for row, back in enumerate(unpacked.common["back"]) if back]
@@ -149,8 +149,8 @@ def test_arrows_lead_from_a_frame_sent_to_the_same_frame_received(tmp_path: Path
     assert frames and all(cause[1] == "FrameSent" and cause[2]["correlation_id"] == effect[2]["correlation_id"] for cause, effect in frames)
 
 
-def test_holes_big_numbers_and_unknown_kinds_are_packed_right(tmp_path: Path) -> None:
-    """A number beyond 2^53 travels as text, a lost line keeps its number, a kind of a newer release keeps its fields."""
+def test_nulls_large_numbers_and_unknown_kinds_are_packed_correctly(tmp_path: Path) -> None:
+    """A number beyond 2^53 is packed as text, a lost line keeps its number, a kind of a newer release keeps its fields."""
     history = History()
     history.note("b", returned(1 << 60))
     history.lose("b")
@@ -170,8 +170,8 @@ def test_holes_big_numbers_and_unknown_kinds_are_packed_right(tmp_path: Path) ->
     assert "1 lines are missing" in page.words
 
 
-def test_witnesses_of_the_final_log_are_drawn(tmp_path: Path) -> None:
-    """Only what a verdict points at."""
+def test_evidence_events_of_the_final_log_are_drawn(tmp_path: Path) -> None:
+    """Only those that a result refers to."""
     history = History()
     history.note("client", acknowledged(0, "x"))
     history.note("final", final_log(0, 0))
@@ -180,8 +180,8 @@ def test_witnesses_of_the_final_log_are_drawn(tmp_path: Path) -> None:
     assert lost["name"] == "acknowledged-records-in-final-log" and lost["breaches"][0]["events"] == [0]
 
 
-def test_names_that_clients_chose_cannot_break_out(tmp_path: Path) -> None:
-    """Topics, keys, client ids, reasons, node names, even the scenario: none may appear raw or become an element."""
+def test_client_chosen_names_are_escaped(tmp_path: Path) -> None:
+    """Topics, keys, client ids, reasons, node names, even the scenario: none may appear unescaped or become an element."""
     history = History()
     for name in HOSTILE:
         history.note("client", RecordSent(client_id=name, topic=name, partition=0, record_key=name))
@@ -199,13 +199,13 @@ def test_names_that_clients_chose_cannot_break_out(tmp_path: Path) -> None:
     assert [tag for tag, _ in page.elements].count("script") == 3
     assert all(not name.startswith("on") for _, attributes in page.elements for name in attributes)
     assert page.scripts["code"] == harmless.scripts["code"], "the script of the page does not depend on the run"
-    assert "{{DATA}}{{STYLE}}" in page.words, "a text that looks like a mark stays what it is"
+    assert "{{DATA}}{{STYLE}}" in page.words, "a text that looks like a placeholder is not replaced"
     keys = {fields["record_key"] for _, kind, fields in Unpacked(page).events() if kind == "RecordSent"}
     assert keys == set(HOSTILE)
 
 
-def test_nothing_is_loaded_from_outside(tmp_path: Path) -> None:
-    """One file that can be mailed: no address, no library, and a policy that forbids both."""
+def test_the_report_loads_no_external_resource(tmp_path: Path) -> None:
+    """One file that can be mailed: no URL, no library, and a content security policy that forbids both."""
     text = write_report(judged(tmp_path, story(seconds=0.2))).read_text(encoding="utf-8")
     page = Page(text)
     assert not any({"src", "href", "action", "data-src"} & set(attributes) for _, attributes in page.elements)
@@ -214,23 +214,23 @@ def test_nothing_is_loaded_from_outside(tmp_path: Path) -> None:
     assert policy is not None and policy.startswith("default-src 'none'")
 
 
-def test_verdicts_can_be_read_without_the_script(tmp_path: Path) -> None:
-    """The table of invariants is plain HTML, and so is the line that replays the run."""
+def test_results_are_readable_without_javascript(tmp_path: Path) -> None:
+    """The table of invariants is plain HTML, and so is the replay command."""
     page = page_of(judged(tmp_path, story(seconds=3.0), command="kraftsim scenario tale --seed 7"))
     rows = [attributes for tag, attributes in page.elements if tag == "tr" and "data-invariant" in attributes]
     assert len(rows) == len(INVARIANTS.all()) and rows[0]["class"] == "violated"
     assert f"3 of {len(INVARIANTS.all())} invariants violated" in page.words and "kraftsim scenario tale --seed 7" in page.words
 
 
-def test_json_in_a_script_element_cannot_end_it() -> None:
-    """`<` is written as an escape of JSON, which gives the same value."""
+def test_json_cannot_close_its_script_element() -> None:
+    """`<` is written as a JSON escape, which decodes to the same value."""
     value = {"x": "</script>&\u2028"}
     text = script_json(value)
     assert not set("<>&\u2028") & set(text) and json.loads(text) == value
 
 
-def test_lives_end_where_they_were_ended_and_faults_where_they_were_undone(tmp_path: Path) -> None:
-    """Killed at the fault, stopped at the goodbye, lasting to the end of the run; a fault without an end lasts until the node is back."""
+def test_incarnations_and_faults_end_at_their_end_events(tmp_path: Path) -> None:
+    """Ended by a kill fault, by a stop event, or by the end of the run; a fault without an end event lasts until the node restarts."""
     history = History()
 
     def started() -> NodeStarted:
@@ -252,8 +252,8 @@ def test_lives_end_where_they_were_ended_and_faults_where_they_were_undone(tmp_p
     ingest_run(tmp_path)
     found = scenery(pq.read_table(tmp_path / "events.parquet"))
     assert [lane.name for lane in found.lanes] == ["harness", "broker-2", "broker-10"]
-    lives = {(found.lanes[life.lane].name, life.incarnation): (life.begin_ns, life.end_ns, life.end) for life in found.lives}
-    assert lives == {
+    incarnations = {(found.lanes[span.lane].name, span.incarnation): (span.begin_ns, span.end_ns, span.end) for span in found.lives}
+    assert incarnations == {
         ("harness", 1): (50, 140, "lasting"),
         ("broker-2", 1): (20, 50, "killed"),
         ("broker-2", 2): (100, 140, "lasting"),
@@ -267,8 +267,8 @@ def test_lives_end_where_they_were_ended_and_faults_where_they_were_undone(tmp_p
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node to run the script of the page")
-def test_the_script_of_the_page_reads_the_same_events(tmp_path: Path) -> None:
-    """The page's own decoder, run outside a browser on the elements it would find in one."""
+def test_the_page_script_decodes_the_same_events(tmp_path: Path) -> None:
+    """The decoder of the page, run outside a browser on the elements of the page."""
     page = page_of(judged(tmp_path, story(seconds=0.4)))
     (tmp_path / "page.json").write_text(json.dumps({"meta": page.scripts["meta"], "data": page.scripts["data"]}), encoding="utf-8")
     code = page.scripts["code"]

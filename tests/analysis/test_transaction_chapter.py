@@ -1,4 +1,4 @@
-"""The chapter on transactions: every number of a small history by hand, asked of DuckDB and of Spark, and as the report shows it."""
+"""The chapter on transactions: every figure of a small history, computed by hand, by DuckDB and by Spark, and as shown in the report."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,7 +29,7 @@ MS = 1_000_000
 HOSTILE = "<img src=x onerror=alert(1)>"
 Numbers = tuple[int | None, ...]
 EXPECTED: Mapping[str, Sequence[tuple[str, str, Numbers]]] = {
-    # transactions, commits, aborts, time-outs, taken over, fenced requests, producer ids, epochs
+    # transactions, commits, aborts, timeouts, taken over, fenced requests, producer ids, epochs
     IDS: [(HOSTILE, "", (3, 2, 1, 1, 0, 2, 1, 2)), ("other", "", (1, 0, 1, 0, 1, 0, 1, 1))],
     # times, median, 90 %, 99 %, longest
     ENDS: [
@@ -40,9 +40,9 @@ EXPECTED: Mapping[str, Sequence[tuple[str, str, Numbers]]] = {
         ("commit", "", (2, 2 * MS, 7 * MS, 7 * MS, 7 * MS, None, None, None)),
         ("abort", "", (1, 5 * MS, 5 * MS, 5 * MS, 5 * MS, None, None, None)),
     ],
-    # ended, committed, aborted, still open, open in the median, longest, records, noted
+    # ended, committed, aborted, still open, open in the median, longest, records, logged
     PARTITIONS: [("out", "0", (3, 2, 1, 1, 7 * MS, 17 * MS, 5, 5))],
-    # times, error, of how many
+    # count, error code, of how many
     TURNED_AWAY: [
         ("a coordinator, of a fenced producer", "END_TXN", (2, None, 1, None, None, None, None, None)),
         ("a coordinator", "ADD_PARTITIONS_TO_TXN", (1, 51, 1, None, None, None, None, None)),
@@ -51,7 +51,7 @@ EXPECTED: Mapping[str, Sequence[tuple[str, str, Numbers]]] = {
         ("the leader of a partition", "WriteTxnMarkers", (1, 52, 1, None, None, None, None, None)),
         ("what ended a producer", "", (1, 90, 1, None, None, None, None, None)),
     ],
-    # pending, counted, dropped, left pending, pending in the median, longest, told to wait, asked
+    # pending, materialised, dropped, left pending, median pending time, longest, requests answered UNSTABLE_OFFSET_COMMIT, requests
     GROUPS: [("g", "", (3, 1, 1, 1, 3 * MS, 8 * MS, 1, 2))],
 }
 
@@ -99,7 +99,7 @@ def pending(record_offset: int) -> Event:
     )
 
 
-def told(error_code: int, *, require_stable: bool = True) -> Event:
+def offset_returned(error_code: int, *, require_stable: bool = True) -> Event:
     return OffsetTold(
         coordinator_partition=0,
         group_id="g",
@@ -113,7 +113,7 @@ def told(error_code: int, *, require_stable: bool = True) -> Event:
 
 
 def history() -> History:
-    """Three transactions of one id, two of them committed; one of another; one that is left open; offsets of one group; and those turned away."""
+    """Three transactions of one id, two of them committed; one of another; one left open; offsets of one group; and refused requests."""
     found = History()
     place = {"coordinator_partition": 0, "group_id": "g", "topic": "in", "partition": 0, "offset": 5, "producer_id": 7, "producer_epoch": 0}
 
@@ -154,7 +154,7 @@ def history() -> History:
     note(MarkerRefused(topic="out", partition=0, producer_id=7, producer_epoch=0, coordinator_epoch=0, is_commit=True, error_code=52, reason=""))
     note(MembershipLost(client_id="c", group_id="g", generation_id=1, error_code=22))
     note(TransactionErred(client_id="c", transactional_id=HOSTILE, transaction="c/1", error_code=90, is_fatal=True))
-    for each in (told(88), told(0), told(0, require_stable=False)):
+    for each in (offset_returned(88), offset_returned(0), offset_returned(0, require_stable=False)):
         note(each)
     return found
 
@@ -173,23 +173,23 @@ def by_duckdb(parquet: Path) -> TransactionChapter:
         return chapter_of(connection.execute(chapter_query()).fetchall())
 
 
-def told_by(chapter: TransactionChapter) -> dict[str, list[tuple[str, str, Numbers]]]:
+def rows_of(chapter: TransactionChapter) -> dict[str, list[tuple[str, str, Numbers]]]:
     return {part.name: [(row.a, row.b, row.numbers) for row in part.rows] for part in chapter.parts}
 
 
-def test_every_number_is_what_the_history_says(parquet: Path) -> None:
-    """Computed by hand: what followers copy, and what belongs to no transaction, counts for nothing."""
-    assert told_by(by_duckdb(parquet)) == {name: list(rows) for name, rows in EXPECTED.items()}
+def test_every_figure_of_the_chapter_matches_the_history(parquet: Path) -> None:
+    """Computed by hand: batches replicated by followers and batches outside transactions do not count."""
+    assert rows_of(by_duckdb(parquet)) == {name: list(rows) for name, rows in EXPECTED.items()}
 
 
 @pytest.mark.spark
-def test_spark_says_the_same(spark: "SparkSession", parquet: Path) -> None:
-    """The report is made by Spark."""
-    assert told_by(find_chapter(spark, str(parquet))) == {name: list(rows) for name, rows in EXPECTED.items()}
+def test_spark_gives_the_same_chapter(spark: "SparkSession", parquet: Path) -> None:
+    """The report uses Spark."""
+    assert rows_of(find_chapter(spark, str(parquet))) == {name: list(rows) for name, rows in EXPECTED.items()}
 
 
-def test_the_report_shows_it_as_text_only(parquet: Path) -> None:
-    """A transactional id is what a client chose; codes of errors have their names."""
+def test_the_report_shows_the_chapter_as_text_only(parquet: Path) -> None:
+    """Clients choose transactional ids, so they are escaped; error codes are shown by name."""
     page = chapter_html(by_duckdb(parquet))
     assert HOSTILE not in page and "&lt;img src=x onerror=alert(1)&gt;" in page
     for words in (
@@ -201,8 +201,8 @@ def test_the_report_shows_it_as_text_only(parquet: Path) -> None:
     assert page.count("<table>") == len(EXPECTED)
 
 
-def test_a_run_without_transactions_has_no_chapter(tmp_path: Path) -> None:
-    """Its report is what it was."""
+def test_a_run_without_transactions_has_no_transaction_chapter(tmp_path: Path) -> None:
+    """Its report has no such section."""
     found = History()
     found.note("broker-1", NodeReady())
     found.write(tmp_path)

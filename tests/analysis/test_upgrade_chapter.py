@@ -1,4 +1,4 @@
-"""The chapter on upgrades: told from events alone, and only of runs in which something was upgraded."""
+"""The chapter on upgrades: derived from events only, and only for runs with an upgrade."""
 
 from kraftsim.analysis.upgrade_chapter import BEFORE_ALL, Counted, upgrade_of
 from kraftsim.analysis.upgrade_tables import upgrade_html
@@ -30,12 +30,12 @@ UPGRADED = [
 ]
 
 
-def test_a_run_without_an_upgrade_has_no_such_chapter() -> None:
+def test_a_run_without_an_upgrade_has_no_upgrade_chapter() -> None:
     assert upgrade_of(OF_ONE) is None and upgrade_html(None) == ""
 
 
-def test_phases_releases_levels_blocks_and_errors_are_told() -> None:
-    """Blocks and errors belong to the phase in which they came."""
+def test_the_chapter_lists_phases_releases_levels_blocks_and_errors() -> None:
+    """Blocks and errors belong to the phase in which they occurred."""
     chapter = upgrade_of(UPGRADED)
     assert chapter is not None
     assert [moment.what for moment in chapter.moments] == [
@@ -54,8 +54,8 @@ def test_phases_releases_levels_blocks_and_errors_are_told() -> None:
     assert "brokers-to-&lt;3.6&gt;" in page and "<td>3.000</td>" in page
 
 
-def test_an_error_that_a_release_is_known_for_is_told_as_such() -> None:
-    """3.0 to 3.3.1 time out where others say that the coordinator loads (KAFKA-14417)."""
+def test_a_known_error_of_a_release_is_marked_as_known() -> None:
+    """3.0 to 3.3.1 return REQUEST_TIMED_OUT where others return COORDINATOR_LOAD_IN_PROGRESS (KAFKA-14417)."""
     rows = [
         {"kind": "NodeStarted", "node": "broker-1", "incarnation": 1, "t_ns": 0, "release": "3.1"},
         {"kind": "NodeStarted", "node": "broker-2", "incarnation": 1, "t_ns": 1, "release": "3.5"},
@@ -69,8 +69,8 @@ def test_an_error_that_a_release_is_known_for_is_told_as_such() -> None:
     assert unknown == "InitProducerIdRefused: REQUEST_TIMED_OUT"
 
 
-def test_the_invariant_knows_the_codes_and_the_releases_that_the_rest_of_the_house_knows() -> None:
-    """It looks at nothing but history, so it has lists of its own."""
+def test_the_invariant_uses_the_error_codes_and_releases_of_kraftsim() -> None:
+    """It reads only events, so it has its own lists."""
     assert tuple(sorted(int(error) for error in ErrorCode if error.retriable)) == RETRIABLE
     asking = [known for known in releases() if known.has(RPC_PRODUCER_IDS)]
     assert tuple(known.name for known in asking if not known.has(RETRIABLE_BLOCK_TIMEOUT)) == TIMING_OUT

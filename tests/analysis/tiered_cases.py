@@ -1,4 +1,4 @@
-"""Histories of tiered logs, with what the invariants must say of them: rows for the table in `cases.py`."""
+"""Histories of tiered logs, with the expected results: rows for the table in `cases.py`."""
 
 from collections.abc import Callable
 from random import Random
@@ -27,15 +27,23 @@ def knows(next_offset: int, digest: str, *, promised: bool = True) -> Event:
 
 
 TIERED_ROWS: list[Row] = [
-    ("segments go when they are copied", GO, [*on(ONE, whole(0, 4), whole(5, 9), begins(10)), *on(TWO, begins(5))], OK, 2),
-    ("a log may begin as late as its whole does", GO, on(ONE, begins(7, 7)), VACUOUS, 0),
-    ("a segment goes before its copy", GO, on(ONE, whole(0, 4), begins(10), whole(5, 9)), VIOLATED, 1, ("broker-1.1.1",), (("broker-1.1.1",),)),
-    ("a segment goes without any copy", GO, on(TWO, begins(5)), VIOLATED, 1, ("broker-2.1.0",), (("broker-2.1.0",),)),
-    ("a copy of another partition", GO, on(ONE, whole(0, 9, partition=1), begins(5)), VIOLATED, 1, ("broker-1.1.1",), (("broker-1.1.1",),)),
-    ("both know the same", EQUAL, [*on(ONE, knows(5, "a"), knows(9, "b")), *on(TWO, knows(5, "a"), knows(9, "b"))], OK, 4),
-    ("who promises nothing is not compared", EQUAL, [*on(ONE, knows(5, "a")), *on(TWO, knows(5, "b", promised=False))], OK, 1),
+    ("segments are deleted after their upload", GO, [*on(ONE, whole(0, 4), whole(5, 9), begins(10)), *on(TWO, begins(5))], OK, 2),
+    ("the local start may equal the log start", GO, on(ONE, begins(7, 7)), VACUOUS, 0),
     (
-        "a follower knows somebody else",
+        "a segment is deleted before its upload",
+        GO,
+        on(ONE, whole(0, 4), begins(10), whole(5, 9)),
+        VIOLATED,
+        1,
+        ("broker-1.1.1",),
+        (("broker-1.1.1",),),
+    ),
+    ("a segment is deleted without an upload", GO, on(TWO, begins(5)), VIOLATED, 1, ("broker-2.1.0",), (("broker-2.1.0",),)),
+    ("an upload of another partition", GO, on(ONE, whole(0, 9, partition=1), begins(5)), VIOLATED, 1, ("broker-1.1.1",), (("broker-1.1.1",),)),
+    ("both have the same producer state", EQUAL, [*on(ONE, knows(5, "a"), knows(9, "b")), *on(TWO, knows(5, "a"), knows(9, "b"))], OK, 4),
+    ("a replica that guarantees nothing is not compared", EQUAL, [*on(ONE, knows(5, "a")), *on(TWO, knows(5, "b", promised=False))], OK, 1),
+    (
+        "a follower has another producer",
         EQUAL,
         [*on(ONE, knows(5, "a")), *on(TWO, knows(5, "b")), *on(THREE, knows(5, "c"))],
         VIOLATED,
@@ -47,7 +55,7 @@ TIERED_ROWS: list[Row] = [
 
 
 def note_tiering(history: History, random: Random, slip: Callable[[], bool]) -> None:
-    """Let a leader copy segments away and delete them, and followers begin behind them, mostly as they should."""
+    """Let a leader upload segments and delete them, and followers start after them, mostly correctly."""
     copied = 0
     for segment in range(1, random.randrange(2, 5)):
         end = segment * 10

@@ -1,4 +1,4 @@
-"""Histories of transactions, clean and violating, with what each invariant must say of them: rows for the table in `cases.py`."""
+"""Histories of transactions, clean and violating, with the expected results: rows for the table in `cases.py`."""
 
 from kraftsim.events.clients import RecordAcknowledged, RecordRead, RecordSent
 from kraftsim.events.event import Event
@@ -19,7 +19,7 @@ from kraftsim.events.transactional_clients import CopyExpected, CopyRead, Transa
 from kraftsim.events.transactions import TransactionStateChanged
 from kraftsim.invariants.verdict import Outcome
 
-COPIED = "every-input-copied-once"
+OUTPUT = "every-input-copied-once"
 ATOMIC = "transactions-atomic"
 READS = "read-committed-reads-committed-only"
 STABLE = "last-stable-offset-before-open-transactions"
@@ -27,7 +27,7 @@ HANGS = "no-transaction-hangs"
 STATES = "transaction-states-follow"
 MARKERS = "markers-agree-with-coordinators"
 FENCED = "fenced-producers-write-nothing"
-TOLD = "offsets-told-are-stable"
+FETCHED = "offsets-told-are-stable"
 EQUAL = "group-offsets-equal-log"
 
 Noted = tuple[str, Event] | tuple[str, int, Event]
@@ -140,7 +140,7 @@ def cut(end_offset: int) -> Event:
     return PartitionTruncated(topic="out", partition=0, leader_epoch=0, former_end_offset=99, log_end_offset=end_offset, high_watermark=0)
 
 
-# What is left -----------------------------------------------------------------------------------------------------------------------------------
+# Final logs ------------------------------------------------------------------------------------------------------------------------------------
 
 
 def quiet() -> Event:
@@ -238,7 +238,7 @@ def dropped(offset: int, record_offset: int, producer_id: int = PID) -> Event:
     return PendingOffsetDropped(**place(offset, record_offset), producer_id=producer_id, producer_epoch=0, marker_offset=9)  # type: ignore[arg-type]
 
 
-def told(offset: int, record_offset: int, *, require_stable: bool = True, error_code: int = 0) -> Event:
+def fetch(offset: int, record_offset: int, *, require_stable: bool = True, error_code: int = 0) -> Event:
     return OffsetTold(**place(offset, record_offset), require_stable=require_stable, error_code=error_code)  # type: ignore[arg-type]
 
 
@@ -259,26 +259,26 @@ FORGOTTEN = OffsetForgotten(coordinator_partition=0, group_id="g", topic="in", p
 OFFSETS = "__consumer_offsets"
 SENT_AND_COMMITTED = on("c", sent("x", "c/1"), acknowledged("x", 0), sent("y", "c/1"), acknowledged("y", 1), asked("c/1"), ended("c/1", "committed"))
 TRANSACTION_ROWS: list[Row] = [
-    # --- copies
-    ("each once", COPIED, on("c", expected(), filled("x"), filled("y"), read("x", 0), read("y", 2), through()), OK, 2),
-    ("one is missing", COPIED, on("c", expected(), filled("x"), through()), VIOLATED, 1, ("out/a/x",), (("c.1.1", "c.1.2"),)),
-    ("one twice", COPIED, on("c", expected(), filled("x"), read("x", 0), read("x", 3), through()), VIOLATED, 1, ("out/a/x",), (("c.1.2", "c.1.3"),)),
-    ("one record read twice is no second copy", COPIED, on("c", expected(), filled("x"), read("x", 0), read("x", 0), through()), OK, 1),
+    # --- outputs
+    ("each once", OUTPUT, on("c", expected(), filled("x"), filled("y"), read("x", 0), read("y", 2), through()), OK, 2),
+    ("one is missing", OUTPUT, on("c", expected(), filled("x"), through()), VIOLATED, 1, ("out/a/x",), (("c.1.1", "c.1.2"),)),
+    ("one twice", OUTPUT, on("c", expected(), filled("x"), read("x", 0), read("x", 3), through()), VIOLATED, 1, ("out/a/x",), (("c.1.2", "c.1.3"),)),
+    ("one record read twice is no second output", OUTPUT, on("c", expected(), filled("x"), read("x", 0), read("x", 0), through()), OK, 1),
     (
-        "what is read uncommitted is no copy",
-        COPIED,
+        "a record read uncommitted is no output",
+        OUTPUT,
         on("c", expected(), filled("x"), read("x", 0, is_read_committed=False), through()),
         VIOLATED,
         1,
         ("out/a/x",),
         (("c.1.1", "c.1.3"),),
     ),
-    ("the copy was not read", COPIED, on("c", expected(), filled("x"), read("x", 0)), UNKNOWN, 0),
+    ("the output was not read", OUTPUT, on("c", expected(), filled("x"), read("x", 0)), UNKNOWN, 0),
     # --- atomic
-    ("committed and there", ATOMIC, [*SENT_AND_COMMITTED, *on("a", read("x", 0), read("y", 1), through())], OK, 1),
-    ("committed and torn", ATOMIC, [*SENT_AND_COMMITTED, *on("a", read("x", 0), through())], VIOLATED, 1, ("c/1",), (("c.1.5",),)),
+    ("committed and readable", ATOMIC, [*SENT_AND_COMMITTED, *on("a", read("x", 0), read("y", 1), through())], OK, 1),
+    ("committed and partly readable", ATOMIC, [*SENT_AND_COMMITTED, *on("a", read("x", 0), through())], VIOLATED, 1, ("c/1",), (("c.1.5",),)),
     (
-        "aborted and there",
+        "aborted and readable",
         ATOMIC,
         on("c", sent("x", "c/1"), acknowledged("x", 0), ended("c/1", "aborted"), read("x", 0), through()),
         VIOLATED,
@@ -286,9 +286,9 @@ TRANSACTION_ROWS: list[Row] = [
         ("c/1",),
         (("c.1.2",),),
     ),
-    ("unknown and there", ATOMIC, on("c", sent("x", "c/1"), acknowledged("x", 0), ended("c/1", "unknown"), read("x", 0), through()), OK, 1),
+    ("unknown and readable", ATOMIC, on("c", sent("x", "c/1"), acknowledged("x", 0), ended("c/1", "unknown"), read("x", 0), through()), OK, 1),
     (
-        "unknown and torn",
+        "unknown and partly readable",
         ATOMIC,
         on("c", sent("x", "c/1"), acknowledged("x", 0), sent("y", "c/1"), acknowledged("y", 1), ended("c/1", "unknown"), read("x", 0), through()),
         VIOLATED,
@@ -313,9 +313,9 @@ TRANSACTION_ROWS: list[Row] = [
         OK,
         2,
     ),
-    ("nobody has read all", ATOMIC, SENT_AND_COMMITTED, VACUOUS, 0),
+    ("no reader has read everything", ATOMIC, SENT_AND_COMMITTED, VACUOUS, 0),
     # --- reads
-    ("read after the commit was asked for", READS, on("c", sent("x", "c/1"), acknowledged("x", 0), asked("c/1"), read("x", 0)), OK, 1),
+    ("read after EndTxn was sent", READS, on("c", sent("x", "c/1"), acknowledged("x", 0), asked("c/1"), read("x", 0)), OK, 1),
     ("read before", READS, on("c", sent("x", "c/1"), acknowledged("x", 0), read("x", 0), asked("c/1")), VIOLATED, 1, ("c/1/out/0/0",), (("c.1.2",),)),
     (
         "read before it was acknowledged",
@@ -339,13 +339,13 @@ TRANSACTION_ROWS: list[Row] = [
     ("no transaction", READS, on("c", sent("x", ""), acknowledged("x", 0), read("x", 0)), VACUOUS, 0),
     # --- last stable offset
     ("waits for the marker", STABLE, on(ONE, appended(5, 6), stable(5), marked(7), stable(8)), OK, 2),
-    ("goes past an open transaction", STABLE, on(ONE, appended(5, 6), stable(7)), VIOLATED, 1, ("out/0/50/5",), ((f"{ONE}.1.0", f"{ONE}.1.1"),)),
+    ("advances past an open transaction", STABLE, on(ONE, appended(5, 6), stable(7)), VIOLATED, 1, ("out/0/50/5",), ((f"{ONE}.1.0", f"{ONE}.1.1"),)),
     ("above the high watermark", STABLE, on(ONE, stable(7, 6)), VIOLATED, 1, ("out/0/7",), ((f"{ONE}.1.0",),)),
     ("another replica's transaction", STABLE, [*on(TWO, copied(5, 6)), *on(ONE, stable(7))], OK, 1),
-    ("a copied transaction", STABLE, on(ONE, copied(5, 6), stable(7)), VIOLATED, 1, ("out/0/50/5",), ((f"{ONE}.1.0", f"{ONE}.1.1"),)),
+    ("a replicated transaction", STABLE, on(ONE, copied(5, 6), stable(7)), VIOLATED, 1, ("out/0/50/5",), ((f"{ONE}.1.0", f"{ONE}.1.1"),)),
     ("records outside of transactions", STABLE, on(ONE, appended(5, 6, is_transactional=False), stable(7)), OK, 1),
-    ("what was cut off", STABLE, on(ONE, appended(5, 6), cut(5), stable(6)), OK, 1),
-    ("what was written over after a loss", STABLE, on(ONE, appended(5, 6), appended(4, 8, is_transactional=False), stable(9)), OK, 1),
+    ("truncated records", STABLE, on(ONE, appended(5, 6), cut(5), stable(6)), OK, 1),
+    ("records overwritten after a loss", STABLE, on(ONE, appended(5, 6), appended(4, 8, is_transactional=False), stable(9)), OK, 1),
     (
         "the next transaction",
         STABLE,
@@ -368,7 +368,7 @@ TRANSACTION_ROWS: list[Row] = [
         ("id",),
         (("final.1.4",),),
     ),
-    ("nobody waited", HANGS, on("final", batch(0), state(0, 2)), VACUOUS, 0),
+    ("the run did not settle", HANGS, on("final", batch(0), state(0, 2)), VACUOUS, 0),
     # --- states
     ("two transactions", STATES, states(0, 1, 1, 2, 4, 1, 3, 5, 0), OK, 9),
     ("a record twice", STATES, states(0, 1, 2, 2, 4, 4), OK, 6),
@@ -379,7 +379,7 @@ TRANSACTION_ROWS: list[Row] = [
     # --- markers
     ("as decided", MARKERS, on("final", state(0, 1, partitions="out-0"), state(1, 2), batch(0), marker(1)), OK, 2),
     (
-        "otherwise than decided",
+        "not as decided",
         MARKERS,
         on("final", state(0, 1, partitions="out-0"), state(1, 2), marker(1, is_commit=False)),
         VIOLATED,
@@ -397,9 +397,9 @@ TRANSACTION_ROWS: list[Row] = [
         (("final.1.1",),),
     ),
     ("of an older epoch", MARKERS, on("final", marker(1, epoch=3), marker(2, epoch=2)), VIOLATED, 2, ("out-0/2",), (("final.1.1",),)),
-    ("of somebody else", MARKERS, on("final", marker(1, coordinator_epoch=3), marker(2, coordinator_epoch=2, producer_id=51)), OK, 2),
+    ("of another producer", MARKERS, on("final", marker(1, coordinator_epoch=3), marker(2, coordinator_epoch=2, producer_id=51)), OK, 2),
     (
-        "records that nobody added",
+        "records of a partition that was not added",
         MARKERS,
         on("final", state(0, 1, partitions="out-1,out-10"), batch(0)),
         VIOLATED,
@@ -409,7 +409,7 @@ TRANSACTION_ROWS: list[Row] = [
     ),
     ("a producer that no coordinator knows", MARKERS, on("final", batch(0), marker(1)), OK, 2),
     # --- fenced
-    ("epochs go on", FENCED, [*on("c", taken(0)), *on(ONE, appended(0, 0)), *on("c", taken(1)), *on("final", batch(0), batch(1, epoch=1))], OK, 2),
+    ("epochs increase", FENCED, [*on("c", taken(0)), *on(ONE, appended(0, 0)), *on("c", taken(1)), *on("final", batch(0), batch(1, epoch=1))], OK, 2),
     (
         "an epoch goes back in a log",
         FENCED,
@@ -420,7 +420,7 @@ TRANSACTION_ROWS: list[Row] = [
         (("final.1.1",),),
     ),
     (
-        "written after the fence, and it stayed",
+        "written after the fence, and kept",
         FENCED,
         [*on("c", taken(1)), *on(ONE, appended(0, 0)), *on("final", batch(0))],
         VIOLATED,
@@ -428,35 +428,51 @@ TRANSACTION_ROWS: list[Row] = [
         ("out-0/0",),
         (("c.1.0", f"{ONE}.1.0"),),
     ),
-    ("written after the fence by a leader of yesterday", FENCED, [*on("c", taken(1)), *on(ONE, appended(0, 0))], OK, 1),
+    ("written after the fence by an outdated leader", FENCED, [*on("c", taken(1)), *on(ONE, appended(0, 0))], OK, 1),
     ("committed after the fence", FENCED, on("c", taken(1), asked("c/1"), ended("c/1", "committed")), VIOLATED, 1, ("c/1",), (("c.1.1", "c.1.2"),)),
-    ("asked for before the fence", FENCED, on("c", asked("c/1"), taken(1), ended("c/1", "committed")), OK, 1),
-    # --- told
-    ("what was committed", TOLD, on(ONE, committed(5, 0), told(5, 0)), OK, 1),
-    ("what was never committed", TOLD, on(ONE, pending(5, 0), told(5, 0, require_stable=False)), VIOLATED, 1, ("g/in/0/0",), ((f"{ONE}.1.1",),)),
+    ("requested before the fence", FENCED, on("c", asked("c/1"), taken(1), ended("c/1", "committed")), OK, 1),
+    # --- offsets returned by OffsetFetch
+    ("a committed offset", FETCHED, on(ONE, committed(5, 0), fetch(5, 0)), OK, 1),
     (
-        "while it may be replaced",
-        TOLD,
-        on(ONE, committed(5, 0), pending(7, 1), told(5, 0)),
+        "an offset that was never committed",
+        FETCHED,
+        on(ONE, pending(5, 0), fetch(5, 0, require_stable=False)),
+        VIOLATED,
+        1,
+        ("g/in/0/0",),
+        ((f"{ONE}.1.1",),),
+    ),
+    (
+        "while a pending commit may replace it",
+        FETCHED,
+        on(ONE, committed(5, 0), pending(7, 1), fetch(5, 0)),
         VIOLATED,
         1,
         ("g/in/0/0",),
         ((f"{ONE}.1.1", f"{ONE}.1.2"),),
     ),
-    ("an old client does not wait", TOLD, on(ONE, committed(5, 0), pending(7, 1), told(5, 0, require_stable=False)), OK, 1),
-    ("after the marker", TOLD, on(ONE, pending(7, 1), materialised(7, 1), told(7, 1)), OK, 1),
-    ("after the abort", TOLD, on(ONE, committed(5, 0), pending(7, 1), dropped(7, 1), told(5, 0)), OK, 1),
-    ("after it was forgotten", TOLD, on(ONE, committed(5, 0), pending(7, 1), FORGOTTEN, told(5, 0)), OK, 1),
-    ("another broker waits", TOLD, [*on(TWO, pending(7, 1)), *on(ONE, loaded(5, 0), told(5, 0))], OK, 1),
-    ("loaded and waiting", TOLD, on(ONE, loaded(5, 0), loaded(7, 1, PID), told(5, 0)), VIOLATED, 1, ("g/in/0/0",), ((f"{ONE}.1.1", f"{ONE}.1.2"),)),
-    ("answers for it no longer, and again", TOLD, on(ONE, committed(5, 0), pending(7, 1), GroupsUnloaded(partition=0), told(5, 0)), OK, 1),
-    ("an error tells nothing", TOLD, on(ONE, pending(7, 1), told(-1, -1, error_code=88)), VACUOUS, 0),
-    # --- equal
-    ("as the log says", EQUAL, [*on(ONE, told(7, 1)), *on("final", logged(5, 0), logged(7, 1))], OK, 1),
+    ("an old client does not wait", FETCHED, on(ONE, committed(5, 0), pending(7, 1), fetch(5, 0, require_stable=False)), OK, 1),
+    ("after the marker", FETCHED, on(ONE, pending(7, 1), materialised(7, 1), fetch(7, 1)), OK, 1),
+    ("after the abort", FETCHED, on(ONE, committed(5, 0), pending(7, 1), dropped(7, 1), fetch(5, 0)), OK, 1),
+    ("after the pending commit was removed", FETCHED, on(ONE, committed(5, 0), pending(7, 1), FORGOTTEN, fetch(5, 0)), OK, 1),
+    ("pending on another broker", FETCHED, [*on(TWO, pending(7, 1)), *on(ONE, loaded(5, 0), fetch(5, 0))], OK, 1),
     (
-        "by its marker's place",
+        "loaded and pending",
+        FETCHED,
+        on(ONE, loaded(5, 0), loaded(7, 1, PID), fetch(5, 0)),
+        VIOLATED,
+        1,
+        ("g/in/0/0",),
+        ((f"{ONE}.1.1", f"{ONE}.1.2"),),
+    ),
+    ("the group was unloaded and loaded again", FETCHED, on(ONE, committed(5, 0), pending(7, 1), GroupsUnloaded(partition=0), fetch(5, 0)), OK, 1),
+    ("an error returns no offset", FETCHED, on(ONE, pending(7, 1), fetch(-1, -1, error_code=88)), VACUOUS, 0),
+    # --- equal
+    ("as in the log", EQUAL, [*on(ONE, fetch(7, 1)), *on("final", logged(5, 0), logged(7, 1))], OK, 1),
+    (
+        "by the offset of its marker",
         EQUAL,
-        [*on(ONE, told(5, 0)), *on("final", logged(5, 0, PID), logged(7, 1), marker(2, topic=OFFSETS))],
+        [*on(ONE, fetch(5, 0)), *on("final", logged(5, 0, PID), logged(7, 1), marker(2, topic=OFFSETS))],
         VIOLATED,
         1,
         ("g/in/0",),
@@ -465,11 +481,11 @@ TRANSACTION_ROWS: list[Row] = [
     (
         "an aborted one",
         EQUAL,
-        [*on(ONE, told(5, 0)), *on("final", logged(5, 0), logged(7, 1, PID), marker(2, topic=OFFSETS, is_commit=False))],
+        [*on(ONE, fetch(5, 0)), *on("final", logged(5, 0), logged(7, 1, PID), marker(2, topic=OFFSETS, is_commit=False))],
         OK,
         1,
     ),
-    ("an undecided one", EQUAL, [*on(ONE, told(5, 0)), *on("final", logged(5, 0), logged(7, 1, PID))], OK, 1),
-    ("forgotten", EQUAL, [*on(ONE, told(-1, -1)), *on("final", logged(5, 0), logged(-1, 1))], OK, 1),
-    ("committed after it was told", EQUAL, [*on(ONE, told(5, 0), committed(7, 1)), *on("final", logged(5, 0), logged(7, 1))], VACUOUS, 0),
+    ("an undecided one", EQUAL, [*on(ONE, fetch(5, 0)), *on("final", logged(5, 0), logged(7, 1, PID))], OK, 1),
+    ("forgotten", EQUAL, [*on(ONE, fetch(-1, -1)), *on("final", logged(5, 0), logged(-1, 1))], OK, 1),
+    ("committed after it was returned", EQUAL, [*on(ONE, fetch(5, 0), committed(7, 1)), *on("final", logged(5, 0), logged(7, 1))], VACUOUS, 0),
 ]

@@ -1,11 +1,11 @@
-"""Drawn histories of transactions: as they should be but for a slip now and then, so that check and SQL of an invariant can be compared."""
+"""Random histories of transactions, mostly correct with occasional errors, to compare the check and the SQL of an invariant."""
 
 from collections.abc import Callable
 from random import Random
 
 from kraftsim.events.event import Event
 from tests.analysis.cleaned_cases import cleaned
-from tests.analysis.coordinator_cases import given_up
+from tests.analysis.coordinator_cases import abandoned
 from tests.analysis.happenings import final_log, final_record
 from tests.analysis.history import History
 from tests.analysis.transaction_cases import (
@@ -22,6 +22,7 @@ from tests.analysis.transaction_cases import (
     dropped,
     ended,
     expected,
+    fetch,
     filled,
     logged,
     marked,
@@ -35,12 +36,11 @@ from tests.analysis.transaction_cases import (
     state,
     taken,
     through,
-    told,
 )
 
 
 def note_transactions(history: History, random: Random, slip: Callable[[], bool]) -> None:
-    """Let a producer copy records in transactions, mostly as it should, and a reader judge."""
+    """Let an app consume and produce in transactions, mostly correctly, and a reader check the output."""
 
     def note(node: str, *events: Event) -> None:
         for event in events:
@@ -52,7 +52,7 @@ def note_transactions(history: History, random: Random, slip: Callable[[], bool]
     log: list[tuple[int, int, bool | None]] = []
     offsets: list[tuple[int, int]] = []
     seen: list[tuple[str, int]] = []
-    end_offset, epoch, told_of = 0, 0, 0
+    end_offset, epoch, position = 0, 0, 0
     for number in range(1, random.randrange(2, 7)):
         name, is_commit = f"c/{number}", random.random() < 0.7
         if random.random() < 0.3:
@@ -78,10 +78,10 @@ def note_transactions(history: History, random: Random, slip: Callable[[], bool]
         note(ONE, stable(end_offset if slip() else first))
         note(ONE, pending(number, 2 * number))
         if slip():
-            note(ONE, told(number, 2 * number))
+            note(ONE, fetch(number, 2 * number))
         note("c", asked(name, is_commit=is_commit))
         walk += [(2 if is_commit else 3, epoch, ""), (4 if is_commit else 5, epoch, "")]
-        told_of = _note_believed(history, slip, walk, told_of)
+        position = _log_states(history, slip, walk, position)
         if not slip():
             note(ONE, marked(end_offset, is_commit=is_commit, epoch=epoch))
             note(TWO, marked(end_offset, is_commit=is_commit, epoch=epoch))
@@ -93,25 +93,25 @@ def note_transactions(history: History, random: Random, slip: Callable[[], bool]
         if is_commit:
             offsets.append((number, 2 * number))
         if offsets:
-            note(ONE, told(offsets[-1][0] + (1 if slip() else 0), offsets[-1][1]))
+            note(ONE, fetch(offsets[-1][0] + (1 if slip() else 0), offsets[-1][1]))
     for key, offset in seen:
         for _ in range(0 if slip() else 1):
             note("a", read(key, offset + (7 if slip() else 0)))
     note("a", *([] if random.random() < 0.1 else [through()]), quiet())
-    _note_left(history, random, slip, walk, log, offsets)
+    _log_final(history, random, slip, walk, log, offsets)
 
 
-def _note_believed(history: History, slip: Callable[[], bool], walk: list[tuple[int, int, str]], told_of: int) -> int:
-    """Note what the coordinator believes since it was last told; return how far it is told now."""
-    for offset, (status, epoch, partitions) in list(enumerate(walk))[told_of:]:
+def _log_states(history: History, slip: Callable[[], bool], walk: list[tuple[int, int, str]], position: int) -> int:
+    """Log the state changes of the coordinator since the last call; return the new position."""
+    for offset, (status, epoch, partitions) in list(enumerate(walk))[position:]:
         if not slip():
             history.note("coordinator", changed(offset, status, epoch=epoch, partitions=partitions))
         elif slip():
-            history.note("coordinator", given_up(offset))
+            history.note("coordinator", abandoned(offset))
     return len(walk)
 
 
-def _note_left(
+def _log_final(
     history: History,
     random: Random,
     slip: Callable[[], bool],
@@ -119,7 +119,7 @@ def _note_left(
     log: list[tuple[int, int, bool | None]],
     offsets: list[tuple[int, int]],
 ) -> None:
-    """Note what is on the disks then."""
+    """Log the final content of the disks."""
     data = [offset for offset, _, is_commit in log if is_commit is None]
     for topic, letter in (("in", "f"), ("out", "k")):
         history.note("final", final_log(len(log), len(data), topic=topic))

@@ -1,4 +1,4 @@
-"""Histories of batches that came before their turn, clean and violating: rows for the table in `cases.py`."""
+"""Histories of batches that arrive out of sequence, clean and violating: rows for the table in `cases.py`."""
 
 from collections.abc import Callable
 from random import Random
@@ -40,12 +40,12 @@ def taken(base_sequence: int, producer_epoch: int = 0) -> BatchAppended:
 
 AGAIN, RENUMBERED = "turns-0/7/0/3/again", "turns-0/7/0/3/renumbered"
 TURN_ROWS: list[Row] = [
-    ("a batch waits until its turn has come", TURN, on("b", NAMED, PLAIN, early(3), early(4), taken(2), taken(3), early(4), taken(4)), OK, 6),
-    ("refused as often as requests are under way", TURN, on("b", NAMED, PLAIN, *[early(3)] * 5, taken(2), taken(3)), OK, 7),
+    ("a batch is retried until it is in sequence", TURN, on("b", NAMED, PLAIN, early(3), early(4), taken(2), taken(3), early(4), taken(4)), OK, 6),
+    ("refused as often as requests are in flight", TURN, on("b", NAMED, PLAIN, *[early(3)] * 5, taken(2), taken(3)), OK, 7),
     ("refused once more than that", TURN, on("b", NAMED, PLAIN, *[early(3)] * 8), VIOLATED, 8, (AGAIN,), (("b.1.2", "b.1.7"),)),
-    ("refused for something else", TURN, on("b", NAMED, PLAIN, *[early(3, error_code=FENCED)] * 8, taken(0)), OK, 1),
+    ("refused for another reason", TURN, on("b", NAMED, PLAIN, *[early(3, error_code=FENCED)] * 8, taken(0)), OK, 1),
     (
-        "another epoch, though its turn had come",
+        "an epoch bump, although the batch was in sequence",
         TURN,
         on("b", NAMED, PLAIN, early(3), early(3), taken(2), taken(0, 1)),
         VIOLATED,
@@ -54,7 +54,7 @@ TURN_ROWS: list[Row] = [
         (("b.1.3", "b.1.5"),),
     ),
     (
-        "its turn comes where sequences wrap",
+        "in sequence across the wrap",
         TURN,
         on("b", NAMED, PLAIN, early(0), taken(LAST_SEQUENCE), taken(0, 1)),
         VIOLATED,
@@ -62,26 +62,32 @@ TURN_ROWS: list[Row] = [
         ("turns-0/7/0/0/renumbered",),
         (("b.1.2", "b.1.4"),),
     ),
-    ("another epoch, for its turn did not come", TURN, on("b", NAMED, PLAIN, early(3), early(4), taken(0, 1), taken(1, 1), taken(2)), OK, 5),
-    ("another epoch, for it was refused when its turn had come", TURN, on("b", NAMED, PLAIN, early(3), taken(2), early(3), taken(0, 1)), OK, 4),
     (
-        "another epoch, for its producer is not known any more",
+        "an epoch bump, because the batch did not get in sequence",
+        TURN,
+        on("b", NAMED, PLAIN, early(3), early(4), taken(0, 1), taken(1, 1), taken(2)),
+        OK,
+        5,
+    ),
+    ("an epoch bump, because it was refused although in sequence", TURN, on("b", NAMED, PLAIN, early(3), taken(2), early(3), taken(0, 1)), OK, 4),
+    (
+        "an epoch bump, because its producer state expired",
         TURN,
         on("b", NAMED, PLAIN, early(3), taken(2), early(3, error_code=UNKNOWN_PRODUCER), taken(0, 1)),
         OK,
         4,
     ),
-    ("another epoch when it is in the log", TURN, on("b", NAMED, PLAIN, early(3), taken(2), taken(3), taken(0, 1)), OK, 4),
-    ("another epoch, for something was given up", TURN, on("b", NAMED, PLAIN, early(3), taken(2), GIVEN_UP, taken(0, 1)), OK, 3),
-    ("somebody else's epoch", TURN, on("b", NAMED, PLAIN, early(3), taken(2), appended(1, 1, (8, 1, 0), topic="turns"), taken(3)), OK, 3),
+    ("an epoch bump after it is in the log", TURN, on("b", NAMED, PLAIN, early(3), taken(2), taken(3), taken(0, 1)), OK, 4),
+    ("an epoch bump, because a batch failed", TURN, on("b", NAMED, PLAIN, early(3), taken(2), GIVEN_UP, taken(0, 1)), OK, 3),
+    ("the epoch of another producer", TURN, on("b", NAMED, PLAIN, early(3), taken(2), appended(1, 1, (8, 1, 0), topic="turns"), taken(3)), OK, 3),
     ("in a transaction", TURN, on("b", NAMED, PLAIN, early(3), IN_TRANSACTION, *[early(3)] * 8, taken(2), taken(0, 1)), OK, 1),
-    ("nobody of ours writes there", TURN, on("b", NAMED, *[early(3)] * 8, taken(0)), VACUOUS, 0),
-    ("who writes there does not tell who it is", TURN, on("b", PLAIN, *[early(3)] * 8, taken(0)), VACUOUS, 0),
+    ("no producer of kraftsim writes there", TURN, on("b", NAMED, *[early(3)] * 8, taken(0)), VACUOUS, 0),
+    ("the producer does not log its identity", TURN, on("b", PLAIN, *[early(3)] * 8, taken(0)), VACUOUS, 0),
 ]
 
 
 def note_turns(history: History, random: Random, slip: Callable[[], bool]) -> None:
-    """Let a producer send several batches at once, some of which come too early; mostly they wait for their turn."""
+    """Let a producer send several batches at once, some of which arrive out of sequence; mostly they are retried until they are in sequence."""
     history.note("client", NAMED)
     history.note("client", PLAIN)
     producer_epoch, sequence = 0, random.choice((0, LAST_SEQUENCE - 2))

@@ -1,6 +1,6 @@
-"""Where the jars of a release of Apache Kafka are: Maven brings them once, afterwards a file remembers.
+"""Locates the jars of an Apache Kafka release: Maven downloads them once, and the class path is cached in a file.
 
-Nothing of kraftsim needs Apache Kafka; tests and benches set it beside kraftsim and ask both the same.
+kraftsim does not depend on Apache Kafka; tests and benches compare both with the same requests.
 """
 
 import fcntl
@@ -17,7 +17,7 @@ HOUSE = Path(__file__).parents[2]
 CACHE = HOUSE / "build" / "apache_kafka"
 DEFAULT_RELEASE = "3.9.1"
 NEWEST_RELEASE = "4.4.0"
-"""The newest release that starts here; its jars are beside those of 4.1.2 in tests/wire/definitions.json."""
+"""The newest release that is run here; its message definitions are beside those of 4.1.2 in tests/wire/definitions.json."""
 MAVEN_SECONDS = 900
 
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -49,7 +49,7 @@ SHELL_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 </project>
 """
 OLD_LINE = "2.3."
-"""It was not built for Scala 2.13, and its ZooKeeper client 3.4 takes hosts' names out of words that Java writes otherwise since 14."""
+"""It was not built for Scala 2.13, and its ZooKeeper client 3.4 parses host names from a text that Java formats differently since 14."""
 NEWER_ZOOKEEPER = """
     <dependency><groupId>org.apache.zookeeper</groupId><artifactId>zookeeper</artifactId><version>3.5.9</version></dependency>"""
 NO_TOOLS = """
@@ -57,7 +57,7 @@ NO_TOOLS = """
 
 
 class Missing(RuntimeError):
-    """Apache Kafka cannot run on this machine; the message says what it lacks."""
+    """Apache Kafka cannot run on this machine; the message names what is missing."""
 
 
 def java() -> Path:
@@ -69,7 +69,7 @@ def java() -> Path:
 
 
 def class_path(release: str = DEFAULT_RELEASE) -> list[Path]:
-    """Return the jars of a release with all they need, kafka-clients, kafka-metadata and the tools among them. Raises Missing."""
+    """Return the jars of a release with all dependencies, including kafka-clients, kafka-metadata and the tools. Raises Missing."""
     remembered = CACHE / release / "class_path.txt"
     if not _is_there(remembered):
         java()
@@ -92,12 +92,12 @@ def shell_class_path(release: str = DEFAULT_RELEASE) -> list[Path]:
 
 
 def has_tools(release: str) -> bool:
-    """Tell whether the jars of a release hold the command-line tools: of some releases the registry has the server and not the tools."""
+    """Return whether the jars of a release contain the command-line tools: for some releases the registry has only the server."""
     return any(jar.name == f"kafka-tools-{release}.jar" for jar in class_path(release))
 
 
 def has_class(release: str, name: str) -> bool:
-    """Tell whether a jar of a release itself, not of a library of others, holds a class."""
+    """Return whether a jar of the release itself, not of a dependency, contains a class."""
     path = f"{name.replace('.', '/')}.class"
     for jar in class_path(release):
         if jar.name.startswith("kafka"):
@@ -117,7 +117,7 @@ def _is_there(remembered: Path) -> bool:
 
 @contextmanager
 def _one_at_a_time() -> Iterator[None]:
-    """Let one process at a time bring what Maven can: two would write the same files."""
+    """Let only one process at a time run Maven: two would write the same files."""
     CACHE.mkdir(parents=True, exist_ok=True)
     with open(CACHE / "maven.lock", "w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -140,7 +140,7 @@ def _bring(release: str, remembered: Path) -> list[Path]:
 
 
 def maven() -> str:
-    """Return the program of Maven. Raises Missing."""
+    """Return the path of Maven. Raises Missing."""
     found = shutil.which("mvn")
     if found is None:
         raise Missing("Apache Kafka comes from Maven, and there is no mvn on the search path")
@@ -148,7 +148,7 @@ def maven() -> str:
 
 
 def _resolve(program: str, project: str, remembered: Path) -> str:
-    """Let Maven bring what a project depends on; return what it complained of, or nothing."""
+    """Let Maven download the dependencies of a project; return its error, or an empty string."""
     remembered.parent.mkdir(parents=True, exist_ok=True)
     pom, fresh = remembered.with_suffix(".pom"), remembered.with_suffix(".new")
     pom.write_text(project)

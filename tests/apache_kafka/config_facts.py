@@ -1,6 +1,6 @@
 """Writes kraftsim/core/metadata/config_facts/ from the jars of every release line: `python -m tests.apache_kafka.config_facts`.
 
-Names, types, defaults, update modes and valid values are asked of the classes (ConfigFacts.java); documentation is not carried over.
+Names, types, defaults, update modes and valid values are read from the classes (ConfigFacts.java); documentation is not copied.
 """
 
 import subprocess
@@ -17,15 +17,15 @@ RELEASES: Final = (
     "2.3.1", "2.4.1", "2.5.1", "2.6.3", "2.7.2", "2.8.2", "3.0.2", "3.1.2", "3.2.3", "3.3.2", "3.4.1", "3.5.2", "3.6.2", "3.7.2", "3.8.1",
     DEFAULT_RELEASE, "4.0.2", "4.1.2", "4.2.2", "4.3.1", NEWEST_RELEASE,
 )  # fmt: skip
-"""The newest patch of each line that kraftsim plays."""
+"""The newest patch of each release line that kraftsim emulates."""
 FOLDER: Final = HOUSE / "kraftsim" / "core" / "metadata" / "config_facts"
 BROKER, INTERNAL, TOPIC, INTERNAL_TOPIC = "broker", "internal", "topic", "internal-topic"
 FILES: Final = {"brokers_2": "2.", "brokers_3": "3.", "brokers_4": "4.", "topics": ""}
 WIDTH: Final = 100
 THROTTLED: Final = ".throttled.replicas"
-"""Up to 3.4 they stand behind themselves."""
+"""Up to 3.4 they are their own synonyms."""
 VERSIONS: Final = "[0.8.0,"
-"""How the list of all versions begins, which the valid values of two settings are."""
+"""The start of the list of all versions, which are the valid values of two configs."""
 Row: TypeAlias = tuple[str | None, ...]
 Tables: TypeAlias = Mapping[str, Mapping[str, Row]]
 """release line -> name -> (kind, default, update mode or broker's name, valid values)."""
@@ -37,7 +37,7 @@ def line_of(release: str) -> str:
 
 
 def told_by(release: str) -> dict[str, dict[str, Row]]:
-    """Return what the classes of a release say: `brokers` and `topics`, by name, in the order in which they are looked at."""
+    """Return the definitions of a release: `brokers` and `topics`, by name, in the order of validation."""
     jars = ":".join(map(str, class_path(release)))
     command = [str(java()), "-XX:TieredStopAtLevel=1", "-cp", jars, str(Path(__file__).parent / "ConfigFacts.java")]
     answer = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
@@ -59,7 +59,7 @@ def _row(words: Sequence[str], last: str) -> Row:
 
 
 def _changes(tables: Tables) -> tuple[dict[str, dict[str, Row]], dict[str, list[str]], dict[str, list[str]]]:
-    """Return what is new or other in each line, what is gone, and the order of names where it is not that of their coming."""
+    """Return new and changed configs of each line, removed ones, and the order of names where it is not that of introduction."""
     changed: dict[str, dict[str, Row]] = {}
     gone: dict[str, list[str]] = {}
     orders: dict[str, list[str]] = {}
@@ -85,7 +85,7 @@ def _literal(name: str, row: Row) -> str:
 
 
 def _wrapped(word: str) -> str:
-    """Return a literal on a line of its own, or in pieces."""
+    """Return a literal on one line, or split over several."""
     room = WIDTH - 16
     pieces = [word[at : at + room] for at in range(0, len(word), room)]
     return f"            {chr(34).join(pieces[:1])}" + "".join(f'"\n            "{piece}' for piece in pieces[1:]) + ",\n"
@@ -101,7 +101,7 @@ def _module(sentence: str, tables: Tables, of_file: str) -> str:
     lines += ["}", "GONE: dict[str, tuple[str, ...]] = {"]
     lines += _name_lists({line: names for line, names in gone.items() if names and line.startswith(of_file)})
     lines += ["}"]
-    if orders and not of_file:  # settings of brokers are in alphabetical order
+    if orders and not of_file:  # broker configs are in alphabetical order
         lines += ["ORDERS: dict[str, tuple[str, ...]] = {", *_name_lists(orders), "}"]
     return "\n".join(lines) + "\n"
 
@@ -113,10 +113,10 @@ def _name_lists(lists: Mapping[str, Sequence[str]]) -> list[str]:
     return lines
 
 
-def written(told: Mapping[str, Mapping[str, Mapping[str, Row]]]) -> dict[str, str]:
-    """Return the content of each file. `told`: by release line."""
-    brokers = {line: dict(sorted(each["brokers"].items())) for line, each in told.items()}
-    topics = {line: each["topics"] for line, each in told.items()}
+def written(definitions: Mapping[str, Mapping[str, Mapping[str, Row]]]) -> dict[str, str]:
+    """Return the content of each file. `definitions`: by release line."""
+    brokers = {line: dict(sorted(each["brokers"].items())) for line, each in definitions.items()}
+    topics = {line: each["topics"] for line, each in definitions.items()}
     return {
         **{name: _module(f"Settings of brokers, {of}x.", brokers, of) for name, of in FILES.items() if of},
         "topics": _module("Configurations of topics.", topics, ""),
@@ -124,7 +124,7 @@ def written(told: Mapping[str, Mapping[str, Mapping[str, Row]]]) -> dict[str, st
 
 
 def rows_of(line: str) -> dict[str, dict[str, Row]]:
-    """Return what the written files say of a release line, as `told_by` tells it."""
+    """Return the content of the written files for a release line, in the shape of `told_by`."""
     found: dict[str, dict[str, Row]] = {}
     for kind, changed, gone in (("brokers", BROKER_ROWS, BROKER_GONE), ("topics", topics.CHANGED, topics.GONE)):
         rows = rows_until(changed, gone, line)
@@ -134,8 +134,8 @@ def rows_of(line: str) -> dict[str, dict[str, Row]]:
 
 def main() -> int:
     """Write the files."""
-    told = {line_of(release): told_by(release) for release in RELEASES}
-    for name, content in written(told).items():
+    definitions = {line_of(release): told_by(release) for release in RELEASES}
+    for name, content in written(definitions).items():
         (FOLDER / f"{name}.py").write_text(content)
     return 0
 

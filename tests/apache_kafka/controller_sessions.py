@@ -1,7 +1,7 @@
-"""One story told to two controllers: brokers that are none register, and all that can befall topics and partitions is asked for in raw requests.
+"""The same requests to two controllers: fake brokers register, and every change of topics and partitions is requested with raw requests.
 
-What a controller answers, and what it writes into its log for it, is put into words that are the same whoever tells them: topics by name and brokers'
-lives by number, because ids and offsets are each controller's own. Requests go one after the other, so that it is known which records each one made.
+The responses of a controller and its log records are converted to a text that does not depend on the controller: topics by name and incarnations of
+brokers by number, because ids and offsets differ. Requests are sent one at a time, so the records of each request are known.
 """
 
 import json
@@ -30,45 +30,45 @@ CAUGHT_UP = 1 << 40
 """A metadata offset that no controller has reached."""
 FETCH_VERSION = 17
 OBSERVER = -1
-NOBODYS_ID = b"an id of no one."
+UNUSED_ID = b"an id of no one."
 LEFT_OUT = ("throttleTimeMs", "clientId")
 
 
 @dataclass(frozen=True)
-class Told:
-    """What came of a request: the answer, and the records that it made, in no order."""
+class Result:
+    """The result of a request: the response, and the records that it caused, unordered."""
 
     answer: str
     records: tuple[str, ...]
     batches: tuple[int, ...]
-    """How many records stand in each batch."""
+    """The number of records in each batch."""
 
 
 class Session:
-    """One controller, asked over one connection."""
+    """One controller, over one connection."""
 
     def __init__(self, address: str) -> None:
         self.image = MetadataImage()
         self._peer = Peer.at(address)
         self._names: dict[str, str] = {}
-        self._lives: dict[int, str] = {}
+        self._incarnations: dict[int, str] = {}
         self._next_offset = 0
         self._last_epoch = self._leader_epoch = 0
         self.read()
 
     def close(self) -> None:
-        """Give the connection up."""
+        """Close the connection."""
         self._peer.close()
 
-    # What requests are made of --------------------------------------------------------------------------------------------------------------------
+    # Parts of requests ----------------------------------------------------------------------------------------------------------------------------
 
     def topic_id(self, name: str) -> bytes:
-        """Return the id of a topic; one that nobody has if there is none."""
+        """Return the id of a topic; an unused one if the topic does not exist."""
         topic = self.image.topic(name)
-        return NOBODYS_ID if topic is None else topic.topic_id
+        return UNUSED_ID if topic is None else topic.topic_id
 
     def broker_epoch(self, broker_id: int) -> int:
-        """Return the epoch of a broker's present life; -1 if it never registered."""
+        """Return the epoch of a broker's current incarnation; -1 if it never registered."""
         broker = self.image.broker(broker_id)
         return -1 if broker is None else broker.broker_epoch
 
@@ -76,35 +76,35 @@ class Session:
         """Return all partitions by topic name and number."""
         return {(topic.name, number): partition for topic in self.image.topics() for number, partition in sorted(topic.partitions.items())}
 
-    # Asking ---------------------------------------------------------------------------------------------------------------------------------------
+    # Requests -------------------------------------------------------------------------------------------------------------------------------------
 
-    def tell(self, asked: "Callable[[Session], tuple[Message, int]]") -> Told:
-        """Ask, and tell what came of it."""
+    def tell(self, asked: "Callable[[Session], tuple[Message, int]]") -> Result:
+        """Send a request and return its result."""
         body, version = asked(self)
         api_key = declaration_of(type(body)).api_key
-        assert api_key is not None, "only requests are asked"
+        assert api_key is not None, "only requests are sent"
         answer = self._peer.ask(body, version, response_class(api_key))
         batches = self.read()
-        records = sorted(self._record_words(*record) for batch in batches for record in batch)
-        return Told(answer=self._words(message_to_json(answer, version)), records=tuple(records), batches=tuple(map(len, batches)))
+        records = sorted(self._record_text(*record) for batch in batches for record in batch)
+        return Result(answer=self._words(message_to_json(answer, version)), records=tuple(records), batches=tuple(map(len, batches)))
 
     def read(self) -> list[list[tuple[Message, int]]]:
-        """Read what the log has gained batch by batch, each record with its version, but for what controllers write by themselves."""
+        """Read the new batches of the log, each record with its version, without those that controllers write by themselves."""
         gained: list[list[tuple[Message, int]]] = []
         while batches := self._fetch():
             for batch in split_batches(batches):
                 self._next_offset, self._last_epoch = batch.last_offset + 1, batch.partition_leader_epoch
                 if batch.is_control:
                     continue
-                told: list[tuple[Message, int]] = []
+                records: list[tuple[Message, int]] = []
                 for record in batch.records():
                     assert record.value is not None
                     parsed = parse_record(record.value)
                     self.image.replay(parsed, record.offset)
                     if not isinstance(parsed, NoOpRecord | RegisterControllerRecord):
-                        told.append((parsed, record_version(record.value)))
+                        records.append((parsed, record_version(record.value)))
                         self._learn(parsed)
-                gained += [told] if told else []
+                gained += [records] if records else []
         return gained
 
     def _fetch(self) -> bytes:
@@ -130,29 +130,29 @@ class Session:
         if isinstance(record, TopicRecord):
             self._names[uuid_text(record.topic_id)] = record.name
         if isinstance(record, RegisterBrokerRecord):
-            life = sum(told.startswith(f"{record.broker_id}/") for told in self._lives.values()) + 1
-            self._lives.setdefault(record.broker_epoch, f"{record.broker_id}/{life}")
+            number = sum(text.startswith(f"{record.broker_id}/") for text in self._incarnations.values()) + 1
+            self._incarnations.setdefault(record.broker_epoch, f"{record.broker_id}/{number}")
 
-    # Words ----------------------------------------------------------------------------------------------------------------------------------------
+    # Texts ----------------------------------------------------------------------------------------------------------------------------------------
 
-    def _record_words(self, record: Message, version: int) -> str:
+    def _record_text(self, record: Message, version: int) -> str:
         return f"{type(record).__name__} v{version} {self._words(message_to_json(record, version))}"
 
-    def _words(self, told: Any) -> str:
-        return json.dumps(self._said(told), sort_keys=True)
+    def _words(self, content: Any) -> str:
+        return json.dumps(self._said(content), sort_keys=True)
 
-    def _said(self, told: Any, key: str = "") -> Any:
-        match told:
+    def _said(self, content: Any, key: str = "") -> Any:
+        match content:
             case dict():
-                return {name: self._said(value, name) for name, value in told.items() if name not in LEFT_OUT}
+                return {name: self._said(value, name) for name, value in content.items() if name not in LEFT_OUT}
             case list():
-                said = [self._said(value, key) for value in told]
+                said = [self._said(value, key) for value in content]
                 return sorted(said, key=json.dumps) if any(isinstance(value, dict) for value in said) else said
-            case str() if told in self._names:
-                return f"topic {self._names[told]}"
-            case str() if key == "topicId" and told not in (uuid_text(NOBODYS_ID), uuid_text(ZERO_UUID)):
-                return "drawn, and given to nobody"
-            case int() if key == "brokerEpoch" and told in self._lives:
-                return f"life {self._lives[told]}"
+            case str() if content in self._names:
+                return f"topic {self._names[content]}"
+            case str() if key == "topicId" and content not in (uuid_text(UNUSED_ID), uuid_text(ZERO_UUID)):
+                return "generated, not assigned"
+            case int() if key == "brokerEpoch" and content in self._incarnations:
+                return f"incarnation {self._incarnations[content]}"
             case _:
-                return told
+                return content

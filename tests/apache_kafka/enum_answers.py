@@ -1,7 +1,7 @@
-"""What a node answers to each value of a field of one byte, which in requests is mostly an enumeration: every such field, version and listener.
+"""The responses of a node to each value of a one-byte field, which in requests is mostly an enumeration: every such field, version and listener.
 
-Requests are those of `tests.rights.bodies`, which name things that exist; only the one field changes. Answers are written as error codes and words,
-the kinds of settings and the lengths of lists, by path.   Source: the message definitions; who answers decides what an unknown value means.
+Requests are those of `tests.rights.bodies`, which name existing resources; only the one field changes. Responses are written as error codes and
+texts, the types of configs and the lengths of lists, by path.   Source: the message definitions; the node decides what an unknown value means.
 """
 
 import re
@@ -21,7 +21,7 @@ from tests.rights.answers import prepared, served
 from tests.rights.bodies import Resources, body_of
 
 VALUES: Final = (-128, -1, *range(18), 32, 100, 127)
-"""Every value that Kafka's enumerations have in a byte, and others around them."""
+"""Every value of Kafka's one-byte enumerations, and values around them."""
 LISTENERS: Final = ("broker", "controller")
 ANSWER_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 30.0
@@ -32,7 +32,7 @@ Case = tuple[str, ApiKey, str, int, int]
 
 
 def answers(target: Target, line: str) -> dict[Case, list[str]]:
-    """Ask everything of one node as a super user."""
+    """Send every request to one node as a super user."""
     things, found = prepared(target), {}
     for listener, address in zip(LISTENERS, (target.address, target.controller), strict=True):
         with Asker(target, address) as asker:
@@ -56,7 +56,7 @@ def questions(listener: str, line: str, things: Resources) -> Iterator[tuple[Cas
 
 
 def byte_fields(declaration: Declaration, version: int, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], bool]]:
-    """Yield the path of each field of one byte that a version has, and whether it is a list."""
+    """Yield the path of each one-byte field of a version, and whether it is a list."""
     for field in declaration.fields:
         if version not in field.versions:
             continue
@@ -69,7 +69,7 @@ def byte_fields(declaration: Declaration, version: int, path: tuple[str, ...] = 
 
 
 def put(message: Message, path: tuple[str, ...], value: object) -> int:
-    """Set a field in every element, and return in how many."""
+    """Set a field in every element, and return their number."""
     places = [message]
     for name in path[:-1]:
         inner = [getattr(place, name) for place in places]
@@ -80,7 +80,7 @@ def put(message: Message, path: tuple[str, ...], value: object) -> int:
 
 
 class Asker:
-    """One client that connects again when a node has closed on it, and asks again while a controller that resigned is not back."""
+    """One client that reconnects after the node closed the connection, and retries while a resigned controller is not active again."""
 
     def __init__(self, target: Target, address: str) -> None:
         self._target, self._address = target, address
@@ -94,7 +94,7 @@ class Asker:
             self._peer.close()
 
     def ask(self, body: Message, case: Case) -> list[str]:
-        """Return what is answered."""
+        """Return the response."""
         give_up_at = time.monotonic() + RETRY_SECONDS
         while True:
             found = self._once(body, case)
@@ -115,7 +115,7 @@ class Asker:
 
 
 def words(path: str, answer: Message, version: int) -> Iterator[str]:
-    """Yield what an answer says, without what is a node's own."""
+    """Yield the fields of a response, without node-specific values."""
     for field in declaration_of(type(answer)).fields:
         value = getattr(answer, field.name)
         if version not in field.versions:

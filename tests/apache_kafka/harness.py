@@ -1,4 +1,4 @@
-"""A real Apache Kafka on this machine: one combined KRaft node on loopback, up in about three seconds, and Kafka's own command-line tools."""
+"""A real Apache Kafka on this machine: one combined KRaft node on loopback, started in about three seconds, and Kafka's command-line tools."""
 
 import shutil
 import socket
@@ -12,9 +12,9 @@ from types import TracebackType
 from tests.apache_kafka.class_path import CACHE, DEFAULT_RELEASE, class_path, has_class, has_tools, java, shell_class_path
 
 QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
-"""For tests: up early, slow later."""
+"""For tests: a fast start, slow afterwards."""
 SERVER_JVM = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35", "-Xmx1G", "-Xms1G")
-"""For measuring: the flags of kafka-server-start.sh."""
+"""For benchmarks: the flags of kafka-server-start.sh."""
 CLUSTER_ID = "a3JhZnRzaW0tY2x1c3RlcQ"
 ROLES = "broker,controller"
 NODE_ID = "1"
@@ -22,7 +22,7 @@ START_SECONDS = 120.0
 STOP_SECONDS = 30.0
 TOOL_SECONDS = 120.0
 SHELL_SECONDS = 2.0
-"""So long the metadata shell mostly takes until it has read a small snapshot."""
+"""Seconds that the metadata shell usually needs to read a small snapshot."""
 
 LOG4J = """log4j.rootLogger=WARN, console
 log4j.appender.console=org.apache.log4j.ConsoleAppender
@@ -51,21 +51,21 @@ MOVED = {
     "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "dump-log": "org.apache.kafka.tools.DumpLogSegments",
 }
-"""Main classes of later releases: each moved in another one."""
+"""Main classes of later releases: each moved in a different release."""
 TOOLS_OF_4 = "4.1.2"
-"""Whose tools stand in for a 4.x release that comes without."""
+"""The release whose tools replace those of a 4.x release without tools."""
 OF_THE_SERVER = ("storage",)
-"""Tools that are in the server's own jar."""
+"""Tools that are in the jar of the server."""
 
 
 def run_java(release: str, main_class: str, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a main class of a release to its end."""
+    """Run a main class of a release until it exits."""
     command = java_command(release, main_class, *arguments, jvm=QUICK_JVM)
     return subprocess.run(command, input=stdin or "", capture_output=True, text=True, timeout=TOOL_SECONDS, check=False)
 
 
 def run_tool(release: str, tool: str, *arguments: str, stdin: str | None = None) -> str:
-    """Run one of Kafka's command-line tools and return what it printed. A tool that fails is a failed assertion with its words."""
+    """Run one of Kafka's command-line tools and return its output. A failing tool is a failed assertion with its output."""
     lender = release if tool in OF_THE_SERVER or has_tools(release) else TOOLS_OF_4
     moved = MOVED.get(tool)
     main_class = moved if moved is not None and has_class(lender, moved) else TOOLS[tool]
@@ -75,15 +75,15 @@ def run_tool(release: str, tool: str, *arguments: str, stdin: str | None = None)
 
 
 def dump_log(*files: Path, release: str = DEFAULT_RELEASE, metadata: bool = False) -> str:
-    """Return what Kafka's own DumpLogSegments reads in log, index or snapshot files."""
+    """Return the output of Kafka's DumpLogSegments for log, index or snapshot files."""
     decoder = ["--cluster-metadata-decoder"] if metadata else ["--print-data-log", "--deep-iteration"]
     return run_tool(release, "dump-log", *decoder, "--files", ",".join(str(file) for file in files))
 
 
 def metadata_shell(snapshot: Path, *commands: str, patience: int = 1, release: str = DEFAULT_RELEASE) -> list[str]:
-    """Return the words that Kafka's metadata shell prints when commands are typed into it.
+    """Return the words that Kafka's metadata shell prints for commands on its standard input.
 
-    It takes commands before it has published what it read: what is missing may be there the next time, with more patience.
+    It accepts commands before it has loaded everything: missing output may appear the next time, with more patience.
     """
     jars = ":".join(str(jar) for jar in shell_class_path(release))
     command = [str(java()), *QUICK_JVM, "-cp", jars, "org.apache.kafka.shell.MetadataShell", "--snapshot", str(snapshot)]
@@ -106,9 +106,9 @@ def java_command(release: str, main_class: str, *arguments: str, jvm: tuple[str,
 
 @dataclass(slots=True)
 class ApacheKafka:
-    """One node that is broker and controller at once, or what `process.roles` says. Use as a context manager.
+    """One combined broker and controller, or the roles in `process.roles`. Use as a context manager.
 
-    `settings` are Kafka properties that win over those derived here. A new cluster begins at the `metadata_version`, by default the release's own.
+    `settings` are Kafka properties that override those derived here. A new cluster starts at `metadata_version`, by default that of the release.
     """
 
     release: str = DEFAULT_RELEASE
@@ -122,18 +122,18 @@ class ApacheKafka:
     _launched: float = 0.0
     _process: subprocess.Popen[bytes] | None = None
     _is_own: bool = False
-    """Whether directory and property file are the harness's own: else somebody else wrote them."""
-    _told: str = ""
-    """What was written into the property file last: a test may change the file between two lives, or the settings here."""
+    """Whether the harness writes the directory and the property file; otherwise they exist already."""
+    _written: str = ""
+    """What was last written to the property file: a test may change the file, or the settings here, between two starts."""
 
     @property
     def bootstrap(self) -> str:
-        """What a client puts into bootstrap.servers."""
+        """The value of bootstrap.servers for clients."""
         return f"127.0.0.1:{self.port}"
 
     @property
     def controller(self) -> str:
-        """The address of the controller's own listener, where brokers register."""
+        """The address of the controller listener, where brokers register."""
         return f"127.0.0.1:{self.controller_port}"
 
     @property
@@ -143,7 +143,7 @@ class ApacheKafka:
 
     @property
     def directory_id(self) -> str:
-        """The id of the log directory, as meta.properties says."""
+        """The id of the log directory, from meta.properties."""
         lines = (self.data / "meta.properties").read_text().splitlines()
         return next(line.partition("=")[2] for line in lines if line.startswith("directory.id="))
 
@@ -161,23 +161,23 @@ class ApacheKafka:
         self.remove()
 
     def remove(self) -> None:
-        """End the node at once, and forget its data."""
+        """Kill the node and delete its data."""
         self.stop(cleanly=False)
         if self.directory != Path():
             shutil.rmtree(self.directory, ignore_errors=True)
 
     @property
     def is_running(self) -> bool:
-        """Tell whether the node was started and neither stopped nor died."""
+        """Return whether the node was started and has neither been stopped nor exited."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start the node on free ports and return when it answers. Raises Missing where there is no Java or no Maven."""
+        """Start the node on free ports and return when it responds. Raises Missing without Java or Maven."""
         self.launch()
         self.wait()
 
     def launch(self) -> None:
-        """Start the node; `wait` for it before anything else. Controllers that need each other are launched before any is waited for."""
+        """Start the node; call `wait` before anything else. Controllers that need each other are all launched before the first `wait`."""
         class_path(self.release)
         if self.directory == Path():
             self.directory = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
@@ -186,17 +186,17 @@ class ApacheKafka:
             free = _free_ports(2)
             self.port, self.controller_port = self.port or free[0], self.controller_port or free[1]
             self._is_own = True
-        told = _properties(self.data, self.port, self.controller_port, self.settings) if self._is_own else self._told
-        if told != self._told:
-            (self.directory / "server.properties").write_text(told)
-            self._told = told
+        properties = _properties(self.data, self.port, self.controller_port, self.settings) if self._is_own else self._written
+        if properties != self._written:
+            (self.directory / "server.properties").write_text(properties)
+            self._written = properties
         self._launched = time.monotonic()
         with open(self.directory / "server.log", "ab") as log:
             command = java_command(self.release, "kafka.Kafka", str(self.directory / "server.properties"), jvm=self.jvm)
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
     def wait(self) -> None:
-        """Return when the node answers."""
+        """Return when the node responds."""
         assert self._process is not None, "the node was launched"
         while not _answers(self.port if "broker" in self.settings.get("process.roles", ROLES) else self.controller_port):
             words = (self.directory / "server.log").read_text(errors="replace")[-2000:]
@@ -206,7 +206,7 @@ class ApacheKafka:
         self.started_seconds = time.monotonic() - self._launched
 
     def stop(self, *, cleanly: bool = True) -> None:
-        """Stop the node with SIGTERM, or with SIGKILL. It may be started again: same directory, same port."""
+        """Stop the node with SIGTERM or SIGKILL. It can be restarted with the same directory and port."""
         if self._process is None:
             return
         if cleanly:
@@ -221,7 +221,7 @@ class ApacheKafka:
         self._process = None
 
     def tool(self, tool: str, *arguments: str, stdin: str | None = None) -> str:
-        """Run a tool of this release against this node and return what it printed."""
+        """Run a tool of this release against this node and return its output."""
         server = "--broker-list" if tool == "verifiable-producer" and self.release.startswith("3.") else "--bootstrap-server"
         return run_tool(self.release, tool, server, self.bootstrap, *arguments, stdin=stdin)
 
@@ -229,7 +229,7 @@ class ApacheKafka:
 def _properties(data: Path, port: int, controller_port: int, settings: dict[str, str]) -> str:
     own_controller = f"CONTROLLER://127.0.0.1:{controller_port}"
     own_clients = f"PLAINTEXT://127.0.0.1:{port}"
-    for_whom = {
+    role_properties = {
         ROLES: {"listeners": f"{own_clients},{own_controller}", "advertised.listeners": own_clients},
         "broker": {"listeners": own_clients},
         "controller": {"listeners": own_controller},
@@ -237,7 +237,7 @@ def _properties(data: Path, port: int, controller_port: int, settings: dict[str,
     properties = {
         "process.roles": ROLES,
         "node.id": NODE_ID,
-        **for_whom[settings.get("process.roles", ROLES)],
+        **role_properties[settings.get("process.roles", ROLES)],
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
@@ -257,7 +257,7 @@ def _properties(data: Path, port: int, controller_port: int, settings: dict[str,
 
 
 def _identify(data: Path, node_id: str, *, is_controller: bool) -> None:
-    """Make a copied directory that of one node: with its id, and a directory id of its own, which the node draws when it finds none."""
+    """Adapt a copied directory to one node: with its id, and without a directory id, so that the node generates its own."""
     if not is_controller:
         shutil.rmtree(data / "__cluster_metadata-0", ignore_errors=True)
     file = data / "meta.properties"
@@ -266,7 +266,7 @@ def _identify(data: Path, node_id: str, *, is_controller: bool) -> None:
 
 
 def _formatted(release: str, metadata_version: str = "") -> Path:
-    """Return a formatted directory to copy: the storage tool takes a Java of its own, so it runs once per release and version."""
+    """Return a formatted directory to copy: the storage tool starts another Java, so it runs once per release and version."""
     formatted = CACHE / release / f"formatted{metadata_version and '-'}{metadata_version}"
     if not formatted.exists():
         fresh = Path(tempfile.mkdtemp(dir=CACHE / release))
@@ -277,7 +277,7 @@ def _formatted(release: str, metadata_version: str = "") -> Path:
         try:
             (fresh / "data").rename(formatted)
         except OSError:
-            assert formatted.exists(), "whoever formats at the same time may be quicker"
+            assert formatted.exists(), "a concurrent process may have formatted it first"
         shutil.rmtree(fresh)
     return formatted
 
@@ -291,7 +291,7 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _answers(port: int) -> bool:
-    """Ask for ApiVersions version 0, written out by hand: the harness trusts no codec."""
+    """Send ApiVersions version 0 as literal bytes: the harness must not depend on the codec under test."""
     question = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:

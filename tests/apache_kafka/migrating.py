@@ -1,4 +1,4 @@
-"""A broker of Apache Kafka 3.9 on its way from ZooKeeper to KRaft: what its properties say in each phase, and what stands in ZooKeeper meanwhile."""
+"""A broker of Apache Kafka 3.9 that migrates from ZooKeeper to KRaft: its properties in each phase, and the content of ZooKeeper."""
 
 import json
 import time
@@ -21,7 +21,7 @@ MIGRATES = {"zookeeper.metadata.migration.enable": "true"}
 
 
 def controller_properties(port: int, zookeeper_port: int | None, cluster_id: str, *, node_id: int = CONTROLLER_ID) -> dict[str, str]:
-    """Return the properties of the only controller of KRaft; without a ZooKeeper it ends a migration."""
+    """Return the properties of the single KRaft controller; without a ZooKeeper it finalizes a migration."""
     return {
         "process.roles": "controller",
         "node.id": str(node_id),
@@ -34,19 +34,19 @@ def controller_properties(port: int, zookeeper_port: int | None, cluster_id: str
 
 
 def set_properties(broker: ApacheKafka, change: Callable[[dict[str, str]], dict[str, str]]) -> None:
-    """Give a broker other properties for its next life."""
+    """Set the properties of a broker for its next start."""
     file = broker.directory / "server.properties"
     present = dict(line.partition("=")[::2] for line in file.read_text().splitlines() if line)
     file.write_text("".join(f"{key}={value}\n" for key, value in change(present).items()))
 
 
 def as_migrating(voters: str) -> Callable[[dict[str, str]], dict[str, str]]:
-    """Return what lets a broker be taken over."""
+    """Return the properties that enable the migration of a broker."""
     return lambda present: {**present, **LISTENERS, **MIGRATES, "controller.quorum.voters": voters}
 
 
 def as_kraft(voters: str) -> Callable[[dict[str, str]], dict[str, str]]:
-    """Return what makes a broker one of KRaft."""
+    """Return the properties of a broker in KRaft mode."""
 
     def change(present: dict[str, str]) -> dict[str, str]:
         kept = {key: value for key, value in present.items() if not key.startswith(("zookeeper.", "broker.id"))}
@@ -56,7 +56,7 @@ def as_kraft(voters: str) -> Callable[[dict[str, str]], dict[str, str]]:
 
 
 class Znodes:
-    """What stands in a ZooKeeper, whoever made it."""
+    """The content of a ZooKeeper, ours or Apache's."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -67,24 +67,24 @@ class Znodes:
         return None if found is None else found[0]
 
     def find(self, path: str) -> tuple[bytes | None, Stat] | None:
-        """Return data and what is known of a znode, or None."""
-        with ZookeeperTalk(self.port) as talk:
-            told = talk.ask(OpCode.GET_DATA, WatchedPath(path=path))
-            if told.header.error:
+        """Return the data and the Stat of a znode, or None."""
+        with ZookeeperTalk(self.port) as client:
+            response = client.ask(OpCode.GET_DATA, WatchedPath(path=path))
+            if response.header.error:
                 return None
-            answer = told.read(GetDataResponse)
+            answer = response.read(GetDataResponse)
             return answer.data, answer.stat
 
     def tree(self, root: str = "/") -> dict[str, tuple[bytes | None, Stat]]:
-        """Return everything below a path, without ZooKeeper's own znodes."""
+        """Return all znodes below a path, without /zookeeper."""
         found: dict[str, tuple[bytes | None, Stat]] = {}
-        with ZookeeperTalk(self.port) as talk:
+        with ZookeeperTalk(self.port) as client:
             waiting = [root]
             while waiting:
                 path = waiting.pop(0)
-                answer = talk.ask(OpCode.GET_DATA, WatchedPath(path=path)).read(GetDataResponse)
+                answer = client.ask(OpCode.GET_DATA, WatchedPath(path=path)).read(GetDataResponse)
                 found[path] = answer.data, answer.stat
-                names = talk.ask(OpCode.GET_CHILDREN_2, WatchedPath(path=path)).read(GetChildren2Response).children
+                names = client.ask(OpCode.GET_CHILDREN_2, WatchedPath(path=path)).read(GetChildren2Response).children
                 waiting += [f"{path.rstrip('/')}/{name}" for name in sorted(names) if not (path == "/" and name == "zookeeper")]
         found.pop("/", None)
         return found
@@ -94,13 +94,13 @@ class Znodes:
         return parse_cluster_id(self.get("/cluster/id") or b"")
 
     def migrated_until(self) -> int:
-        """Return up to which offset ZooKeeper is in step with the log; -1: nothing is copied."""
+        """Return the metadata offset up to which ZooKeeper is in sync with the log; -1: nothing is migrated."""
         text = self.get(MIGRATION)
         return -1 if text is None else int(json.loads(text)["kraft_metadata_offset"])
 
 
 def wait_for(holds: Callable[[], object], what: str, *, logs: tuple[Path, ...] = (), seconds: float = 150.0) -> None:
-    """Wait until something holds."""
+    """Wait until a condition is true."""
     give_up_at = time.monotonic() + seconds
     while not holds():
         words = "\n".join(log.read_text(errors="replace")[-3000:] for log in logs)

@@ -1,4 +1,4 @@
-"""What a recorded migration says, without what each run has of its own: ids that are drawn, ports, times, offsets, orders of hash maps."""
+"""A recorded migration without the values that differ in each run: generated ids, ports, times, offsets, orders of hash maps."""
 
 import json
 import re
@@ -18,10 +18,10 @@ READERS = "__consumer_offsets"
 
 
 def znodes(tree: Tree, *, counts_states: bool = True) -> dict[str, tuple[object, int]]:
-    """What each znode says, and how often it was written; not of /migration, which is written twice a second.
+    """The content of each znode and its number of writes, except for /migration, which is written twice a second.
 
-    Without `counts_states` not of what is said of a topic's partitions either: a broker of KRaft that is let in gets its leaderships back and says in
-    which directory it holds what. Both are one write if they are committed together, and two if not.
+    Without `counts_states` the writes of topics and partition states are not counted either: an unfenced KRaft broker becomes leader again and
+    reports the directories of its replicas. Both are one write if they are committed together, and two if not.
     """
     found: dict[str, tuple[object, int]] = {}
     for path, (data, stat) in tree.items():
@@ -34,19 +34,19 @@ def znodes(tree: Tree, *, counts_states: bool = True) -> dict[str, tuple[object,
 
 
 def is_of_partitions(path: str) -> bool:
-    """Tell whether a znode is that of a topic, or the state of one of its partitions."""
+    """Return whether a znode is a topic or a partition state."""
     return path.startswith(TOPICS) and (path.endswith("/state") or path.count("/") == TOPICS.count("/") + 1)
 
 
 def settled(key: str, value: object) -> object:
-    """A field of a znode without what each run has of its own."""
+    """A field of a znode without values that differ in each run."""
     if key in ("timestamp", "port", "id", "topic_id") or (key == "kraft_metadata_offset" and value != -1):
         return type(value).__name__
     return [re.sub(r":\d+$", "", str(each)) for each in value] if key == "endpoints" and isinstance(value, list) else value
 
 
 def records(found: Recording) -> list[object]:
-    """The records of the log, until somebody reads. Whether a broker is let in during the copy or after it depends on its heartbeats."""
+    """The records of the log, read lazily. Whether a broker is unfenced during the initial copy or after it depends on its heartbeats."""
     names: dict[str, str] = {}
     epochs: dict[int, int] = {}
 
@@ -64,13 +64,13 @@ def records(found: Recording) -> list[object]:
         return value
 
     until = next((place for place, record in enumerate(found.records) if record["data"].get("name") == READERS), None)
-    told = [(record["type"], record["version"], json.dumps(plain(record["data"]))) for record in found.records[:until]]
-    let_in = [each for each in told if each[0] == "BROKER_REGISTRATION_CHANGE_RECORD" and '"fenced": -1' in each[2]]
-    return [*runs_sorted([each for each in told if each not in let_in], lambda each: each[0]), *let_in]
+    rows = [(record["type"], record["version"], json.dumps(plain(record["data"]))) for record in found.records[:until]]
+    let_in = [each for each in rows if each[0] == "BROKER_REGISTRATION_CHANGE_RECORD" and '"fenced": -1' in each[2]]
+    return [*runs_sorted([each for each in rows if each not in let_in], lambda each: each[0]), *let_in]
 
 
 def requests(found: Recording, topic: str, *, typed: bool = True) -> list[object]:
-    """The requests of the controller that are about a topic alone, topics by name, partitions by number; `typed`: full or incremental."""
+    """The requests of the controller about one topic, topics by name, partitions by number; `typed`: full or incremental."""
     topic_ids: dict[str, str] = {}
     left_out = ("broker_epoch", "port") if typed else ("broker_epoch", "port", "type")
 
@@ -99,13 +99,13 @@ def fields_of(message: object) -> Any:
 
 
 def writes(found: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """What was written, without /migration, partitions of one go in one order."""
+    """The writes, without /migration; partitions of one batch are sorted."""
     kept = [each for each in found if each[1] != MOVED_BY_EACH_RECORD]
     return runs_sorted(kept, lambda each: (each[0], each[1].endswith("/state")))
 
 
 def runs_sorted(rows: list[Each], kind: Callable[[Each], object]) -> list[Each]:
-    """Sort what stands together and is of a kind."""
+    """Sort adjacent writes of the same kind."""
     found: list[Each] = []
     run: list[Each] = []
     for row in rows:

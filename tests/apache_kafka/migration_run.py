@@ -1,7 +1,7 @@
-"""One migration from ZooKeeper to KRaft from beginning to end, with clients at work, and all of it recorded.
+"""One complete migration from ZooKeeper to KRaft with running clients, recorded.
 
-Broker, controller and ZooKeeper are each of ours or Apache's (Kafka 3.9.1, ZooKeeper 3.8.4). An idempotent producer writes and ids are asked for
-throughout.
+Broker, controller and ZooKeeper are each ours or Apache's (Kafka 3.9.1, ZooKeeper 3.8.4). An idempotent producer writes and producer ids are
+requested throughout.
 """
 
 import json
@@ -65,7 +65,7 @@ StartsController = Callable[[int, int | None, str, Path], AbstractContextManager
 
 @dataclass(slots=True)
 class Recording:
-    """What a migration left behind: znodes in four moments, the records of the log, requests to the broker, writes to ZooKeeper in their order."""
+    """The record of a migration: znodes at four times, the records of the log, requests to the broker, writes to ZooKeeper in order."""
 
     before: Tree = field(default_factory=dict)
     waiting: Tree = field(default_factory=dict)
@@ -75,9 +75,9 @@ class Recording:
     records: list[dict[str, Any]] = field(default_factory=list)
     requests: list[tuple[int, str, Message]] = field(default_factory=list)
     writes: list[tuple[str, str]] = field(default_factory=list)
-    """(what was done, path), from the moment the controller began."""
+    """(operation, path), since the start of the controller."""
     later: list[tuple[str, str]] = field(default_factory=list)
-    """The same since the broker is restarted as one of KRaft."""
+    """The same since the broker was restarted in KRaft mode."""
     producer_ids: list[int] = field(default_factory=list)
     acknowledged: int = 0
     refused: list[str] = field(default_factory=list)
@@ -85,7 +85,7 @@ class Recording:
 
 
 class Clients:
-    """A producer that never stops, and somebody who asks for producer ids all the time; both on threads of their own."""
+    """A producer that writes continuously, and a client that requests producer ids continuously; both in their own threads."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -93,8 +93,8 @@ class Clients:
         self.acknowledged = 0
         self.refused: list[str] = []
         self.producer_ids: list[int] = []
-        self.nobody_asks = threading.Lock()
-        """While somebody has it no producer id is asked for."""
+        self.id_requests_paused = threading.Lock()
+        """While it is held, no producer id is requested."""
         self._stop = threading.Event()
         self._producer = Producer({**QUIET, "bootstrap.servers": bootstrap, "enable.idempotence": True, "message.timeout.ms": 300_000})
         self._threads = [threading.Thread(target=each, daemon=True) for each in (self._produce, self._ask)]
@@ -102,14 +102,14 @@ class Clients:
             thread.start()
 
     def end(self) -> None:
-        """Let what is under way arrive."""
+        """Wait for records in flight."""
         self._stop.set()
         for thread in self._threads:
             thread.join(30)
-        assert self._producer.flush(60) == 0, "records are still under way"
+        assert self._producer.flush(60) == 0, "records are still in flight"
 
     def read_back(self) -> dict[int, list[int]]:
-        """Return what is in each partition, in order."""
+        """Return the records of each partition, in order."""
         consumer = Consumer({**QUIET, "bootstrap.servers": self.bootstrap, "group.id": "reader", "enable.auto.commit": False})
         consumer.assign([TopicPartition(TOPIC, number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
         found: dict[int, list[int]] = {number: [] for number in range(PARTITIONS)}
@@ -118,7 +118,7 @@ class Clients:
             for message in consumer.consume(1000, 0.2):
                 assert message.error() is None, message.error()
                 found[message.partition()].append(int(message.value()))
-        assert not consumer.consume(1, 0.5), "nothing is there twice"
+        assert not consumer.consume(1, 0.5), "no record is duplicated"
         consumer.close()
         return found
 
@@ -141,7 +141,7 @@ class Clients:
             try:
                 with Peer.at(self.bootstrap, timeout_seconds=3) as peer:
                     for _ in range(100):
-                        with self.nobody_asks:
+                        with self.id_requests_paused:
                             answer = peer.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 4, InitProducerIdResponse)
                         if answer.error_code == 0:
                             self.producer_ids.append(answer.producer_id)
@@ -152,7 +152,7 @@ class Clients:
 
 @contextmanager
 def their_controller(port: int, zookeeper_port: int | None, cluster_id: str, directory: Path) -> Iterator[ApacheKafka]:
-    """Run a controller of Apache Kafka on data that are there, or on new ones; without a ZooKeeper it ends a migration."""
+    """Run a controller of Apache Kafka on existing or new data; without a ZooKeeper it finalizes a migration."""
     data = directory / "data"
     if not data.exists():
         shutil.copytree(_formatted(DEFAULT_RELEASE), data)
@@ -178,10 +178,10 @@ def our_controller(port: int, zookeeper_port: int | None, cluster_id: str, direc
 
 
 class OurServer(ApacheKafka):
-    """A broker of ours where one of theirs is expected: it has the same directory, and the same property file."""
+    """A broker of ours in place of one of theirs: with the same directory and property file."""
 
     def start(self) -> None:
-        """Start the node and return when it answers."""
+        """Start the node and return when it responds."""
         self._launched = time.monotonic()
         with open(self.directory / "server.log", "ab") as log:
             command = [sys.executable, "-m", "kraftsim", "node", str(self.directory / "server.properties")]
@@ -190,13 +190,13 @@ class OurServer(ApacheKafka):
 
 
 def broker_of_ours(zookeeper_port: int) -> ApacheKafka:
-    """Return a broker of ours that is not started yet, told what one of theirs is told."""
+    """Return a broker of ours, not started yet, with the configuration of one of theirs."""
     theirs = broker_of_zookeeper(zookeeper_port)
     return OurServer(settings=theirs.settings, port=theirs.port, directory=theirs.directory)
 
 
 def migrate(*, is_ours: bool, broker: Callable[[int], ApacheKafka] = broker_of_zookeeper, on_apache_zookeeper: bool = False) -> Recording:
-    """Play the whole of it; `is_ours`: the controller. Raises Missing where there is no Java or no Maven."""
+    """Run the whole migration; `is_ours`: the controller. Raises Missing without Java or Maven."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kraftsim-migration-")))
         zookeeper = ApacheZookeeper() if on_apache_zookeeper else RunningZookeeper(directory / "zookeeper")
@@ -208,44 +208,44 @@ def migrate(*, is_ours: bool, broker: Callable[[int], ApacheKafka] = broker_of_z
 def _migrated(stack: ExitStack, directory: Path, zookeeper_port: int, broker: ApacheKafka, controller: StartsController) -> Recording:
     found = Recording()
     with stack:
-        door = stack.enter_context(RecordingProxy(CONTROL_KEYS))
-        door.target = broker.port
-        set_properties(broker, lambda present: {**present, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{door.port}"})
+        proxy = stack.enter_context(RecordingProxy(CONTROL_KEYS))
+        proxy.target = broker.port
+        set_properties(broker, lambda present: {**present, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"})
         stack.enter_context(broker)
         znodes = Znodes(zookeeper_port)
         _furnish(broker.bootstrap)
         clients = Clients(broker.bootstrap)
         stack.callback(clients.end)
-        wait_for(lambda: len(clients.producer_ids) > 3 and clients.acknowledged > 20, "clients are at work")
+        wait_for(lambda: len(clients.producer_ids) > 3 and clients.acknowledged > 20, "clients are running")
         found.before = znodes.tree()
         (port,) = _free_ports(1)
         voters, cluster_id = f"{CONTROLLER_ID}@127.0.0.1:{port}", znodes.cluster_id()
         (directory / "controller").mkdir()
         began = len(_writes(directory))
         with controller(port, zookeeper_port, cluster_id, directory / "controller"):
-            wait_for(lambda: znodes.get("/migration") is not None, "the controller has begun")
+            wait_for(lambda: znodes.get("/migration") is not None, "the controller has started")
             found.waiting = znodes.tree()
-            door.requests.clear()
-            with clients.nobody_asks:  # or the next block is one of ZooKeeper's, or one of KRaft, as the restart is quick or slow
+            proxy.requests.clear()
+            with clients.id_requests_paused:  # otherwise the next block is allocated by ZooKeeper or KRaft, depending on the speed of the restart
                 _restart(broker, as_migrating(voters))
-                wait_for(lambda: znodes.migrated_until() > 0, "all is copied")
-            copied_until = znodes.migrated_until()
-            wait_for(lambda: znodes.migrated_until() > copied_until + 2, "both are written")
+                wait_for(lambda: znodes.migrated_until() > 0, "everything is migrated")
+            migrated_offset = znodes.migrated_until()
+            wait_for(lambda: znodes.migrated_until() > migrated_offset + 2, "both are written to ZooKeeper")
             found.dual = znodes.tree()
             _create(broker.bootstrap, LATER_TOPIC, 2)
-            wait_for(lambda: znodes.get(f"/brokers/topics/{LATER_TOPIC}/partitions/1/state"), "a new topic is in ZooKeeper, too")
+            wait_for(lambda: znodes.get(f"/brokers/topics/{LATER_TOPIC}/partitions/1/state"), "a new topic is in ZooKeeper too")
             _configure(broker.bootstrap, ConfigResourceType.TOPIC, LATER_TOPIC, "retention.ms", "1800000")
-            wait_for(lambda: b"1800000" in (znodes.get(f"/config/topics/{LATER_TOPIC}") or b""), "its configuration is")
+            wait_for(lambda: b"1800000" in (znodes.get(f"/config/topics/{LATER_TOPIC}") or b""), "its configuration is too")
             wait_for(lambda: clients.producer_ids[-1] >= 1000, "ids come from KRaft")
             time.sleep(1.0)
-            found.mirrored, found.requests = znodes.tree(), list(door.requests)
+            found.mirrored, found.requests = znodes.tree(), list(proxy.requests)
             ended = len(_writes(directory))
             _restart(broker, as_kraft(voters))
             acknowledged = clients.acknowledged
-            wait_for(lambda: clients.acknowledged > acknowledged + 20, "the broker serves as one of KRaft")
+            wait_for(lambda: clients.acknowledged > acknowledged + 20, "the broker serves in KRaft mode")
         with controller(port, None, cluster_id, directory / "controller"):
             acknowledged, ids = clients.acknowledged, len(clients.producer_ids)
-            wait_for(lambda: clients.acknowledged > acknowledged + 20 and len(clients.producer_ids) > ids, "all goes on without ZooKeeper")
+            wait_for(lambda: clients.acknowledged > acknowledged + 20 and len(clients.producer_ids) > ids, "clients continue without ZooKeeper")
             clients.end()
             found.read = clients.read_back()
             found.after = znodes.tree()
@@ -254,7 +254,7 @@ def _migrated(stack: ExitStack, directory: Path, zookeeper_port: int, broker: Ap
         log = directory / "controller" / "data" / "__cluster_metadata-0" / f"{0:020}.log"
         found.records = [each for each in metadata_records(log, release=DEFAULT_RELEASE) if each["type"] != "NO_OP_RECORD"]
         found.producer_ids, found.acknowledged, found.refused = clients.producer_ids, clients.acknowledged, clients.refused
-        assert found.read == {number: list(range(count)) for number, count in enumerate(clients.sent)}, "nothing is lost, doubled or out of order"
+        assert found.read == {number: list(range(count)) for number, count in enumerate(clients.sent)}, "nothing is lost, duplicated or out of order"
     return found
 
 
@@ -265,7 +265,7 @@ def _restart(broker: ApacheKafka, change: Any) -> None:
 
 
 def _furnish(address: str) -> None:
-    """Set up everything that can be copied: topics, configurations, a quota, a credential."""
+    """Create everything that is migrated: topics, configurations, a quota, a credential."""
     _create(address, TOPIC, PARTITIONS, {"retention.ms": "3600000"})
     _configure(address, ConfigResourceType.BROKER, "", "log.cleaner.threads", "2")
     entity = [EntityData(entity_type="user", entity_name="alice"), EntityData(entity_type="client-id", entity_name="c1")]
@@ -273,8 +273,8 @@ def _furnish(address: str) -> None:
     bob = ScramCredentialUpsertion(name="bob", mechanism=1, iterations=4096, salt=b"salt", salted_password=bytes(32))
     with Peer.at(address) as peer:
         assert peer.ask(AlterClientQuotasRequest(entries=[quota]), 1, AlterClientQuotasResponse).entries[0].error_code == 0
-        told = AlterUserScramCredentialsRequest(deletions=[], upsertions=[bob])
-        assert peer.ask(told, 0, AlterUserScramCredentialsResponse).results[0].error_code == 0
+        request = AlterUserScramCredentialsRequest(deletions=[], upsertions=[bob])
+        assert peer.ask(request, 0, AlterUserScramCredentialsResponse).results[0].error_code == 0
 
 
 def _create(address: str, name: str, partitions: int, configs: dict[str, str] | None = None) -> None:
@@ -299,7 +299,7 @@ def _configure(address: str, resource_type: ConfigResourceType, name: str, key: 
 
 
 def _writes(directory: Path) -> list[tuple[str, str]]:
-    """Return what was done to which znode, in order, as the server's own events say."""
+    """Return the operations on znodes in order, from the events of the server."""
     found = []
     for file in sorted((directory / "zookeeper" / "events").glob("*.jsonl")):
         events = (json.loads(line) for line in file.read_text().splitlines())

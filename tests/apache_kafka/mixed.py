@@ -1,4 +1,4 @@
-"""Clusters in which nodes of kraftsim and of Apache Kafka stand side by side: what starts them, and what is asked of both kinds alike."""
+"""Clusters with nodes of kraftsim and of Apache Kafka: how to start them, and requests to both kinds."""
 
 import asyncio
 import json
@@ -30,12 +30,12 @@ METADATA_LOG = "__cluster_metadata-0/00000000000000000000.log"
 METADATA_LOG_ASKED = DescribeQuorumTopic(topic_name="__cluster_metadata", partitions=[DescribeQuorumPartition(partition_index=0)])
 SMALL_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
 COMMON_METADATA_VERSION = "3.9-IV0"
-"""What all nodes of a mixed cluster know; whoever leads first writes it into the log."""
+"""The cluster id of all nodes of a mixed cluster; the first leader writes it to the log."""
 OF_A_CONTROLLER = ("NotControllerException", "Unexpected error handling request", "controller event queue overloaded")
-"""A controller of Apache Kafka finds it an error to be asked, also by itself, while it does not lead yet or any more; and to have a slow machine."""
+"""Errors that a controller of Apache Kafka logs for requests, even its own, while it is not the leader, and on a slow machine."""
 SIGNS = (" ERROR ", "FATAL", "Exception")
 ABOUT_LOGGING = "Reconfiguration failed: No configuration found"
-"""4.x wants to be told how to log."""
+"""4.x logs this without a logging configuration."""
 SECONDS = 30.0
 QUIET = {"log_level": 0}
 
@@ -56,7 +56,7 @@ def cluster_of_ours(
 
 @dataclass(frozen=True)
 class Pair:
-    """Which release of theirs stands beside which persona of ours, at which level of metadata.version (empty: their own)."""
+    """The release of Apache Kafka, the release that kraftsim emulates, and the metadata.version (empty: that of their release)."""
 
     theirs: str
     ours: str
@@ -70,7 +70,7 @@ PAIRS = (Pair(DEFAULT_RELEASE, "3.9"), Pair(NEWEST_RELEASE, "3.9"), Pair(NEWEST_
 def apache(
     release: str, settings: Mapping[str, str], controller_port: int = 0, *, wait: bool = True, level: str = COMMON_METADATA_VERSION
 ) -> Iterator[ApacheKafka]:
-    """Run a node of Apache Kafka; skips where there is no Java or no Maven. Without `wait` somebody else calls its `wait`."""
+    """Run a node of Apache Kafka; skips without Java or Maven. Without `wait` the caller calls its `wait`."""
     node = ApacheKafka(release, {**QUICK_SESSIONS, **settings}, SMALL_JVM, controller_port=controller_port, metadata_version=level)
     node.launch()
     try:
@@ -83,7 +83,7 @@ def apache(
 
 
 class OurNode:
-    """One `kraftsim node` from a property file, as anybody would start it beside an Apache Kafka. Use as a context manager."""
+    """One `kraftsim node` from a property file, as a user starts it beside an Apache Kafka. Use as a context manager."""
 
     def __init__(self, directory: Path, properties: Mapping[str, str], *, data: Path | None = None, exists: bool = False) -> None:
         directory.mkdir(parents=True, exist_ok=exists)
@@ -102,7 +102,7 @@ class OurNode:
         self.stop()
 
     def start(self) -> None:
-        """Start the node and return when it says that it serves."""
+        """Start the node and return when it logs that it serves."""
         said = self._times_serving()
         with open(self.log, "ab") as log:
             command = [sys.executable, "-m", "kraftsim", "node", str(self.file)]
@@ -111,7 +111,7 @@ class OurNode:
         assert self._process.poll() is None, self.log.read_text()
 
     def stop(self, *, cleanly: bool = True) -> None:
-        """End the node by SIGTERM or SIGKILL."""
+        """Stop the node with SIGTERM or SIGKILL."""
         if self._process is not None:
             (self._process.terminate if cleanly else self._process.kill)()
             self._process.wait(SECONDS)
@@ -122,7 +122,7 @@ class OurNode:
 
 
 def complaints(node: ApacheKafka, *, but: tuple[str, ...] = ()) -> list[str]:
-    """Return what a node of Apache Kafka found to be an error, in all of its lives, but for lines with certain words."""
+    """Return the errors that a node of Apache Kafka has logged since its first start, without lines that contain certain words."""
     lines = (node.directory / "server.log").read_text(errors="replace").splitlines()
     found = [line for line in lines if not line.startswith("\tat ") and any(sign in line for sign in SIGNS)]
     return [line for line in found if not any(words in line for words in (ABOUT_LOGGING, *but))]
@@ -134,12 +134,12 @@ def voters_text(voters: Mapping[int, int]) -> str:
 
 
 def mixed_port(controllers: int = 3) -> int:
-    """Return the first of the ports for a cluster of two brokers and so many controllers, whoever takes them."""
+    """Return the first of the ports for a cluster of two brokers and this many controllers of either kind."""
     return free_port_range(2, controllers=controllers)
 
 
 def wait_until(holds: Callable[[], object], what: str, seconds: float = SECONDS) -> float:
-    """Wait for something to become true; return how many seconds that took."""
+    """Wait until a condition is true; return the seconds that it took."""
     began = time.monotonic()
     while not holds():
         assert time.monotonic() - began < seconds, f"not within {seconds:g} s: {what}"
@@ -148,7 +148,7 @@ def wait_until(holds: Callable[[], object], what: str, seconds: float = SECONDS)
 
 
 def leader_of(controllers: Iterable[str]) -> int | None:
-    """Return the id of the active controller, of whom a controller that answers says that it leads; None while there is none."""
+    """Return the id of the active controller, as reported by the controllers that respond; None while there is none."""
     request = DescribeQuorumRequest(topics=[METADATA_LOG_ASKED])
     for address in controllers:
         try:
@@ -162,7 +162,7 @@ def leader_of(controllers: Iterable[str]) -> int | None:
 
 
 def new_leader(controllers: Iterable[str], *, among: Iterable[int]) -> int:
-    """Wait until one of some controllers leads, and return its id."""
+    """Wait until one of the given controllers is active, and return its id."""
     addresses, wanted = list(controllers), set(among)
     found: list[int | None] = []
 
@@ -181,13 +181,13 @@ def controllers_of(cluster: ProcessCluster) -> list[str]:
 
 
 def metadata_records(*files: Path, release: str) -> list[dict[str, Any]]:
-    """Return the records of a metadata log as Kafka's own tool reads them: `type`, `version`, `data`."""
+    """Return the records of a metadata log as decoded by Kafka's own tool: `type`, `version`, `data`."""
     lines = dump_log(*files, release=release, metadata=True).splitlines()
     return [json.loads(line.partition("payload: ")[2]) for line in lines if "payload: {" in line]
 
 
 def what_is_known(address: str, topic: str) -> tuple[Any, ...]:
-    """Return what a broker says of the cluster and a topic: everything that all brokers should say alike."""
+    """Return what a broker reports about the cluster and a topic: the fields that must be the same on all brokers."""
     with asking(address) as broker:
         answer = broker.metadata(topic)
     brokers = sorted((broker.node_id, broker.host, broker.port) for broker in answer.brokers)
@@ -199,12 +199,12 @@ def what_is_known(address: str, topic: str) -> tuple[Any, ...]:
 
 
 def leaders_of(address: str, topic: str) -> list[int]:
-    """Return who leads each partition of a topic, as a broker says."""
+    """Return the leader of each partition of a topic, as reported by a broker."""
     return [leader for _, leader, *_ in what_is_known(address, topic)[-1]]
 
 
 def wait_for_leaders(address: str, topic: str, leaders: set[int]) -> None:
-    """Wait until a broker says that these lead a topic's partitions, and nobody else; -1 stands for nobody."""
+    """Wait until a broker reports exactly these leaders for the partitions of a topic; -1: no leader."""
     give_up_at = time.monotonic() + SECONDS
     while set(found := leaders_of(address, topic)) != leaders:
         assert time.monotonic() < give_up_at, f"{sorted(leaders)} should lead: {found}"
@@ -221,7 +221,7 @@ class Workload:
         self.count = 0
 
     def write(self, count: int) -> None:
-        """Hand over so many records, in turn to all partitions."""
+        """Send this many records, round-robin over all partitions."""
         for _ in range(count):
             self._producer.produce(self._topic, b"%d" % self.count, partition=self.count % self._partitions, on_delivery=self._on_delivery)
             self._producer.poll(0)
@@ -233,7 +233,7 @@ class Workload:
         assert not self._failures, self._failures
 
     def check(self) -> None:
-        """Every record is there once, in the order in which it was written to its partition."""
+        """Check that every record exists once, in the order of production to its partition."""
         consumer = Consumer({**QUIET, "bootstrap.servers": self._bootstrap, "group.id": "unused", "enable.auto.commit": False})
         consumer.assign([TopicPartition(self._topic, number, OFFSET_BEGINNING) for number in range(self._partitions)])
         read: dict[int, list[int]] = {number: [] for number in range(self._partitions)}
@@ -243,7 +243,7 @@ class Workload:
             for message in consumer.consume(1000, 0.2):
                 assert message.error() is None, message.error()
                 read[message.partition()].append(int(message.value()))
-        assert not consumer.consume(1, 0.3), "no record is there twice"
+        assert not consumer.consume(1, 0.3), "no record is duplicated"
         consumer.close()
         assert read == {number: list(range(number, self.count, self._partitions)) for number in range(self._partitions)}
 

@@ -1,8 +1,8 @@
-"""Puts every requirement to Apache Kafka itself, 3.9, the newest that starts here, and a broker of 3.9 in ZooKeeper mode: `make oracle`.
+"""Checks every requirement on Apache Kafka itself: 3.9, the newest release in use here, and a broker of 3.9 in ZooKeeper mode: `make oracle`.
 
-What it does not meet is a mistake of ours. Options of `kraftsim conformance` may follow: `make oracle ARGS="--only wire"`. A broker in ZooKeeper
-mode, beside a controller that may take over from it, is judged by the chapter on ZooKeeper alone. With --tiered brokers have a remote store:
-`make oracle ARGS="--tiered --only tiered-storage"`.
+A requirement that Apache Kafka does not meet is an error of the suite. Options of `kraftsim conformance` may follow:
+`make oracle ARGS="--only wire"`. A broker in ZooKeeper mode, beside a controller that can become active in its place, is checked by the section on
+ZooKeeper only. With --tiered brokers have a remote store: `make oracle ARGS="--tiered --only tiered-storage"`.
 """
 
 import subprocess
@@ -20,20 +20,20 @@ CHAPTER = "zookeeper"
 RELEASES = (DEFAULT_RELEASE, NEWEST_RELEASE)
 MET, FAILED = 0, 3
 TIERED = "--tiered"
-WORDS = {MET: "meets every requirement", 1: "does not meet some requirements", FAILED: "could not be judged"}
+WORDS = {MET: "meets every requirement", 1: "does not meet some requirements", FAILED: "could not be tested"}
 
 
 def main(options: list[str]) -> int:
-    """Judge each release in turn and return the worst exit code."""
+    """Check each release and return the worst exit code."""
     found = {}
     is_of_chapter = any(CHAPTER in each for each in options)
     try:
         for release in () if is_of_chapter else TIERED_RELEASES if TIERED in options else RELEASES:
             print(f"\n=== Apache Kafka {release}", flush=True)
-            found[release] = _judge(release, options)
+            found[release] = _check(release, options)
         if is_of_chapter or not options:
             print(f"\n=== Apache Kafka {DEFAULT_RELEASE} in ZooKeeper mode", flush=True)
-            found[f"{DEFAULT_RELEASE} in ZooKeeper mode"] = _judge_zookeeper_mode(options)
+            found[f"{DEFAULT_RELEASE} in ZooKeeper mode"] = _check_zookeeper_mode(options)
     except Missing as lack:
         print(lack)
         return FAILED
@@ -43,7 +43,7 @@ def main(options: list[str]) -> int:
     return max(found.values())
 
 
-def _judge(release: str, options: list[str]) -> int:
+def _check(release: str, options: list[str]) -> int:
     with ExitStack() as stack:
         store = Path(stack.enter_context(TemporaryDirectory(prefix="kraftsim-tiered-")))
         settings = tiered_settings(store, release) if TIERED in options else {}
@@ -51,7 +51,7 @@ def _judge(release: str, options: list[str]) -> int:
         return _ask(kafka.bootstrap, kafka.controller, options)
 
 
-def _judge_zookeeper_mode(options: list[str]) -> int:
+def _check_zookeeper_mode(options: list[str]) -> int:
     with zookeeper_mode() as (broker, controller):
         return _ask(broker, controller, options or ["--only", CHAPTER])
 

@@ -1,9 +1,9 @@
-"""Puts every probe to Apache Kafka 3.9 and the newest, and to kraftsim as either release, and writes the answers side by side: `make probes`.
+"""Runs every probe on Apache Kafka 3.9 and the newest release, and on kraftsim as either release, and writes the responses: `make probes`.
 
     python -m tests.apache_kafka.probes [--only WORDS ...] [--at HOST:PORT] [--subject NAME ...]
 
-Without options docs/probes.json is written; `make docs` shows it. A difference that the probe does not explain is a failure, and so is an
-explanation of no difference.
+Without options docs/probes.json is written; `make docs` renders it. A difference that the probe does not explain is a failure, and so is an
+explanation without a difference.
 """
 
 import argparse
@@ -35,9 +35,9 @@ SETTINGS = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
 }
-"""The same for everybody: time-outs are looked for often, so that nobody waits for them."""
+"""Configs of every node: timeouts are checked often, so that probes need not wait for them."""
 NAMES = 16
-"""So many names are on all partitions of the coordinators' topics, which are taken over one after the other."""
+"""This many names cover all partitions of the coordinator topics, which are loaded one after the other."""
 RELEASES = (DEFAULT_RELEASE, NEWEST_RELEASE)
 MET, DIFFERENT, FAILED = 0, 1, 3
 
@@ -48,12 +48,12 @@ def line_of(release: str) -> str:
 
 
 def subjects() -> dict[str, str]:
-    """Return who is asked: name -> release."""
+    """Return the subjects: name -> release."""
     return {name: release for release in RELEASES for name in (f"Apache Kafka {release}", f"kraftsim {line_of(release)}") for release in [release]}
 
 
 class Ours:
-    """A node of ours."""
+    """A node of kraftsim."""
 
     def __init__(self, release: str) -> None:
         spec = ClusterSpec(brokers=1, release=line_of(release), port=free_port_range(1), settings=SETTINGS)
@@ -67,9 +67,9 @@ class Ours:
     def __exit__(self, *_: object) -> None:
         self._cluster.stop()
 
-    def start_again(self, settings: Mapping[str, str]) -> None:
-        """End the node and start it with other settings."""
-        for name in reversed(self._names):  # a broker takes its leave of a controller
+    def restart_with(self, settings: Mapping[str, str]) -> None:
+        """Restart the node with other configs."""
+        for name in reversed(self._names):  # a broker needs the controller for its controlled shutdown
             self._cluster.tell(name, {**dict.fromkeys(self._own), **settings})
             asyncio.run(self._cluster.stop_node(name))
         self._own = dict(settings)
@@ -79,7 +79,7 @@ class Ours:
 
 
 class Theirs:
-    """An Apache Kafka. Raises Missing where there is no Java or no Maven."""
+    """A node of Apache Kafka. Raises Missing without Java or Maven."""
 
     def __init__(self, release: str) -> None:
         self._kafka = ApacheKafka(release, SETTINGS)
@@ -91,21 +91,21 @@ class Theirs:
     def __exit__(self, *_: object) -> None:
         self._kafka.remove()
 
-    def start_again(self, settings: Mapping[str, str]) -> None:
-        """End the node and start it with other settings."""
+    def restart_with(self, settings: Mapping[str, str]) -> None:
+        """Restart the node with other configs."""
         self._kafka.stop()
         self._kafka.settings = {**SETTINGS, **settings}
         self._kafka.start()
 
 
 def subject(name: str) -> Ours | Theirs:
-    """Return one subject, alone, not started yet."""
+    """Return one subject, not started yet."""
     release = subjects()[name]
     return Ours(release) if name.startswith("kraftsim") else Theirs(release)
 
 
 def warmed_up(target: Target) -> Target:
-    """Return a target whose broker has producer ids and coordinates transactions, so that nobody is told to wait for that."""
+    """Return a target whose broker has a producer-id block and loaded coordinators, so that no probe gets a retriable error for that."""
     target.begin(seconds=60)
     target.producer_id()
     for number in range(NAMES):
@@ -118,8 +118,8 @@ def warmed_up(target: Target) -> Target:
     return target
 
 
-def ask(name: str, chosen: Sequence[tuple[str, Probe]], *, tells: bool = True) -> dict[str, list[str]]:
-    """Put probes to one subject; say how far it is."""
+def ask(name: str, chosen: Sequence[tuple[str, Probe]], *, prints: bool = True) -> dict[str, list[str]]:
+    """Run probes on one subject; print the progress."""
     began = time.monotonic()
     answers: dict[str, list[str]] = {}
     node = subject(name)
@@ -130,38 +130,36 @@ def ask(name: str, chosen: Sequence[tuple[str, Probe]], *, tells: bool = True) -
             names = worn_names(group)
             wear_out(target, names)
             if names or settings != present:
-                node.start_again(settings)
+                node.restart_with(settings)
                 warmed_up(target)
                 present = settings
-            for title, told in put_all(target, group):
-                answers[title] = told
-                if tells and sys.stderr.isatty():
+            for title, found in put_all(target, group):
+                answers[title] = found
+                if prints and sys.stderr.isatty():
                     print(f"\r{name}: {len(answers)} of {len(chosen)} probes\033[K", end="", file=sys.stderr, flush=True)
-    if tells:
+    if prints:
         print(f"\r{name}: {len(answers)} probes in {time.monotonic() - began:.0f} s\033[K", file=sys.stderr, flush=True)
     return answers
 
 
 def shown(title: str, asked: Probe, found: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Yield a probe, and beneath each step what was answered to it."""
+    """Yield a probe, and below each step the responses."""
     yield f"\n{title}"
     for number, step in enumerate(asked.steps):
         yield f"  {step.words()}"
-        for name, told in found.items():
-            if number < len(told):
-                yield f"      {name:20s} {told[number]}"
+        for name, answers in found.items():
+            if number < len(answers):
+                yield f"      {name:20s} {answers[number]}"
 
 
 def main(words: Sequence[str]) -> int:
-    """Ask, compare, and write the page unless only some were asked."""
+    """Run the probes, compare, and write the page unless only some were run."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.apache_kafka.probes", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--only", nargs="+", default=[], metavar="WORDS", help="only probes whose name has these words in it; prints what is answered"
-    )
-    parser.add_argument("--at", metavar="HOST:PORT", help="only a node that runs already, whatever it is: prints what it answers")
-    parser.add_argument("--subject", nargs="+", choices=list(subjects()), default=list(subjects()), help="only some of those who are asked")
+    parser.add_argument("--only", nargs="+", default=[], metavar="WORDS", help="only probes whose name contains these words; prints the responses")
+    parser.add_argument("--at", metavar="HOST:PORT", help="only a node that is already running, of any kind: prints its responses")
+    parser.add_argument("--subject", nargs="+", choices=list(subjects()), default=list(subjects()), help="only some of the subjects")
     options = parser.parse_args(words)
     try:
         chosen = probes(options.only)
@@ -178,10 +176,10 @@ def main(words: Sequence[str]) -> int:
         print(lack, file=sys.stderr)
         return FAILED
     is_whole = not options.only and len(found) == len(subjects())
-    differing = [title for title, asked in chosen if any(compare(asked, {name: told[title] for name, told in found.items()}).values())]
+    differing = [title for title, asked in chosen if any(compare(asked, {name: answers[title] for name, answers in found.items()}).values())]
     for title, asked in chosen:
         if options.only or title in differing:
-            print("\n".join(shown(title, asked, {name: told[title] for name, told in found.items()})))
+            print("\n".join(shown(title, asked, {name: answers[title] for name, answers in found.items()})))
     if is_whole:
         keep(found)
         print(f"\n{len(chosen)} probes, {len(differing)} answered differently; written: {FILE}")

@@ -1,4 +1,4 @@
-"""A door before a node that writes down which requests of some kinds came through it, and passes everything on as it is."""
+"""A TCP proxy in front of a node that records requests of some API keys and forwards everything unchanged."""
 
 import contextlib
 import socket
@@ -13,14 +13,14 @@ CHUNK_BYTES = 1 << 16
 
 
 class RecordingProxy:
-    """Use as a context manager. `requests` are (version, client id, body) of the kept keys, in the order in which they came."""
+    """Use as a context manager. `requests` are (version, client id, body) of the recorded keys, in order of arrival."""
 
     def __init__(self, keys: tuple[int, ...]) -> None:
         self._keys = keys
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.target = 0
-        """The port behind the door."""
+        """The port of the proxied node."""
         self.requests: list[tuple[int, str, Message]] = []
         self._sockets: list[socket.socket] = []
 
@@ -49,11 +49,11 @@ class RecordingProxy:
             threading.Thread(target=self._pass_on, args=(client, node, True), daemon=True).start()
             threading.Thread(target=self._pass_on, args=(node, client, False), daemon=True).start()
 
-    def _pass_on(self, source: socket.socket, target: socket.socket, looks: bool) -> None:
+    def _pass_on(self, source: socket.socket, target: socket.socket, records: bool) -> None:
         pending = b""
         try:
             while chunk := source.recv(CHUNK_BYTES):
-                if looks:
+                if records:
                     pending = self._look(pending + chunk)
                 target.sendall(chunk)
         except OSError:
@@ -63,7 +63,7 @@ class RecordingProxy:
                 each.shutdown(socket.SHUT_RDWR)
 
     def _look(self, data: bytes) -> bytes:
-        """Take note of the frames that are whole, and return the rest."""
+        """Record complete frames, and return the rest."""
         while len(data) >= SIZE_BYTES and len(data) >= (end := SIZE_BYTES + int.from_bytes(data[:SIZE_BYTES], "big")):
             frame, data = data[SIZE_BYTES:end], data[end:]
             if int.from_bytes(frame[:2], "big") in self._keys:

@@ -1,4 +1,4 @@
-"""A node of Apache Kafka gets a second log directory: like its first one, but empty and with a directory id that the node draws."""
+"""Adds a second log directory to a node of Apache Kafka: like the first one, but empty and with a directory id that the node generates."""
 
 import shutil
 from pathlib import Path
@@ -9,7 +9,7 @@ DIRECTORY_ID = "directory.id="
 
 
 def give_second_directory(node: ApacheKafka, second: Path) -> None:
-    """Stop a running node, make the directory, and start the node with both."""
+    """Stop a running node, create the directory, and start the node with both."""
     node.stop()
     shutil.copytree(node.data, second, ignore=shutil.ignore_patterns("__cluster*", "*-0", "*checkpoint", ".*"))
     meta = second / "meta.properties"

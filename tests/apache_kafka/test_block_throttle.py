@@ -1,4 +1,4 @@
-"""Apache Kafka's controller silences who asks for blocks of producer ids above its request_percentage, and counts no errors.   Source: KIP-124."""
+"""Apache Kafka's controller throttles AllocateProducerIds above request_percentage, and does not count error responses.   Source: KIP-124."""
 
 import pytest
 
@@ -15,7 +15,7 @@ PERCENT = 0.01
 
 
 def epoch_of(controller: Peer) -> int:
-    """The epoch of broker 1: the offset of its registration, which nobody tells a client."""
+    """The epoch of broker 1: the offset of its registration, which no response contains."""
     for epoch in EPOCHS:
         answer = controller.ask(AllocateProducerIdsRequest(broker_id=1, broker_epoch=epoch), 0, AllocateProducerIdsResponse)
         if answer.error_code == ErrorCode.NONE:
@@ -23,8 +23,8 @@ def epoch_of(controller: Peer) -> int:
     raise AssertionError("broker 1 is not registered")
 
 
-def test_apache_kafka_serves_and_silences_as_we_do(apache_kafka: ApacheKafka) -> None:
-    """730-12: what the text calls the existing throttle. `tests/cluster/test_block_throttle.py` asks ours the same."""
+def test_apache_kafka_throttles_block_requests_as_kraftsim_does(apache_kafka: ApacheKafka) -> None:
+    """730-12: what the KIP calls the existing throttle. `tests/cluster/test_block_throttle.py` tests kraftsim the same way."""
     with asking(apache_kafka.bootstrap) as broker, Peer.at(apache_kafka.controller) as controller:
         epoch = epoch_of(controller)
         unlimited = looped(controller, epoch)

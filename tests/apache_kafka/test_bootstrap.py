@@ -1,4 +1,4 @@
-"""Directories that Apache Kafka's own kafka-storage formatted: our controller begins with what they say, as Apache Kafka's does."""
+"""Directories formatted by Apache Kafka's kafka-storage: our controller starts from their bootstrap records, as Apache Kafka's does."""
 
 import shutil
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ BOOTSTRAP = "bootstrap.checkpoint"
 
 @pytest.fixture(scope="module", autouse=True)
 def kafka_is_there() -> None:
-    """Skips where there is no Java or no Maven."""
+    """Skips without Java or Maven."""
     class_path()
 
 
@@ -45,7 +45,7 @@ def properties(place: Path, *, port: int) -> dict[str, str]:
 
 
 def write_properties(place: Path, *, port: int) -> Path:
-    """Write them where the harness expects them."""
+    """Write the properties where the harness expects them."""
     place.mkdir(parents=True, exist_ok=True)
     file = place / "server.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in properties(place, port=port).items()))
@@ -53,7 +53,7 @@ def write_properties(place: Path, *, port: int) -> Path:
 
 
 def formatted(place: Path, *options: str) -> Path:
-    """Let kafka-storage make the directories."""
+    """Let kafka-storage create the directories."""
     file = write_properties(place, port=9093)
     run_tool(DEFAULT_RELEASE, "storage", "format", "--cluster-id", CLUSTER_ID, "--config", str(file), *options)
     return place
@@ -72,7 +72,7 @@ def theirs(place: Path, *, port: int) -> Iterator[ApacheKafka]:
 
 
 def first_records(place: Path) -> list[tuple[str, Any]]:
-    """What the log in the metadata directory holds, but for what each node says of itself. Nothing before the controller has become idle."""
+    """The records of the log in the metadata directory, without those about the node itself. Empty until the controller is idle."""
     log = place / "metadata" / METADATA_LOG
     found = metadata_records(log, release=DEFAULT_RELEASE) if log.exists() else []
     is_idle = any(each["type"] == IDLE for each in found)
@@ -80,23 +80,23 @@ def first_records(place: Path) -> list[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("level", ["3.9-IV0", "3.5-IV2"])
-def test_a_formatted_cluster_begins_alike(tmp_path: Path, level: str):
+def test_a_formatted_cluster_starts_with_the_same_records(tmp_path: Path, level: str):
     """format --release-version --add-scram: the same records in the same order, in the metadata directory, and none in the data directory."""
     source = formatted(tmp_path / "formatted", "--release-version", level, "--add-scram", ALICE, "--add-scram", BOB)
-    told = {}
+    logs = {}
     for name in ("theirs", "ours"):
         place, port = shutil.copytree(source, tmp_path / name), free_port_range(1)
         if name == "theirs":
             with theirs(place, port=port) as node:
                 node.wait()
-                wait_until(lambda place=place: first_records(place), "Apache Kafka has nothing more to write")
+                wait_until(lambda place=place: first_records(place), "Apache Kafka is idle")
         else:
             with OurNode(tmp_path / "our-node", {**properties(place, port=port), "kraftsim.cluster.id": CLUSTER_ID}, data=place / "data"):
-                wait_until(lambda place=place: first_records(place), "our controller has nothing more to write")
-        told[name] = first_records(place)
+                wait_until(lambda place=place: first_records(place), "our controller is idle")
+        logs[name] = first_records(place)
         assert not (place / "data" / "__cluster_metadata-0").exists()
-    assert told["ours"] == told["theirs"]
-    kinds = [kind for kind, _ in told["ours"]]
+    assert logs["ours"] == logs["theirs"]
+    kinds = [kind for kind, _ in logs["ours"]]
     assert kinds.count("USER_SCRAM_CREDENTIAL_RECORD") == 2 and "FEATURE_LEVEL_RECORD" in kinds
 
 
@@ -105,12 +105,12 @@ def test_a_formatted_cluster_begins_alike(tmp_path: Path, level: str):
     [
         pytest.param(b"nothing that could be read", id="not a snapshot"),
         pytest.param([("metadata.version", 3)], id="before 3.3"),
-        pytest.param([("metadata.version", 99)], id="a level of the future"),
+        pytest.param([("metadata.version", 99)], id="an unknown metadata.version"),
         pytest.param([], id="no level"),
     ],
 )
-def test_neither_starts_with_a_file_that_cannot_be_used(tmp_path: Path, content: Any):
-    """Apache Kafka ends, and so does our node."""
+def test_neither_starts_with_an_unusable_bootstrap_file(tmp_path: Path, content: Any):
+    """Apache Kafka exits, and so does our node."""
     records = [] if isinstance(content, bytes) else [FeatureLevelRecord(name=name, feature_level=level) for name, level in content]
     source = formatted(tmp_path / "formatted")
     bad = content if isinstance(content, bytes) else build_metadata_snapshot([build_record(record, 0) for record in records], timestamp=0)
@@ -118,7 +118,7 @@ def test_neither_starts_with_a_file_that_cannot_be_used(tmp_path: Path, content:
     place = shutil.copytree(source, tmp_path / "ours")
     port = free_port_range(1)
     with theirs(source, port=port) as node:
-        wait_until(lambda: not node.is_running, "Apache Kafka ends")
+        wait_until(lambda: not node.is_running, "Apache Kafka exits")
     our = OurNode(tmp_path / "our-node", {**properties(place, port=port), "kraftsim.cluster.id": CLUSTER_ID}, data=place / "data")
     with pytest.raises(AssertionError, match=BOOTSTRAP):
         our.start()

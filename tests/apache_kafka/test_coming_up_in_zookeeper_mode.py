@@ -1,7 +1,7 @@
-"""What a broker in ZooKeeper mode tells about a topic while it comes up: ours as Apache Kafka 3.9.1, looked at every few milliseconds.
+"""The metadata that a broker in ZooKeeper mode returns during startup: ours and Apache Kafka 3.9.1, polled every few milliseconds.
 
-It serves clients before the controller has told it of the cluster, and says then that there are no brokers and no such topic. Clients ask again; a
-librdkafka that knew the topic for long fails what it is given meanwhile with _UNKNOWN_TOPIC.
+It serves clients before it receives UpdateMetadata from the controller, and returns no brokers and UNKNOWN_TOPIC_OR_PARTITION until then. Clients
+retry; a librdkafka that has known the topic for long fails new records with _UNKNOWN_TOPIC.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from tests.cluster.running import running_processes
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.skipif("KRAFTSIM_UPGRADES" not in os.environ, reason="what is seen depends on how fast the machine is: `make upgrades`"),
+    pytest.mark.skipif("KRAFTSIM_UPGRADES" not in os.environ, reason="depends on the speed of the machine: `make upgrades`"),
 ]
 
 SECONDS = 120.0
@@ -44,12 +44,12 @@ NOTHING_KNOWN = Seen((), -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)
 
 
 class Pair(Protocol):
-    """Two brokers, one of which is stopped and started."""
+    """Two brokers, one of which is restarted."""
 
     addresses: list[str]
 
-    def bounce(self, broker_id: int) -> None:
-        """Stop one, and begin to start it again."""
+    def restart_one(self, broker_id: int) -> None:
+        """Stop one, and start it again without waiting."""
         ...
 
 
@@ -62,8 +62,8 @@ class Theirs:
         self._brokers = [running.enter_context(broker_of_zookeeper(zookeeper.port, number)) for number in (1, 2)]
         self.addresses = [broker.bootstrap for broker in self._brokers]
 
-    def bounce(self, broker_id: int) -> None:
-        """Stop one, and begin to start it again."""
+    def restart_one(self, broker_id: int) -> None:
+        """Stop one, and start it again without waiting."""
         self._brokers[broker_id - 1].stop()
         self._brokers[broker_id - 1].launch()
 
@@ -75,8 +75,8 @@ class Ours:
         self._cluster = running.enter_context(running_processes(directory / "run", brokers=2, controllers=0, zookeeper=True))
         self.addresses = self._cluster.bootstrap.split(",")
 
-    def bounce(self, broker_id: int) -> None:
-        """Stop one, and begin to start it again."""
+    def restart_one(self, broker_id: int) -> None:
+        """Stop one, and start it again without waiting."""
         asyncio.run(self._cluster.stop_node(f"broker-{broker_id}"))
         self._cluster.restart(f"broker-{broker_id}")
 
@@ -87,8 +87,8 @@ def pair(whose: str, directory: Path) -> Iterator[Pair]:
         yield Theirs(running) if whose == "apache_kafka" else Ours(running, directory)
 
 
-def told(address: str, topic: str) -> Iterator[Seen]:
-    """Yield what a broker tells, from its first answer on."""
+def metadata_states(address: str, topic: str) -> Iterator[Seen]:
+    """Yield the metadata responses of a broker, from the first one on."""
     request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
     give_up_at = time.monotonic() + SECONDS
     while time.monotonic() < give_up_at:
@@ -105,17 +105,17 @@ def told(address: str, topic: str) -> Iterator[Seen]:
 
 
 @pytest.mark.parametrize("whose", ["kraftsim", "apache_kafka"])
-def test_a_broker_that_comes_up_knows_nothing_for_a_moment_and_then_everything(whose: str, tmp_path: Path):
-    """How long the moment is depends on the machine, so it may be missed; nothing else is ever told. The controller stays where it is."""
+def test_a_starting_broker_returns_empty_metadata_until_the_controller_updates_it(whose: str, tmp_path: Path):
+    """The duration depends on the machine, so the empty state may be missed; no other state is allowed. The controller does not change."""
     with pair(whose, tmp_path) as running:
-        known = (answer for answer in told(running.addresses[0], "none") if answer.brokers == (1, 2) and answer.controller_id > 0)
+        known = (answer for answer in metadata_states(running.addresses[0], "none") if answer.brokers == (1, 2) and answer.controller_id > 0)
         controller = next(known).controller_id
         topic = Target(running.addresses[controller - 1]).topic(partitions=2).name
         other = 3 - controller
-        running.bounce(other)
+        running.restart_one(other)
         whole = Seen((1, 2), controller, ErrorCode.NONE, 2)
         seen: list[Seen] = []
-        for answer in told(running.addresses[other - 1], topic):
+        for answer in metadata_states(running.addresses[other - 1], topic):
             if not seen or seen[-1] != answer:
                 seen.append(answer)
             if answer == whole:

@@ -1,4 +1,4 @@
-"""Apache Kafka and kraftsim beside each other: every setting is described alike, and the same extreme values are refused while a broker runs."""
+"""Apache Kafka and kraftsim compared: every config is described the same, and dynamic updates refuse the same extreme values."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -43,18 +43,18 @@ OVERRIDES: Final = (
     {"min.cleanable.dirty.ratio": "0.25", "unclean.leader.election.enable": "true", "message.timestamp.type": "LogAppendTime"},
     {"segment.ms": "60000", "retention.bytes": "-1", "flush.ms": "5", "file.delete.delay.ms": "0", "delete.retention.ms": "1"},
 )
-"""What topics have of their own."""
+"""Overrides of topics."""
 VALUES: Final = ("", "garbage", "-1", "0", "1", "2147483647", "9223372036854775807")
 LISTENER: Final = "listener.name.plaintext."
 OF_A_LISTENER: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
 EXPLAINED: Final = {
-    "cordoned.log.dirs": "is not built: any value is kept",
+    "cordoned.log.dirs": "is not implemented: any value is accepted",
     "log.remote.copy.lag.bytes": "is not compared with the local retention",
     "log.remote.copy.lag.ms": "is not compared with the local retention",
-    "metric.reporters": "no class is looked for",
-    "principal.builder.class": "no class is looked for",
+    "metric.reporters": "no class is loaded",
+    "principal.builder.class": "no class is loaded",
 }
-"""Settings of which some values are taken here and refused there."""
+"""Configs of which some values are accepted here and refused there."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ def refusals(address: str, names: list[str]) -> dict[tuple[str, str, str], int]:
     return found
 
 
-def test_every_setting_of_a_broker_is_described_alike(both):
-    """Names, types, defaults, read-only, sensitive, and synonyms, but for what either cluster was given."""
+def test_broker_configs_are_described_the_same(both):
+    """Names, types, defaults, read-only, sensitive, and synonyms, except for the static configs of either cluster."""
     theirs, ours = described(both.theirs), described(both.ours)
     given = {name for rows in (theirs, ours) for name, row in rows.items() if row.config_source == ConfigSource.STATIC_BROKER_CONFIG}
     assert len(given) < len(theirs) // 10
@@ -116,9 +116,9 @@ def test_every_setting_of_a_broker_is_described_alike(both):
     assert {name: row for name, row in ours.items() if name not in given} == {name: row for name, row in theirs.items() if name not in given}
 
 
-@pytest.mark.parametrize("values", [{}, *OVERRIDES], ids=lambda values: ", ".join(values) or "none of its own")
-def test_every_configuration_of_a_topic_is_described_alike(both, values):
-    """With what the topic overrides, and what stands behind it; all that was set for all brokers comes between."""
+@pytest.mark.parametrize("values", [{}, *OVERRIDES], ids=lambda values: ", ".join(values) or "no overrides")
+def test_topic_configs_are_described_the_same(both, values):
+    """With overrides of the topic and their synonyms, including dynamic cluster-wide defaults."""
     found = []
     cluster_wide = {"log.retention.ms": "86400000", "compression.type": "lz4"}
     for address in (both.theirs, both.ours):
@@ -136,7 +136,7 @@ def _has_lz4_behind(rows: dict[str, DescribeConfigsResourceResult]) -> bool:
 
 
 @pytest.mark.parametrize("values", [{}, {"interval.ms": "5000"}, {"match": "client_id=a, client_source_port=1", "metrics": "a,b"}], ids=str)
-def test_a_subscription_to_client_metrics_is_described_alike(both, values):
+def test_client_metrics_subscriptions_are_described_the_same(both, values):
     found = []
     for number, address in enumerate((both.theirs, both.ours)):
         name = f"subscription-{len(values)}-{'-'.join(values)}-{number}"
@@ -148,22 +148,22 @@ def test_a_subscription_to_client_metrics_is_described_alike(both, values):
 
 
 @pytest.mark.parametrize("kind", ["broker", "topic"])
-def test_documentation_is_there_for_those_who_ask_and_never_kafkas(both, kind):
-    """Apache Kafka has a text about nearly every setting; ours has one sentence of its own about each that has effect."""
-    told = []
+def test_documentation_is_returned_on_request_and_is_not_kafkas_text(both, kind):
+    """Apache Kafka documents nearly every config; kraftsim has one sentence of its own for each config that has an effect."""
+    documented = []
     for address in (both.theirs, both.ours):
         resource_type, name = (BROKER, "1") if kind == "broker" else (TOPIC, Target(address).topic().name)
         assert {row.documentation for row in described(address, resource_type, name).values()} == {None}
-        told.append({key: row.documentation for key, row in described(address, resource_type, name, documented=True).items()})
-    theirs, ours = told
+        documented.append({key: row.documentation for key, row in described(address, resource_type, name, documented=True).items()})
+    theirs, ours = documented
     assert sum(map(bool, theirs.values())) > LEAST_CONFIGS
     written = {name: words for name, words in ours.items() if words is not None}
     assert len(written) > LEAST_CONFIGS and all(words.endswith(".") for words in written.values())
     assert {name for name, words in written.items() if words == theirs.get(name)} == set()
 
 
-def test_the_same_values_are_refused_while_a_broker_runs(both):
-    """Each dynamic setting with extreme values, on one broker and on all."""
+def test_dynamic_updates_refuse_the_same_values(both):
+    """Each dynamic config with extreme values, on one broker and as the cluster default."""
     known = config_tables(both.line).broker
     names = [*(name for name in known if known[name].is_dynamic), *(LISTENER + name for name in OF_A_LISTENER), "num.partitions"]
     theirs, ours = refusals(both.theirs, names), refusals(both.ours, names)
@@ -172,6 +172,6 @@ def test_the_same_values_are_refused_while_a_broker_runs(both):
 
 
 @pytest.mark.parametrize("release", [DEFAULT_RELEASE, NEWEST_RELEASE])
-def test_the_generated_rows_are_those_of_the_jars(release):
+def test_generated_config_rows_match_the_jars(release):
     """`python -m tests.apache_kafka.config_facts` writes them for every line."""
     assert told_by(release) == rows_of(line_of(release))

@@ -1,4 +1,4 @@
-"""The tables of configurations and levels are Kafka's own, and so is every word about a wrong value: asked of the classes of releases."""
+"""The tables of configs and feature levels match Kafka, and so does every message about an invalid value, as returned by the classes of releases."""
 
 import subprocess
 from dataclasses import dataclass
@@ -25,12 +25,12 @@ TOGETHER = (
     {"no.such": "1", "segment.ms": "y"},
 )
 INTERNAL = "internal.segment.bytes"
-"""For Kafka's own tests (since 4.1): shown to nobody."""
+"""Internal config for Kafka's own tests (since 4.1), never returned."""
 
 
 @dataclass(frozen=True)
-class Told:
-    """What the classes of a release tell, one list of words per line; and our tables of it."""
+class Definitions:
+    """The output of the classes of a release, one list of words per line; and our tables of it."""
 
     line: str
     tables: ConfigTables
@@ -38,13 +38,13 @@ class Told:
     words: list[list[str]]
 
     def rows(self, kind: str) -> list[list[str]]:
-        """Return what was told of one kind of thing."""
+        """Return the lines of one kind."""
         return [words[1:] for words in self.words if words[0] == kind]
 
 
 @pytest.fixture(scope="module", params=[DEFAULT_RELEASE, "4.1.2", NEWEST_RELEASE])
-def told(request) -> Told:
-    """What Kafka's classes tell of a release."""
+def definitions(request) -> Definitions:
+    """The definitions in Kafka's classes of a release."""
     line = request.param.rpartition(".")[0]
     tables = config_tables(line)
     questions = [{name: value} for name in tables.topic for value in VALUES if name != "remote.storage.enable"] + list(TOGETHER)
@@ -53,33 +53,33 @@ def told(request) -> Told:
     command = [str(java()), "-cp", jars, str(Path(__file__).parent / "ConfigDefinitions.java")]
     answer = subprocess.run(command, input=asked, capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stderr
-    return Told(line, tables, questions, [line.split("\t") for line in answer.stdout.split("\n")])
+    return Definitions(line, tables, questions, [line.split("\t") for line in answer.stdout.split("\n")])
 
 
-def test_kafka_says_the_same_about_every_value(told):
-    """Every key and some fifty values, most of them wrong; and several at once."""
-    theirs = ["\t".join(words) or None for words in told.rows("said")]
-    ours = [told.tables.complaint_about_topic(values, {}) for values in told.questions]
-    assert len(theirs) == len(told.questions)
-    differing = [(values, their, our) for values, their, our in zip(told.questions, theirs, ours, strict=True) if their != our]
+def test_config_values_are_validated_as_in_apache_kafka(definitions):
+    """Every key and some fifty values, most of them invalid; and several at once."""
+    theirs = ["\t".join(words) or None for words in definitions.rows("said")]
+    ours = [definitions.tables.complaint_about_topic(values, {}) for values in definitions.questions]
+    assert len(theirs) == len(definitions.questions)
+    differing = [(values, their, our) for values, their, our in zip(definitions.questions, theirs, ours, strict=True) if their != our]
     assert differing == []
 
 
-def test_brokers_have_the_same_configurations(told):
-    """Names, types, defaults, and what can be changed while a broker runs."""
-    theirs = {name: (kind, default if has == "true" else None, mode) for name, kind, has, default, mode in told.rows("broker")}
-    assert {name: (config.kind.name, config.default, config.mode.value) for name, config in told.tables.broker.items()} == theirs
+def test_broker_configs_match_apache_kafka(definitions):
+    """Names, types, defaults, and update modes."""
+    theirs = {name: (kind, default if has == "true" else None, mode) for name, kind, has, default, mode in definitions.rows("broker")}
+    assert {name: (config.kind.name, config.default, config.mode.value) for name, config in definitions.tables.broker.items()} == theirs
 
 
-def test_topics_have_the_same_configurations(told):
-    """Also in the same order, by which the first of several wrong values is found."""
-    theirs = [tuple(row) for row in told.rows("topic") if row[0] != INTERNAL]
-    assert [(name, config.kind.name, config.default) for name, config in told.tables.topic.items()] == theirs
+def test_topic_configs_match_apache_kafka(definitions):
+    """Also in the same order, which decides which of several invalid values is reported."""
+    theirs = [tuple(row) for row in definitions.rows("topic") if row[0] != INTERNAL]
+    assert [(name, config.kind.name, config.default) for name, config in definitions.tables.topic.items()] == theirs
 
 
-def test_levels_have_the_same_names(told):
-    """And the same ones may not be gone below; what a release holds above its own level became something else later."""
-    lowest, highest = max(1, release(told.line).supported_features["metadata.version"][0]), release(told.line).metadata_version
-    theirs = {int(level): (name, changes == "true") for level, name, changes in told.rows("level") if lowest <= int(level) <= highest}
+def test_feature_levels_have_the_same_names(definitions):
+    """Downgrades below the same levels are refused; levels above that of a release were redefined later."""
+    lowest, highest = max(1, release(definitions.line).supported_features["metadata.version"][0]), release(definitions.line).metadata_version
+    theirs = {int(level): (name, changes == "true") for level, name, changes in definitions.rows("level") if lowest <= int(level) <= highest}
     ours = {level: (version.name, version.changes_metadata) for level, version in METADATA_VERSIONS.items() if lowest <= level <= highest}
     assert ours == theirs

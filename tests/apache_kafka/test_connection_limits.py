@@ -1,4 +1,4 @@
-"""Apache Kafka's own tool limits how fast connections come to our brokers: kafka-configs for addresses, and for brokers (KIP-612)."""
+"""Apache Kafka's kafka-configs limits the connection rate of our brokers, by IP address and by broker (KIP-612)."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.interop
 CONFIGS = "kafka.admin.ConfigCommand"
 SECONDS = 60.0
 WINDOWS_SECONDS = 12
-"""After so long nothing counts any more."""
+"""After this time the rate windows are empty."""
 RATE, CONNECTIONS = 2, 40
 Tool = Callable[..., str]
 
@@ -31,15 +31,15 @@ def broker() -> Iterator[str]:
         yield cluster.bootstrap
 
 
-def tell(broker: str, *arguments: str) -> str:
-    """Run kafka-configs to its good end."""
+def run_configs(broker: str, *arguments: str) -> str:
+    """Run kafka-configs and check that it succeeds."""
     done = run_java(DEFAULT_RELEASE, CONFIGS, "--bootstrap-server", broker, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 def served(address: str, patience_seconds: float) -> list[bool | None]:
-    """Connect many times at once and ask; tell of each whether it was answered, was closed (False), or still waits (None)."""
+    """Open many connections at once and send a request; return for each whether it got a response, was closed (False), or still waits (None)."""
     with ExitStack() as opened:
         peers = [opened.enter_context(Peer.at(address, timeout_seconds=patience_seconds)) for _ in range(CONNECTIONS)]
         for peer in peers:
@@ -58,32 +58,32 @@ def _fate(peer: Peer, patience_seconds: float) -> bool | None:
 
 
 def wait_until_all_are_served(address: str) -> None:
-    """The tool connects, too: nothing of what was counted may be left."""
+    """The tool connects too: the rate windows must be empty."""
     time.sleep(WINDOWS_SECONDS)
     with Peer.at(address) as peer:
         peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
 
 
-def test_an_address_is_limited_and_let_go(broker):
-    """kafka-configs --entity-type ips: what is too much is closed, and told of by --describe; without the limit all are served."""
+def test_an_ip_connection_rate_limit_can_be_set_and_removed(broker):
+    """kafka-configs --entity-type ips: excess connections are closed, and --describe shows the limit; without it all are served."""
     one = ("--entity-type", "ips", "--entity-name", "127.0.0.1")
-    tell(broker, "--alter", *one, "--add-config", f"connection_creation_rate={RATE}")
-    assert f"connection_creation_rate={RATE}.0" in tell(broker, "--describe", *one)
+    run_configs(broker, "--alter", *one, "--add-config", f"connection_creation_rate={RATE}")
+    assert f"connection_creation_rate={RATE}.0" in run_configs(broker, "--describe", *one)
     fates = served(broker, 5)
     assert None not in fates and 10 <= fates.count(True) <= 10 * RATE + 2, fates
     wait_until_all_are_served(broker)
-    tell(broker, "--alter", *one, "--delete-config", "connection_creation_rate")
+    run_configs(broker, "--alter", *one, "--delete-config", "connection_creation_rate")
     assert served(broker, 5).count(True) == CONNECTIONS
 
 
-def test_a_broker_lets_connections_wait(broker):
-    """kafka-configs --entity-type brokers: whoever comes too fast is served later, and nobody is closed."""
+def test_a_broker_delays_connections_above_its_rate_limit(broker):
+    """kafka-configs --entity-type brokers: excess connections are delayed, and none is closed."""
     every = ("--entity-type", "brokers", "--entity-default")
-    tell(broker, "--alter", *every, "--add-config", f"max.connection.creation.rate={RATE}")
+    run_configs(broker, "--alter", *every, "--add-config", f"max.connection.creation.rate={RATE}")
     began = time.monotonic()
     fates = served(broker, 1.0)
     assert False not in fates and 1 <= fates.count(True) < CONNECTIONS, fates
     assert time.monotonic() - began < SECONDS
     wait_until_all_are_served(broker)
-    tell(broker, "--alter", *every, "--delete-config", "max.connection.creation.rate")
+    run_configs(broker, "--alter", *every, "--delete-config", "max.connection.creation.rate")
     assert served(broker, 5).count(True) == CONNECTIONS

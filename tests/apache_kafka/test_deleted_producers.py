@@ -1,6 +1,6 @@
-"""Brokers of 2.3 and 2.4 beside ours of the same lines, each on our ZooKeeper: who is known once records were deleted (KAFKA-7190).
+"""Brokers of 2.3 and 2.4 beside ours of the same lines, each on our ZooKeeper: producer state after records were deleted (KAFKA-7190).
 
-2.3 forgets a producer with the last of its records, and tells it so when it goes on (UNKNOWN_PRODUCER_ID); 2.4 keeps it.
+2.3 removes the state of a producer with the last of its records, and returns UNKNOWN_PRODUCER_ID when it continues; 2.4 keeps it.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ FORGOTTEN, KNOWN = int(ErrorCode.UNKNOWN_PRODUCER_ID), int(ErrorCode.NONE)
 
 @contextmanager
 def theirs(release: str, directory: Path) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Apache Kafka: where it is, and how it is stopped and started again."""
+    """Apache Kafka: its address, and how to restart it."""
     with running_zookeeper(directory) as zookeeper, broker_of_zookeeper(zookeeper.port, release=release) as broker:
 
         def again() -> None:
@@ -60,8 +60,8 @@ def ours(release: str, directory: Path) -> Iterator[tuple[str, Callable[[], None
             broker.stop()
 
 
-def answers(bootstrap: str, again: Callable[[], None]) -> list[tuple[str, int]]:
-    """Produce, delete and produce on, before and after a clean stop; return what was answered."""
+def answers(bootstrap: str, restart: Callable[[], None]) -> list[tuple[str, int]]:
+    """Produce, delete and produce again, before and after a clean shutdown; return the responses."""
     target = Target(bootstrap)
     topic = settled(lambda: _topic(target), lambda found: found is not None, "a topic", SETTLE_SECONDS)
     assert topic is not None
@@ -81,12 +81,12 @@ def answers(bootstrap: str, again: Callable[[], None]) -> list[tuple[str, int]]:
     send("the first batch of 7", 7, 0)
     send("the first batch of 8", 8, 0)
     delete(1)
-    send("the second batch of 8, whose first is there", 8, 1)
+    send("the second batch of 8, whose first exists", 8, 1)
     send("the second batch of 7, whose first is deleted", 7, 1)
     send("the first batch of 9", 9, 0)
     delete(TO_THE_END)
-    again()
-    settled(lambda: _answer_to(lambda: send("the second batch of 9, deleted before a stop", 9, 1), found), bool, "a leader", SETTLE_SECONDS)
+    restart()
+    settled(lambda: _answer_to(lambda: send("the second batch of 9, deleted before a shutdown", 9, 1), found), bool, "a leader", SETTLE_SECONDS)
     return found
 
 
@@ -98,7 +98,7 @@ def _topic(target: Target) -> str | None:
 
 
 def _answer_to(send: Callable[[], None], found: list[tuple[str, int]]) -> bool:
-    """Try to send; tell whether a leader has answered, and keep nothing of another answer."""
+    """Try to send; return whether a leader has responded, and discard any other response."""
     try:
         send()
     except OSError:
@@ -110,13 +110,13 @@ def _answer_to(send: Callable[[], None], found: list[tuple[str, int]]) -> bool:
 
 
 @pytest.mark.parametrize(("release", "expected"), [("2.3.1", [FORGOTTEN, FORGOTTEN]), ("2.4.1", [KNOWN, FORGOTTEN])])
-def test_a_producer_whose_records_are_deleted(release, expected, tmp_path):
-    """While the broker runs, and after a stop with an empty log, whose snapshot goes with its records in both."""
-    told = []
+def test_producer_state_after_its_records_are_deleted(release, expected, tmp_path):
+    """While the broker runs, and after a shutdown with an empty log, whose snapshot is deleted with its records in both."""
+    results = []
     for kind in (theirs, ours):
         (tmp_path / kind.__name__).mkdir()
-        with kind(release, tmp_path / kind.__name__) as (bootstrap, again):
-            told.append(answers(bootstrap, again))
-    assert told[0] == told[1]
-    assert [error for what, error in told[0] if "deleted" in what] == expected
-    assert {error for what, error in told[0] if "deleted" not in what} == {KNOWN}
+        with kind(release, tmp_path / kind.__name__) as (bootstrap, restart):
+            results.append(answers(bootstrap, restart))
+    assert results[0] == results[1]
+    assert [error for what, error in results[0] if "deleted" in what] == expected
+    assert {error for what, error in results[0] if "deleted" not in what} == {KNOWN}

@@ -25,7 +25,7 @@ Tool = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[tuple[Tool, Target]]:
-    """Run a tool, by its class, against one broker, and return what it said."""
+    """Run a tool, by its class, against one broker, and return its output."""
     class_path(DEFAULT_RELEASE)
     with EmbeddedCluster(ClusterSpec(brokers=1, port=free_port_range(1))) as running:
         broker = running.bootstrap
@@ -38,8 +38,8 @@ def cluster() -> Iterator[tuple[Tool, Target]]:
         yield run, Target(broker)
 
 
-def test_topics_are_described(cluster):
-    """kafka-topics asks page by page (DescribeTopicPartitions)."""
+def test_kafka_topics_describes_topics(cluster):
+    """kafka-topics reads page by page (DescribeTopicPartitions)."""
     tool, target = cluster
     name = target.topic(partitions=5).name
     said = tool(TOPICS, "--describe", "--topic", name, "--partition-size-limit-per-response", "2")
@@ -47,20 +47,20 @@ def test_topics_are_described(cluster):
     assert said.count("Leader: 1") == 5 and said.count("Isr: 1") == 5
 
 
-def test_configurations_are_told_with_where_they_come_from(cluster):
-    """kafka-configs: of a topic and of a broker, what is set and all there is."""
+def test_kafka_configs_shows_configs_with_their_source(cluster):
+    """kafka-configs: the overrides and all configs of a topic and of a broker."""
     tool, target = cluster
     name = target.topic(configs={"retention.ms": "4321"}).name
     own = tool(CONFIGS, "--describe", "--entity-type", "topics", "--entity-name", name)
     assert "retention.ms=4321" in own and "segment.bytes" not in own
     assert "DEFAULT_CONFIG:log.segment.bytes=1073741824" in tool(CONFIGS, "--describe", "--all", "--entity-type", "topics", "--entity-name", name)
     tool(CONFIGS, "--alter", "--entity-type", "brokers", "--entity-name", "1", "--add-config", "message.max.bytes=5000000")
-    told = tool(CONFIGS, "--describe", "--entity-type", "brokers", "--entity-name", "1")
-    assert "message.max.bytes=5000000" in told and "DEFAULT_CONFIG:message.max.bytes=1048588" in told
+    shown = tool(CONFIGS, "--describe", "--entity-type", "brokers", "--entity-name", "1")
+    assert "message.max.bytes=5000000" in shown and "DEFAULT_CONFIG:message.max.bytes=1048588" in shown
     assert "node.id=1" in tool(CONFIGS, "--describe", "--all", "--entity-type", "brokers", "--entity-name", "1")
 
 
-def test_quotas_are_set_and_told(cluster):
+def test_kafka_configs_sets_and_describes_quotas(cluster):
     """kafka-configs: of a client."""
     tool, _ = cluster
     entity = ("--entity-type", "clients", "--entity-name", "somebody")
@@ -68,20 +68,20 @@ def test_quotas_are_set_and_told(cluster):
     assert "producer_byte_rate=1000.0" in tool(CONFIGS, "--describe", *entity)
 
 
-def test_log_directories_are_told(cluster):
+def test_kafka_log_dirs_describes_log_directories(cluster):
     """kafka-log-dirs: the size of what was produced, in JSON."""
     tool, target = cluster
     topic = filled_topic(target, batches=3)
     said = tool(LOG_DIRS, "--describe", "--broker-list", "1", "--topic-list", topic.name)
-    told = json.loads(said.splitlines()[-1])
-    directory = told["brokers"][0]["logDirs"][0]
+    described = json.loads(said.splitlines()[-1])
+    directory = described["brokers"][0]["logDirs"][0]
     assert directory["error"] is None
     assert [(row["partition"], row["offsetLag"], row["isFuture"]) for row in directory["partitions"]] == [(f"{topic.name}-0", 0, False)]
     assert directory["partitions"][0]["size"] > 3 * 70
 
 
-def test_offsets_are_told(cluster):
-    """kafka-get-offsets: the end, the beginning, and the greatest timestamp."""
+def test_kafka_get_offsets_prints_offsets(cluster):
+    """kafka-get-offsets: the latest and earliest offset, and that of the maximum timestamp."""
     tool, target = cluster
     topic = filled_topic(target, batches=4)
     for time, offsets in (("latest", "4"), ("earliest", "0"), ("max-timestamp", "0123")):
@@ -89,7 +89,7 @@ def test_offsets_are_told(cluster):
         assert (name, partition) == (topic.name, "0") and offset in offsets, (time, offset)
 
 
-def test_producers_are_told(cluster):
+def test_kafka_transactions_describes_producers(cluster):
     """kafka-transactions describe-producers: id, epoch, last sequence."""
     tool, target = cluster
     topic = target.topic()

@@ -1,6 +1,6 @@
-"""Listeners and what goes together, changed while a broker runs: a broker of Apache Kafka and one of ours refuse the same changes.
+"""Dynamic changes of listeners and related configs: a broker of Apache Kafka and one of ours refuse the same changes.
 
-The broker of Apache Kafka has no controller in its process, as ours has none. Nothing is changed: each change is only validated.
+The broker of Apache Kafka is not a combined node, and neither is ours. Nothing is changed: each change is only validated.
 """
 
 from collections.abc import Iterator
@@ -100,7 +100,7 @@ def error(address: str, change: Change) -> int:
 
 
 @pytest.mark.parametrize("release", [DEFAULT_RELEASE, NEWEST_RELEASE])
-def test_the_same_changes_are_refused(release):
+def test_the_same_listener_changes_are_refused(release):
     port = free_port_range(1)
     quorum = {"controller.quorum.voters": f"9@127.0.0.1:{port + 100}"}
     controller = ApacheKafka(release, {"process.roles": "controller", "node.id": "9", **quorum}, port=port, controller_port=port + 100)

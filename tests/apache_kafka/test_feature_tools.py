@@ -1,4 +1,4 @@
-"""kafka-features says the same of our cluster as of Apache Kafka's: what is finalized, what can be raised and what cannot be lowered."""
+"""kafka-features prints the same for our cluster as for Apache Kafka's: finalized levels, upgrades and refused downgrades."""
 
 import re
 
@@ -11,7 +11,7 @@ from tests.apache_kafka.class_path import NEWEST_RELEASE
 from tests.apache_kafka.harness import TOOLS, TOOLS_OF_4, ApacheKafka, run_java
 
 pytestmark = pytest.mark.interop
-STORY = (
+COMMANDS = (
     ("describe",),
     ("upgrade", "--feature", "transaction.version=0"),
     ("downgrade", "--feature", "transaction.version=0"),
@@ -25,20 +25,20 @@ STORY = (
     ("downgrade", "--release-version", "3.3-IV3", "--unsafe"),
     ("describe",),
 )
-"""Told one after the other."""
+"""Commands, in this order."""
 
 
-def told(bootstrap: str, arguments: tuple[str, ...]) -> tuple[int, list[str]]:
-    """Run the tool of 4.1 and return its exit code and what it printed, but for what each cluster calls its own."""
+def run_tool_of(bootstrap: str, arguments: tuple[str, ...]) -> tuple[int, list[str]]:
+    """Run the tool of 4.1 and return its exit code and output, without cluster-specific values."""
     done = run_java(TOOLS_OF_4, TOOLS["features"], "--bootstrap-server", bootstrap, *arguments)
     words = re.sub(r"(Epoch: )\d+|(controller )\d+", lambda found: f"{found[1] or found[2]}N", done.stdout + done.stderr)
     return done.returncode, sorted(line.strip() for line in words.splitlines() if not line.startswith(("\tat ", "[main]")))
 
 
 @pytest.mark.parametrize("release", [NEWEST_RELEASE])
-def test_features_are_told_raised_and_lowered_alike(release: str):
-    """The exit code, and every line in no order: tables are in the order of a hash."""
+def test_features_are_described_upgraded_and_downgraded_the_same(release: str):
+    """The exit code and all lines, unordered: tables are in hash order."""
     spec = ClusterSpec(brokers=1, release=release.rpartition(".")[0], port=free_port_range(1))
     with ApacheKafka(release) as theirs, EmbeddedCluster(spec) as ours:
-        for arguments in STORY:
-            assert (arguments, *told(ours.bootstrap, arguments)) == (arguments, *told(theirs.bootstrap, arguments))
+        for arguments in COMMANDS:
+            assert (arguments, *run_tool_of(ours.bootstrap, arguments)) == (arguments, *run_tool_of(theirs.bootstrap, arguments))

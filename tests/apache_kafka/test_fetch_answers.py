@@ -1,4 +1,4 @@
-"""Apache Kafka and kraftsim beside each other: partitions that exist, do not, may not be read or fail, in one Fetch."""
+"""Apache Kafka and kraftsim compared: existing, missing, unauthorized and failing partitions in one Fetch."""
 
 import itertools
 import time
@@ -31,7 +31,7 @@ from tests.conformance.secured import secured_apache_kafka, secured_kraftsim
 
 pytestmark = pytest.mark.interop
 OPEN, CLOSED, ABSENT = "open", "closed", "open-absent"
-"""A topic that alice may read, one that she may not, and one that is not there."""
+"""A topic that alice may read, one that she may not, and one that does not exist."""
 KINDS = {
     "empty": (OPEN, 0),
     "full": (OPEN, 1),
@@ -102,8 +102,8 @@ class Node:
                 request.replica_id = STRANGER
         return request
 
-    def told(self, answer: FetchResponse) -> Any:
-        """Return what is the same on either node."""
+    def comparable(self, answer: FetchResponse) -> Any:
+        """Return the response without node-specific values."""
         topics = [
             (
                 topic.topic or self.ids[topic.topic_id],
@@ -129,24 +129,24 @@ class Node:
 
 
 def asked(peer: Peer, node: Node, request: FetchRequest, version: int) -> tuple[FetchResponse, Any]:
-    """Return an answer, and with it, outside of sessions, whether it had to wait.
+    """Return a response, and, outside of sessions, whether it was delayed.
 
-    What is answered late is asked again: a machine may be slow once.
+    A delayed request is sent again: the machine may have been slow.
     """
     began = time.monotonic()
     answer = peer.ask(request, version, FetchResponse)
     if request.session_epoch >= 0 or not request.max_wait_ms:
-        return answer, node.told(answer)
+        return answer, node.comparable(answer)
     waits = 0
     while time.monotonic() - began > WAITED_MS / 1000 and waits < TRIES:
         waits += 1
         began = time.monotonic()
         peer.ask(request, version, FetchResponse)
-    return answer, (node.told(answer), waits == TRIES)
+    return answer, (node.comparable(answer), waits == TRIES)
 
 
 def answers(node: Node, reader: str, orders: list[tuple[str, ...]], versions: list[int]) -> dict[Question, Any]:
-    """Ask without a session, and where there are such, in a new session and once more in it."""
+    """Fetch without a session, and, if supported, twice in a new session."""
     found: dict[Question, Any] = {}
     with node.peer(reader) as peer:
         for version, kinds, min_bytes, wait_ms, isolation in itertools.product(
@@ -186,18 +186,18 @@ def compare(both: tuple[Node, Node], reader: str, orders: list[tuple[str, ...]],
     assert not differing, (len(differing), len(theirs), list(differing.items())[:4])
 
 
-def test_every_order_of_partitions_is_answered_alike_by_the_newest_version(both) -> None:
+def test_every_partition_order_gets_the_same_response_in_the_newest_version(both) -> None:
     compare(both, "alice", ORDERS, both[0].versions()[-1:])
 
 
-def test_every_version_answers_pairs_of_partitions_alike(both) -> None:
+def test_every_version_gets_the_same_response_for_pairs_of_partitions(both) -> None:
     compare(both, "alice", [order for order in ORDERS if len(order) < 3], both[0].versions())
 
 
 @pytest.mark.parametrize("reader", ["anonymous follower", "alice as a follower"])
-def test_followers_are_answered_alike(both, reader) -> None:
+def test_followers_get_the_same_responses(both, reader) -> None:
     compare(both, reader, [order for order in ORDERS if len(order) < 3], both[0].versions())
 
 
-def test_a_partition_named_twice_is_answered_alike(both) -> None:
+def test_a_duplicate_partition_gets_the_same_response(both) -> None:
     compare(both, "alice", [(kind, other, kind) for kind, other in itertools.permutations(KINDS, 2)], both[0].versions())

@@ -1,4 +1,4 @@
-"""A broker of Apache Kafka 3.9.1 keeps its metadata in our ZooKeeper, through a kill -9 of it and an absence that ends all sessions."""
+"""A broker of Apache Kafka 3.9.1 on our ZooKeeper, which is killed with kill -9 and stays down until all sessions have expired."""
 
 import json
 import time
@@ -52,12 +52,12 @@ def broker(port: int) -> Iterator[ApacheKafka]:
 
 
 def get(port: int, path: str) -> Told:
-    with ZookeeperTalk(port) as talk:
-        return talk.ask(OpCode.GET_DATA, WatchedPath(path=path))
+    with ZookeeperTalk(port) as client:
+        return client.ask(OpCode.GET_DATA, WatchedPath(path=path))
 
 
 def assert_texts_are_kafkas(port: int) -> None:
-    """What Kafka has written is built byte for byte from what is read of it."""
+    """Znodes written by Kafka are parsed and rebuilt byte for byte."""
     for path, cls in (
         (broker_path(1), BrokerZnode),
         (CONTROLLER, ControllerZnode),
@@ -82,25 +82,25 @@ def produce(bootstrap: str, topic: str, *, idempotent: bool = True, timeout_ms: 
     return sum(acknowledged)
 
 
-def test_its_controller_gives_producer_ids_away_after_it_was_deposed(tmp_path: Path) -> None:
-    """Somebody else has raised /controller_epoch: what it decides is refused from then on, but not a block (bug `unfenced-producer-id-blocks`)."""
+def test_a_deposed_controller_still_allocates_producer_ids(tmp_path: Path) -> None:
+    """Another controller has raised /controller_epoch: its writes are refused from then on, but not a block (bug `unfenced-producer-id-blocks`)."""
     zookeeper = RunningZookeeper(tmp_path)
     zookeeper.start()
     with broker(zookeeper.port) as kafka:
         assert produce(kafka.bootstrap, "before", idempotent=False) == RECORDS
         assert get(zookeeper.port, PRODUCER_ID_BLOCK).read(GetDataResponse).data is None
-        with ZookeeperTalk(zookeeper.port) as talk:
-            assert talk.ask(OpCode.SET_DATA, SetDataRequest(path=CONTROLLER_EPOCH, data=b"7")).header.error == 0
-        assert produce(kafka.bootstrap, "before") == RECORDS, "a producer is given an id"
+        with ZookeeperTalk(zookeeper.port) as client:
+            assert client.ask(OpCode.SET_DATA, SetDataRequest(path=CONTROLLER_EPOCH, data=b"7")).header.error == 0
+        assert produce(kafka.bootstrap, "before") == RECORDS, "a producer gets an id"
         assert json.loads(get(zookeeper.port, PRODUCER_ID_BLOCK).read(GetDataResponse).data)["block_end"] == "999"
         assert get(zookeeper.port, CONTROLLER_EPOCH).read(GetDataResponse).data == b"7", "it does not know yet"
         assert produce(kafka.bootstrap, "after", idempotent=False, timeout_ms=3000) == 0
-        assert get(zookeeper.port, topic_path("after")).header.error == 0, "which a broker makes"
-        assert get(zookeeper.port, state_path("after", 0)).header.error != 0, "which a controller decides: it was refused"
+        assert get(zookeeper.port, topic_path("after")).header.error == 0, "which a broker creates"
+        assert get(zookeeper.port, state_path("after", 0)).header.error != 0, "which a controller writes: it was refused"
     zookeeper.stop()
 
 
-def test_a_broker_lives_on_it_through_a_kill_and_the_end_of_all_sessions(tmp_path: Path) -> None:
+def test_a_broker_survives_a_zookeeper_kill_and_session_expiry(tmp_path: Path) -> None:
     zookeeper = RunningZookeeper(tmp_path)
     zookeeper.start()
     with broker(zookeeper.port) as kafka:
@@ -117,7 +117,7 @@ def test_a_broker_lives_on_it_through_a_kill_and_the_end_of_all_sessions(tmp_pat
         zookeeper = RunningZookeeper(tmp_path, incarnation=2, port=zookeeper.port)
         zookeeper.start()
         assert produce(kafka.bootstrap, "after a kill".replace(" ", "-")) == RECORDS
-        assert get(zookeeper.port, "/brokers/ids/1").read(GetDataResponse).stat.czxid == registered.czxid, "its session went on"
+        assert get(zookeeper.port, "/brokers/ids/1").read(GetDataResponse).stat.czxid == registered.czxid, "its session survived"
 
         zookeeper.stop()
         time.sleep(0.5)
@@ -126,7 +126,7 @@ def test_a_broker_lives_on_it_through_a_kill_and_the_end_of_all_sessions(tmp_pat
         assert produce(kafka.bootstrap, "after-a-restart") == RECORDS
     deadline = time.monotonic() + 30
     while get(zookeeper.port, "/brokers/ids/1").header.error == 0:
-        assert time.monotonic() < deadline, "the session of a broker that was killed ends"
+        assert time.monotonic() < deadline, "the session of a killed broker expires"
         time.sleep(0.2)
     assert get(zookeeper.port, "/controller").header.error != 0, "it was the controller, too"
     zookeeper.stop()

@@ -1,4 +1,4 @@
-"""What touches more partitions than fit into one batch: our controller cuts it, or refuses it, where Apache Kafka's does."""
+"""Changes of more partitions than fit into one batch: our controller splits or refuses them exactly where Apache Kafka's does."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from protocol.messages.k62_broker_registration import BrokerRegistrationRequest,
 from protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from protocol.messages.k64_unregister_broker import UnregisterBrokerRequest
 from protocol.schema import Message
-from tests.apache_kafka.controller_sessions import CAUGHT_UP, CLUSTER_ID, Session, Told
+from tests.apache_kafka.controller_sessions import CAUGHT_UP, CLUSTER_ID, Result, Session
 from tests.apache_kafka.harness import ApacheKafka
 from tests.apache_kafka.test_partition_rules import QUIET, Asked, our_controller, session_with
 
@@ -36,8 +36,8 @@ def sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Session
             session.close()
 
 
-def agreed(both: tuple[Session, Session], asked: Asked) -> Told:
-    """Ask both, and return what both tell."""
+def agreed(both: tuple[Session, Session], asked: Asked) -> Result:
+    """Send a request to both, and return their common response."""
     there, here = (session.tell(asked) for session in both)
     assert (here.answer, here.batches) == (there.answer, there.batches)
     assert here.records == there.records
@@ -58,7 +58,7 @@ def registered(broker_id: int) -> Asked:
 
 
 def beats(broker_id: int, *, want_fence: bool = False) -> Asked:
-    """Send a heartbeat of a broker that has read everything."""
+    """Send a heartbeat of a broker that has caught up."""
 
     def asked(session: Session) -> tuple[Message, int]:
         epoch = session.broker_epoch(broker_id)
@@ -74,14 +74,14 @@ def created(name: str) -> Asked:
     return lambda session: (CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
 
 
-def test_a_broker_that_is_fenced_leaves_its_partitions_in_several_batches(sessions):
+def test_fencing_a_broker_is_written_in_several_record_batches(sessions):
     """MAX_RECORDS_PER_BATCH: the partitions first, 10,000 at a time, and then the broker."""
-    told = agreed(sessions, beats(LEADER, want_fence=True))
-    assert told.batches == (RECORDS_MAX, PARTITIONS * len(TOPICS) + 1 - RECORDS_MAX)
+    result = agreed(sessions, beats(LEADER, want_fence=True))
+    assert result.batches == (RECORDS_MAX, PARTITIONS * len(TOPICS) + 1 - RECORDS_MAX)
 
 
-def test_a_broker_in_too_many_partitions_cannot_be_unregistered(sessions):
-    """MAX_RECORDS_PER_USER_OP: what somebody asks for is done in one piece, or not at all."""
-    told = agreed(sessions, lambda session: (UnregisterBrokerRequest(broker_id=FOLLOWER), 0))
-    assert (told.records, told.batches) == ((), ())
-    assert f'"errorCode": {int(ErrorCode.POLICY_VIOLATION)}' in told.answer
+def test_a_broker_with_too_many_partitions_cannot_be_unregistered(sessions):
+    """MAX_RECORDS_PER_USER_OP: a request is applied atomically, or not at all."""
+    result = agreed(sessions, lambda session: (UnregisterBrokerRequest(broker_id=FOLLOWER), 0))
+    assert (result.records, result.batches) == ((), ())
+    assert f'"errorCode": {int(ErrorCode.POLICY_VIOLATION)}' in result.answer

@@ -1,6 +1,6 @@
-"""Times of group members and their bounds: a broker of each release refuses to start with the same values as ours, and with the same words.
+"""Timeouts of group members and their bounds: a broker of each release refuses to start with the same values and message as ours.
 
-Apache Kafka reads each set of properties as it does when it starts (KafkaConfig.fromProps); one broker of each release is started with a wrong one.
+Apache Kafka validates each set of properties as at startup (KafkaConfig.fromProps); one broker of each release is started with an invalid one.
 """
 
 import subprocess
@@ -32,7 +32,7 @@ TIMES: Final = {
 }
 """Values around the defaults: 45 s within 45 s to 60 s, 5 s within 5 s to 15 s."""
 SCALA: Final = "requirement failed: "
-"""What a check in Scala puts before its words."""
+"""The prefix of a failed `require` in Scala."""
 Values = dict[str, str]
 
 
@@ -54,7 +54,7 @@ def questions(line: str) -> list[Values]:
 
 
 def theirs(release: str, asked: list[Values]) -> list[str]:
-    """Return why Apache Kafka does not start with each of the sets; nothing if it does."""
+    """Return the error of Apache Kafka for each set; empty if it starts."""
     jars = ":".join(map(str, class_path(release)))
     source = str(Path(__file__).parent / "StartingConfig.java")
     command = [str(java()), "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-XX:TieredStopAtLevel=1", "-cp", jars, source, *COMMON]
@@ -65,7 +65,7 @@ def theirs(release: str, asked: list[Values]) -> list[str]:
 
 
 def ours(line: str, values: Values) -> str:
-    """Return why a node of ours does not."""
+    """Return the error of our node."""
     try:
         check_values(line, values)
     except ConfigError as refused:
@@ -74,17 +74,17 @@ def ours(line: str, values: Values) -> str:
 
 
 @pytest.mark.parametrize("release", [DEFAULT_RELEASE, "4.0.2", "4.1.2", NEWEST_RELEASE])
-def test_the_same_times_of_members_are_refused_in_the_same_words(release):
+def test_the_same_member_timeouts_are_refused_with_the_same_message(release):
     line = line_of(release)
     asked = questions(line)
-    told = theirs(release, asked)
-    assert len(told) == len(asked) and "" in told and len(set(told)) > 10
-    differing = [(values, their, our) for values, their in zip(asked, told, strict=True) if their != (our := ours(line, values))]
+    their_errors = theirs(release, asked)
+    assert len(their_errors) == len(asked) and "" in their_errors and len(set(their_errors)) > 10
+    differing = [(values, their, our) for values, their in zip(asked, their_errors, strict=True) if their != (our := ours(line, values))]
     assert differing == []
 
 
 @pytest.mark.parametrize("release", [DEFAULT_RELEASE, "4.1.2", NEWEST_RELEASE])
-def test_a_broker_does_not_start_with_them(release):
+def test_a_broker_does_not_start_with_invalid_member_timeouts(release):
     settings = {"group.consumer.session.timeout.ms": "70000"}
     why = ours(line_of(release), settings)
     assert why

@@ -1,6 +1,6 @@
-"""The same migration from ZooKeeper to KRaft twice, by a controller of ours and by Apache Kafka's own, compared field by field.
+"""The same migration from ZooKeeper to KRaft by a controller of ours and by Apache Kafka's, compared field by field.
 
-What cannot be equal is made so before: ids that are drawn, ports, times, offsets, and the order of partitions, which theirs takes from a hash map.
+Values that cannot be equal are normalised: generated ids, ports, times, offsets, and the order of partitions, which is a hash order in theirs.
 """
 
 import os
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.interop
 
 compared = pytest.mark.skipif(
     not os.environ.get("KRAFTSIM_MIGRATION"),
-    reason="`make migration` compares both: when a broker is let in again depends on how fast the machine is",
+    reason="`make migration` compares both: when a broker is unfenced depends on the speed of the machine",
 )
 
 
@@ -28,8 +28,8 @@ def theirs() -> Recording:
     return migrate(is_ours=False)
 
 
-def test_nothing_is_lost_and_no_producer_id_is_given_twice(ours: Recording, theirs: Recording) -> None:
-    """Clients hear of nothing, from ZooKeeper's blocks to those of KRaft."""
+def test_migration_loses_no_record_and_duplicates_no_producer_id(ours: Recording, theirs: Recording) -> None:
+    """Clients see no error, from the blocks of ZooKeeper to those of KRaft."""
     for found in (ours, theirs):
         assert found.refused == []
         assert found.acknowledged == sum(map(len, found.read.values()))
@@ -39,22 +39,22 @@ def test_nothing_is_lost_and_no_producer_id_is_given_twice(ours: Recording, thei
 
 @compared
 @pytest.mark.parametrize("moment", ["before", "waiting", "dual", "mirrored", "after"])
-def test_the_same_znodes_say_the_same(ours: Recording, theirs: Recording, moment: str) -> None:
-    """Before, while the controllers wait, in dual write, after changes there, and when it is over (how often states were written then is timing)."""
+def test_the_same_znodes_have_the_same_content(ours: Recording, theirs: Recording, moment: str) -> None:
+    """Before, while the controllers wait, in dual write, after changes there, and at the end (then the number of state writes depends on timing)."""
     counts = moment != "after"
     assert znodes(getattr(ours, moment), counts_states=counts) == znodes(getattr(theirs, moment), counts_states=counts)
 
 
 @compared
 def test_the_log_has_the_same_records(ours: Recording, theirs: Recording) -> None:
-    """Bootstrap, registrations, the copy, what was decided in dual write, the broker as one of KRaft, the end."""
+    """Bootstrap, registrations, the initial copy, changes in dual write, the broker in KRaft mode, the finalization."""
     assert records(ours) == records(theirs)
 
 
 @compared
-def test_the_broker_is_told_the_same(ours: Recording, theirs: Recording) -> None:
-    """The same requests with the same content. How often it hears of what it has, and whether as everything there is or as what is new, depends on
-    when it is let in: before the controller tells all, or after (kafka.migration.MigrationPropagator). Of a new topic it hears once.
+def test_the_broker_receives_the_same_requests(ours: Recording, theirs: Recording) -> None:
+    """The same requests with the same content. How often it receives existing partitions, and whether in full or incremental requests, depends on
+    when it is unfenced: before the controller sends everything, or after (kafka.migration.MigrationPropagator). A new topic is sent once.
     """
     assert requests(ours, LATER_TOPIC) == requests(theirs, LATER_TOPIC)
     assert requests(ours, TOPIC, typed=False)[-1] in requests(theirs, TOPIC, typed=False)
@@ -63,9 +63,9 @@ def test_the_broker_is_told_the_same(ours: Recording, theirs: Recording) -> None
 
 @compared
 def test_zookeeper_is_written_in_the_same_order(ours: Recording, theirs: Recording) -> None:
-    """Claim, first comparison, blocks, a topic, its configuration; /migration moves with each, and with each NoOp.
+    """Claim, first comparison, blocks, a topic, its configuration; /migration is written with each, and with each NoOp.
 
-    Once the broker is restarted as one of KRaft the same znodes are written: in which order, and how often, hangs on what is committed together.
+    After the broker is restarted in KRaft mode the same znodes are written: their order and number depend on what is committed together.
     """
     assert writes(ours.writes) == writes(theirs.writes)
     assert set(writes(ours.later)) == set(writes(theirs.later))

@@ -1,6 +1,6 @@
-"""A broker and a controller of ours migrate what is in an Apache ZooKeeper, and what is in one of ours: both say the same afterwards.
+"""A broker and a controller of ours migrate from Apache ZooKeeper and from our ZooKeeper, with the same result.
 
-`make migration` plays it; see `test_migration.py` for the same with a broker of Apache Kafka.
+`make migration` runs it; see `test_migration.py` for the same with a broker of Apache Kafka.
 """
 
 import os
@@ -12,7 +12,7 @@ from tests.apache_kafka.migration_run import Recording, broker_of_ours, migrate
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.skipif(not os.environ.get("KRAFTSIM_MIGRATION"), reason="`make migration` plays whole migrations"),
+    pytest.mark.skipif(not os.environ.get("KRAFTSIM_MIGRATION"), reason="`make migration` runs complete migrations"),
 ]
 
 
@@ -26,8 +26,8 @@ def on_theirs() -> Recording:
     return migrate(is_ours=True, broker=broker_of_ours, on_apache_zookeeper=True)
 
 
-def test_nothing_is_lost_and_no_producer_id_is_given_twice(on_ours: Recording, on_theirs: Recording) -> None:
-    """Clients hear of nothing, on either ZooKeeper."""
+def test_migration_loses_no_record_and_duplicates_no_producer_id(on_ours: Recording, on_theirs: Recording) -> None:
+    """Clients see no error, on either ZooKeeper."""
     for found in (on_ours, on_theirs):
         assert found.refused == []
         assert found.acknowledged == sum(map(len, found.read.values()))
@@ -36,12 +36,12 @@ def test_nothing_is_lost_and_no_producer_id_is_given_twice(on_ours: Recording, o
 
 
 @pytest.mark.parametrize("moment", ["before", "waiting", "dual", "mirrored", "after"])
-def test_both_servers_hold_the_same(on_ours: Recording, on_theirs: Recording, moment: str) -> None:
-    """Every path, every field of every text, every version of a znode (but for how often states were written in the end, which is timing)."""
+def test_both_zookeepers_hold_the_same_znodes(on_ours: Recording, on_theirs: Recording, moment: str) -> None:
+    """Every path, every field and every version of a znode (except the number of state writes at the end, which depends on timing)."""
     counts = moment != "after"
     assert znodes(getattr(on_ours, moment), counts_states=counts) == znodes(getattr(on_theirs, moment), counts_states=counts)
 
 
-def test_the_log_is_the_same(on_ours: Recording, on_theirs: Recording) -> None:
-    """What is copied does not depend on the server."""
+def test_the_metadata_log_is_the_same(on_ours: Recording, on_theirs: Recording) -> None:
+    """The migrated metadata do not depend on the server."""
     assert records(on_ours) == records(on_theirs)

@@ -1,4 +1,4 @@
-"""Three controllers and a broker of kraftsim, and beside them a broker of Apache Kafka: it is let in, works, and lives through a failover of ours."""
+"""Three controllers and a broker of kraftsim with a broker of Apache Kafka: it registers, serves, and survives a failover of ours."""
 
 import time
 from collections.abc import Iterator
@@ -47,14 +47,14 @@ class Mixed:
         return address_of(self.ours, "broker-1"), self.theirs.bootstrap
 
     def create(self, topic: str) -> None:
-        """Create a topic with Apache Kafka's tool through Apache Kafka's broker, and wait until both brokers say the same of it."""
+        """Create a topic with Apache Kafka's tool through Apache Kafka's broker, and wait until both brokers return the same metadata."""
         self.theirs.tool("topics", "--create", "--if-not-exists", "--topic", topic, "--partitions", str(PARTITIONS))
         wait_until(lambda: what_is_known(self.brokers[0], topic) == what_is_known(self.brokers[1], topic), "both brokers know the same")
 
 
 @pytest.fixture(scope="module", params=PAIRS, ids=lambda pair: f"{pair.theirs}-{pair.ours}")
 def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
-    """All nodes run; whoever ends one brings it back."""
+    """All nodes run; a test that stops a node restarts it."""
     directory = tmp_path_factory.mktemp("mixed") / "run"
     with cluster_of_ours(directory, port=mixed_port(), controllers=3, brokers=1, release=request.param.ours) as ours:
         voters = ours.spec.node("broker-1").properties["controller.quorum.voters"]
@@ -68,8 +68,8 @@ def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             assert not complaints(theirs)
 
 
-def test_their_broker_is_let_in_and_both_brokers_say_the_same(mixed: Mixed):
-    """It is registered, unfenced, and gets partitions like any other; it opens its port only after that."""
+def test_an_apache_broker_registers_and_both_brokers_return_the_same_metadata(mixed: Mixed):
+    """It is registered, unfenced, and gets partitions like any other broker; it opens its port only after that."""
     assert mixed.theirs.started_seconds < LETS_IN_SECONDS
     mixed.create("shared")
     cluster_id, brokers, _, _, partitions = what_is_known(mixed.brokers[0], "shared")
@@ -78,8 +78,8 @@ def test_their_broker_is_let_in_and_both_brokers_say_the_same(mixed: Mixed):
     assert {leader for _, leader, _, _, _ in partitions} == {OURS, THEIRS}
 
 
-def test_producer_ids_of_both_brokers_come_from_our_controller(mixed: Mixed):
-    """Each broker has blocks of its own, and no id is in two (KIP-730)."""
+def test_our_controller_allocates_producer_ids_for_both_brokers(mixed: Mixed):
+    """Each broker has its own blocks, and no id is in two of them (KIP-730)."""
     drawn = {}
     for broker_id, address in zip((OURS, THEIRS), mixed.brokers, strict=True):
         with asking(address) as broker:
@@ -93,8 +93,8 @@ def test_producer_ids_of_both_brokers_come_from_our_controller(mixed: Mixed):
     assert not set(drawn[OURS]) & set(drawn[THEIRS])
 
 
-def test_an_idempotent_workload_runs_on_both_while_our_active_controller_is_killed(mixed: Mixed):
-    """Nothing is lost or doubled; their broker finds the next leader, hands CreateTopics on to it, and gets its next block from it."""
+def test_an_idempotent_workload_survives_a_kill_of_our_active_controller(mixed: Mixed):
+    """Nothing is lost or duplicated; their broker finds the next leader, forwards CreateTopics to it, and gets its next block from it."""
     topic = "through-failover"
     mixed.create(topic)
     workload = Workload(",".join(mixed.brokers), topic, PARTITIONS)
@@ -120,8 +120,8 @@ def test_an_idempotent_workload_runs_on_both_while_our_active_controller_is_kill
     wait_until(lambda: what_is_known(mixed.brokers[0], "after-failover") == what_is_known(mixed.brokers[1], "after-failover"), "both know the same")
 
 
-def test_their_broker_leaves_in_order_and_comes_back(mixed: Mixed):
-    """Controlled shutdown: our controller moves what it leads away, or leaves it without a leader, and says when it may go (KIP-631)."""
+def test_an_apache_broker_shuts_down_cleanly_and_returns(mixed: Mixed):
+    """Controlled shutdown: our controller moves its leaderships, or leaves partitions without a leader, and permits the shutdown (KIP-631)."""
     topic = "there-and-back"
     mixed.create(topic)
     workload = Workload(",".join(mixed.brokers), topic, PARTITIONS)
@@ -129,7 +129,7 @@ def test_their_broker_leaves_in_order_and_comes_back(mixed: Mixed):
     workload.flush()
     began = time.monotonic()
     mixed.theirs.stop()
-    assert time.monotonic() - began < STOP_SECONDS, "it was told that it may go"
+    assert time.monotonic() - began < STOP_SECONDS, "the controller permitted the shutdown"
     wait_for_leaders(mixed.brokers[0], topic, {OURS, -1})
     mixed.theirs.start()
     wait_for_leaders(mixed.brokers[0], topic, {OURS, THEIRS})

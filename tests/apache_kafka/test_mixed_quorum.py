@@ -1,4 +1,4 @@
-"""A quorum of two kraftsim controllers and one of Apache Kafka: it elects either kind, fails over, and all three logs are the same, byte for byte."""
+"""A quorum of two kraftsim controllers and one of Apache Kafka: it elects either kind, fails over, and all three logs are identical."""
 
 import time
 from collections.abc import Iterator
@@ -30,10 +30,10 @@ from tests.cluster.running import address_of
 pytestmark = pytest.mark.interop
 OURS, THEIRS = (101, 102), 103
 OF_PRE_VOTES = ("VoteRequestData", "UnsupportedVersionException")
-"""4.x asks for a pre-vote, which 3.9 does not know (KIP-996); it then goes on without, as among its own."""
+"""4.x sends a pre-vote, which 3.9 does not support (KIP-996); it then continues without, as in a cluster of its own kind."""
 LAST = "under-the-last"
 ITS_PATIENCE_MS, OUR_PATIENCE_MS = "1000", "4000"
-"""Who notices first that nobody leads is elected first: it, while it runs."""
+"""The controller with the shortest timeout starts the first election: Apache Kafka's, while it runs."""
 OURS_WAIT = {"controller.quorum.fetch.timeout.ms": OUR_PATIENCE_MS}
 
 
@@ -80,8 +80,8 @@ def mixed_quorum(release: str, directory: Path) -> Iterator[Mixed]:
 
 
 @pytest.mark.parametrize("release", [DEFAULT_RELEASE, NEWEST_RELEASE])
-def test_either_kind_is_elected_and_every_log_is_the_same(release: str, tmp_path: Path):
-    """Each of four leaders writes a topic: whoever led first, Apache Kafka's, one of ours after its end, and whoever leads once it is back."""
+def test_nodes_of_either_kind_are_elected_and_logs_are_identical(release: str, tmp_path: Path):
+    """Each of four leaders writes a topic: the first leader, Apache Kafka's, one of ours after its kill, and the leader after its restart."""
     with mixed_quorum(release, tmp_path / "run") as mixed:
         mixed.write("first")
         while (leader := new_leader(mixed.controllers, among=(*OURS, THEIRS))) != THEIRS:
@@ -118,8 +118,8 @@ def test_either_kind_is_elected_and_every_log_is_the_same(release: str, tmp_path
 
 
 @pytest.mark.parametrize("release", [DEFAULT_RELEASE, NEWEST_RELEASE])
-def test_an_apache_controller_joins_the_voters_of_our_quorum_leads_and_leaves(release: str, tmp_path: Path):
-    """It comes as an observer, is added and removed by Apache Kafka's tool, and leads in between (KIP-853)."""
+def test_an_apache_controller_joins_our_quorum_leads_and_is_removed(release: str, tmp_path: Path):
+    """It joins as an observer, is added and removed by Apache Kafka's tool, and is leader in between (KIP-853)."""
     port = mixed_port()
     with cluster_of_ours(tmp_path / "run", port=port, controllers=2, brokers=1, first_voters=2, settings=OURS_WAIT) as ours:
         addresses = [address_of(ours, name) for name in ours.spec.controller_names]
@@ -132,9 +132,9 @@ def test_an_apache_controller_joins_the_voters_of_our_quorum_leads_and_leaves(re
         }
         with apache(release, its, controller_port=port + CONTROLLER_PORT_DISTANCE + 2) as theirs:
             mixed = Mixed(ours, theirs)
-            door = ("--bootstrap-controller", ",".join(addresses))
+            connection = ("--bootstrap-controller", ",".join(addresses))
             properties = str(theirs.directory / "server.properties")
-            added = run_tool(DEFAULT_RELEASE, "metadata-quorum", "--command-config", properties, *door, "add-controller")
+            added = run_tool(DEFAULT_RELEASE, "metadata-quorum", "--command-config", properties, *connection, "add-controller")
             assert f"Added controller {THEIRS} with directory id {theirs.directory_id}" in added
             leader = new_leader(mixed.controllers, among=OURS)
             ours.kill(f"controller-{leader}")
@@ -142,14 +142,14 @@ def test_an_apache_controller_joins_the_voters_of_our_quorum_leads_and_leaves(re
             mixed.write("under-theirs")
             ours.restart(f"controller-{leader}")
             which = ("--controller-id", str(THEIRS), "--controller-directory-id", theirs.directory_id)
-            of_whoever_leads("metadata-quorum", *door, "remove-controller", *which)
+            on_the_leader("metadata-quorum", *connection, "remove-controller", *which)
             new_leader(addresses, among=OURS)
             mixed.write("without-theirs")
         mixed.write("after-theirs")
 
 
-def of_whoever_leads(*asked: str) -> str:
-    """Run a tool, and again while the one that it asks leads no more: a node that was started again may have brought about an election."""
+def on_the_leader(*asked: str) -> str:
+    """Run a tool, and retry it while its target is not the leader any more: a restarted node may have caused an election."""
     for _ in range(5):
         try:
             return run_tool(DEFAULT_RELEASE, *asked)

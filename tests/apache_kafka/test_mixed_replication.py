@@ -1,4 +1,4 @@
-"""Partitions with three replicas, one of them on Apache Kafka: ours copy from theirs and theirs from ours, and the bytes are the same."""
+"""Partitions with three replicas, one of them on Apache Kafka: ours replicate from theirs and vice versa, and the bytes are identical."""
 
 import time
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ PARTITIONS = 6
 RECORDS = 1500
 SETTINGS = {"min.insync.replicas": "2", "replica.lag.time.max.ms": "4000"}
 WHILE_BROKERS_DIE = ("Connection to node", "Error sending fetch request", "java.net.ConnectException", "java.io.IOException", "Error for partition")
-"""What a follower of Apache Kafka finds to be an error while the leader that it copies from is away."""
+"""Errors that a follower of Apache Kafka logs while the leader that it fetches from is down."""
 
 
 @dataclass(frozen=True)
@@ -35,21 +35,21 @@ class Mixed:
         return {FIRST: address_of(self.ours, "broker-1"), SECOND: address_of(self.ours, "broker-2"), THEIRS: self.theirs.bootstrap}
 
     def create(self, topic: str) -> Workload:
-        """Create a topic whose partitions all have three replicas, and return what writes to it and reads it."""
+        """Create a topic with three replicas per partition, and return its workload."""
         self.theirs.tool("topics", "--create", "--if-not-exists", "--topic", topic, "--partitions", str(PARTITIONS), "--replication-factor", "3")
         self.wait_for(topic, REPLICAS)
         return Workload(",".join(self.addresses.values()), topic, PARTITIONS)
 
     def wait_for(self, topic: str, in_sync: set[int]) -> None:
-        """Wait until every broker that is in sync says that exactly these are, for every partition."""
+        """Wait until every in-sync broker reports exactly this ISR for every partition."""
         for broker_id in in_sync:
             address = self.addresses[broker_id]
             wait_until(lambda at=address: self._in_sync(at, topic) == [in_sync] * PARTITIONS, f"{sorted(in_sync)} are in sync, says {broker_id}")
 
     def elect(self, topic: str) -> None:
-        """Let the first replica of every partition lead again."""
+        """Elect the preferred leader of every partition."""
         self.theirs.tool("leader-election", "--election-type", "preferred", "--all-topic-partitions")
-        wait_until(lambda: {row[1] for row in what_is_known(self.theirs.bootstrap, topic)[-1]} == REPLICAS, "every broker leads something")
+        wait_until(lambda: {row[1] for row in what_is_known(self.theirs.bootstrap, topic)[-1]} == REPLICAS, "every broker is leader of a partition")
 
     def logs(self, topic: str, partition: int) -> dict[int, bytes]:
         """Return the bytes of one partition's log on each broker."""
@@ -58,7 +58,7 @@ class Mixed:
         return {broker_id: (path / name).read_bytes() for broker_id, path in {**directories, THEIRS: self.theirs.data}.items()}
 
     def wait_for_equal_logs(self, topic: str) -> None:
-        """Wait until all three replicas of every partition hold the same bytes."""
+        """Wait until all three replicas of every partition have the same bytes."""
         for partition in range(PARTITIONS):
             wait_until(lambda at=partition: len(set(self.logs(topic, at).values())) == 1, f"the replicas of {topic}-{partition} are equal")
 
@@ -66,12 +66,12 @@ class Mixed:
         try:
             return [set(in_sync) for *_, in_sync in what_is_known(address, topic)[-1]]
         except OSError:
-            return []  # it is coming up
+            return []  # it is starting
 
 
 @pytest.fixture(scope="module", params=PAIRS, ids=lambda pair: f"{pair.theirs}-{pair.ours}")
 def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
-    """Two brokers of ours and one of Apache Kafka under a controller of ours; whoever ends one brings it back."""
+    """Two brokers of ours and one of Apache Kafka with a controller of ours; a test that stops a node restarts it."""
     directory = tmp_path_factory.mktemp("replicated") / "run"
     with cluster_of_ours(directory, port=mixed_port(1), controllers=1, brokers=2, settings=SETTINGS, release=request.param.ours) as ours:
         voters = ours.spec.node("broker-1").properties["controller.quorum.voters"]
@@ -82,8 +82,8 @@ def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             assert not complaints(theirs, but=WHILE_BROKERS_DIE)
 
 
-def test_both_kinds_copy_from_each_other_byte_for_byte(mixed: Mixed):
-    """Six partitions, led by all three in turn: every record is acknowledged by all replicas, and the segments are the same bytes."""
+def test_brokers_of_both_kinds_replicate_from_each_other_byte_for_byte(mixed: Mixed):
+    """Six partitions, with leaders on all three: every record is acknowledged by all replicas, and the segments have the same bytes."""
     workload = mixed.create("copied")
     workload.write(RECORDS)
     workload.flush()
@@ -95,8 +95,8 @@ def test_both_kinds_copy_from_each_other_byte_for_byte(mixed: Mixed):
 
 
 @pytest.mark.parametrize("name", ["broker-1", "theirs"])
-def test_a_leader_that_is_killed_is_replaced_and_copies_what_it_missed(mixed: Mixed, name: str):
-    """Nothing acknowledged is lost, nothing is doubled; whoever was away is in sync again with the same bytes."""
+def test_a_killed_leader_is_replaced_and_catches_up_after_its_restart(mixed: Mixed, name: str):
+    """No acknowledged record is lost, none is duplicated; a restarted broker rejoins the ISR with the same bytes."""
     topic = f"killed-{name}"
     workload = mixed.create(topic)
     workload.write(RECORDS)

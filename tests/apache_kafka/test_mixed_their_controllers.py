@@ -1,4 +1,4 @@
-"""Controllers of Apache Kafka, a broker of it and a broker of kraftsim: ours registers with theirs, follows their log, and serves like any other."""
+"""Controllers and a broker of Apache Kafka, and a broker of kraftsim: ours registers, replays their metadata log, and serves like any other."""
 
 import time
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ CONTROLLERS = (101, 102, 103)
 BLOCK = 1000
 PARTITIONS = 8
 PATIENT = {"controller.quorum.election.timeout.ms": "10000"}
-"""The node that is a broker as well leaves it to the others to lead first, so that a leader can be killed without it."""
+"""The combined node has a longer election timeout, so that a leader can be killed without killing the broker."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,12 @@ class Mixed:
         return self.our_address, self.theirs.bootstrap
 
     def leader(self) -> int:
-        """Return who leads."""
+        """Return the id of the active controller."""
         running = [node.controller for node in self.controllers.values() if node.is_running]
         return new_leader(running, among=CONTROLLERS)
 
     def create(self, topic: str) -> None:
-        """Create a topic through our broker, and wait until both say the same of it."""
+        """Create a topic through our broker, and wait until both brokers return the same metadata."""
         with asking(self.our_address) as broker:
             broker.create_topic(topic, PARTITIONS)
         wait_until(lambda: what_is_known(self.brokers[0], topic) == what_is_known(self.brokers[1], topic), "both brokers know the same")
@@ -69,7 +69,7 @@ class Mixed:
 
 @pytest.fixture(scope="module", params=PAIRS, ids=lambda pair: f"{pair.theirs}-{pair.ours}")
 def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
-    """All nodes run; whoever ends one brings it back."""
+    """All nodes run; a test that stops a node restarts it."""
     port = mixed_port()
     ports = {node_id: port + CONTROLLER_PORT_DISTANCE + index for index, node_id in enumerate(CONTROLLERS)}
     voters = {"controller.quorum.voters": voters_text(ports)}
@@ -105,8 +105,8 @@ def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         assert not [line for node in nodes.values() for line in complaints(node, but=OF_A_CONTROLLER)]
 
 
-def test_our_broker_is_let_in_and_both_brokers_say_the_same(mixed: Mixed):
-    """It is registered and unfenced, and their controller gives it partitions."""
+def test_our_broker_registers_and_both_brokers_return_the_same_metadata(mixed: Mixed):
+    """It is registered and unfenced, and their controller assigns partitions to it."""
     mixed.create("shared")
     cluster_id, brokers, _, _, partitions = what_is_known(mixed.our_address, "shared")
     assert cluster_id == CLUSTER_ID
@@ -114,8 +114,8 @@ def test_our_broker_is_let_in_and_both_brokers_say_the_same(mixed: Mixed):
     assert {leader for _, leader, _, _, _ in partitions} == {OURS, THEIRS}
 
 
-def test_producer_ids_of_both_brokers_come_from_their_controller(mixed: Mixed):
-    """Each broker has blocks of its own, and no id is in two (KIP-730)."""
+def test_an_apache_controller_allocates_producer_ids_for_both_brokers(mixed: Mixed):
+    """Each broker has its own blocks, and no id is in two of them (KIP-730)."""
     drawn = {}
     for broker_id, address in zip((OURS, THEIRS), mixed.brokers, strict=True):
         with asking(address) as broker:
@@ -128,12 +128,12 @@ def test_producer_ids_of_both_brokers_come_from_their_controller(mixed: Mixed):
     assert not set(drawn[OURS]) & set(drawn[THEIRS])
 
 
-def test_an_idempotent_workload_runs_on_both_while_their_active_controller_is_killed(mixed: Mixed):
-    """Our broker finds the next leader, hands CreateTopics on to it, and gets its next block from it; nothing is lost or doubled."""
+def test_an_idempotent_workload_survives_a_kill_of_the_active_apache_controller(mixed: Mixed):
+    """Our broker finds the next leader, forwards CreateTopics to it, and gets its next block from it; nothing is lost or duplicated."""
     topic = "through-failover"
     mixed.create(topic)
     leader = mixed.leader()
-    assert leader != THEIRS, "it is more patient than the others"
+    assert leader != THEIRS, "its election timeout is longer than that of the others"
     workload = Workload(",".join(mixed.brokers), topic, PARTITIONS)
     workload.write(2000)
     mixed.controllers[leader].stop(cleanly=False)
@@ -155,8 +155,8 @@ def test_an_idempotent_workload_runs_on_both_while_their_active_controller_is_ki
     wait_until(lambda: what_is_known(mixed.brokers[0], "after-failover") == what_is_known(mixed.brokers[1], "after-failover"), "both know the same")
 
 
-def test_our_broker_leaves_in_order_and_comes_back(mixed: Mixed):
-    """Controlled shutdown under their controller (KIP-631), and a new registration."""
+def test_our_broker_shuts_down_cleanly_and_returns(mixed: Mixed):
+    """Controlled shutdown with their controller (KIP-631), and a new registration."""
     topic = "there-and-back"
     mixed.create(topic)
     workload = Workload(",".join(mixed.brokers), topic, PARTITIONS)

@@ -1,4 +1,4 @@
-"""Brokers of ours and of Apache Kafka 3.9.1 in one cluster without KRaft: either kind is controller, over either kind of ZooKeeper."""
+"""Brokers of ours and of Apache Kafka 3.9.1 in one ZooKeeper-mode cluster: either kind is controller, with either kind of ZooKeeper."""
 
 import re
 import time
@@ -30,7 +30,7 @@ SESSION = {"zookeeper.session.timeout.ms": "6000"}
 
 @dataclass
 class Mixed:
-    """One broker of each kind on one ZooKeeper; ours came first."""
+    """One broker of each kind on one ZooKeeper; ours was started first."""
 
     zookeeper_port: int
     ours: OurBroker
@@ -38,12 +38,12 @@ class Mixed:
 
     def data(self, path: str) -> bytes | None:
         """Return the data of a znode."""
-        with ZookeeperTalk(self.zookeeper_port) as talk:
-            told = talk.ask(OpCode.GET_DATA, WatchedPath(path=path))
-            return None if told.header.error else told.read(GetDataResponse).data
+        with ZookeeperTalk(self.zookeeper_port) as client:
+            response = client.ask(OpCode.GET_DATA, WatchedPath(path=path))
+            return None if response.header.error else response.read(GetDataResponse).data
 
     def controller(self) -> int | None:
-        """Return who is controller."""
+        """Return the id of the controller."""
         data = self.data(CONTROLLER)
         return None if data is None else ControllerZnode.parse(data).broker_id
 
@@ -84,16 +84,16 @@ def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield Mixed(port, ours, theirs)
 
 
-def eventually(holds: Callable[[], bool]) -> None:
-    """Wait until something is so."""
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Wait until a condition is true."""
     give_up_at = time.monotonic() + PATIENCE_S
     while not holds():
         assert time.monotonic() < give_up_at
         time.sleep(0.1)
 
 
-def test_either_kind_is_controller_for_both(mixed: Mixed) -> None:
-    """Topics come by Apache's tools, leaders move when a broker stops, and whoever comes back is in sync again."""
+def test_a_broker_of_either_kind_can_be_controller(mixed: Mixed) -> None:
+    """Topics are created by Apache Kafka's tools, leaders move when a broker stops, and a restarted broker rejoins the ISR."""
     assert mixed.controller() == OURS
     mixed.theirs.tool("topics", "--create", "--topic", "t", "--replica-assignment", "1:2,2:1")
     assert mixed.states() == [(1, [1, 2]), (2, [1, 2])]
@@ -102,23 +102,23 @@ def test_either_kind_is_controller_for_both(mixed: Mixed) -> None:
     assert mixed.produce() == RECORDS
 
     mixed.ours.stop()
-    eventually(lambda: mixed.controller() == THEIRS)
+    wait_until(lambda: mixed.controller() == THEIRS)
     assert mixed.data(CONTROLLER_EPOCH) == b"2"
-    assert mixed.states() == [(2, [2]), (2, [2])], "ours has handed over, and Apache Kafka leads"
+    assert mixed.states() == [(2, [2]), (2, [2])], "ours has moved its leaderships to Apache Kafka"
     mixed.ours.start()
-    eventually(lambda: mixed.states() == [(2, [1, 2]), (2, [1, 2])])
+    wait_until(lambda: mixed.states() == [(2, [1, 2]), (2, [1, 2])])
     assert mixed.produce() == RECORDS
     mixed.theirs.tool("leader-election", "--election-type", "preferred", "--topic", "t", "--partition", "0")
-    eventually(lambda: mixed.states() == [(1, [1, 2]), (2, [1, 2])])
+    wait_until(lambda: mixed.states() == [(1, [1, 2]), (2, [1, 2])])
 
     mixed.theirs.stop()
-    eventually(lambda: mixed.controller() == OURS)
+    wait_until(lambda: mixed.controller() == OURS)
     assert mixed.data(CONTROLLER_EPOCH) == b"3"
-    eventually(lambda: [leader for leader, _ in mixed.states()] == [1, 1])
+    wait_until(lambda: [leader for leader, _ in mixed.states()] == [1, 1])
     mixed.theirs.start()
-    eventually(lambda: [isr for _, isr in mixed.states()] == [[1, 2], [1, 2]])
+    wait_until(lambda: [isr for _, isr in mixed.states()] == [[1, 2], [1, 2]])
     assert mixed.produce() == RECORDS
     topic = mixed.data(topic_path("t")) or b""
     assert TopicZnode.parse(topic).build() == topic
     mixed.theirs.tool("topics", "--delete", "--topic", "t")
-    eventually(lambda: mixed.data(topic_path("t")) is None)
+    wait_until(lambda: mixed.data(topic_path("t")) is None)

@@ -1,4 +1,4 @@
-"""Who makes a topic is told by our controller what Apache Kafka's tells, value by value."""
+"""CreateTopics responses of our controller contain the same configs as those of Apache Kafka's, value by value."""
 
 import pytest
 
@@ -30,8 +30,8 @@ OWN = {"cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "0.10", 
 BROKERS = 4
 
 
-def told(address: str) -> list[tuple[object, ...]]:
-    """Set something on all brokers, make a topic, and return every row of its configurations."""
+def created_configs(address: str) -> list[tuple[object, ...]]:
+    """Set a cluster-wide default, create a topic, and return every config in the response."""
     rows = [AlterableConfig(name=name, config_operation=SET, value=value) for name, value in WHILE_IT_RUNS.items()]
     changed = IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(resource_type=BROKERS, resource_name="", configs=rows)])
     configs = [CreatableTopicConfig(name=name, value=value) for name, value in OWN.items()]
@@ -43,11 +43,11 @@ def told(address: str) -> list[tuple[object, ...]]:
     return [(row.name, row.value, row.config_source, row.read_only, row.is_sensitive) for row in made.configs or []]
 
 
-def test_configurations_of_a_new_topic_are_told_alike():
-    """Its own, those set while brokers run, properties in hours and minutes, defaults."""
+def test_create_topics_returns_the_same_configs():
+    """Topic overrides, dynamic configs, static configs in hours and minutes, defaults."""
     with ApacheKafka(settings=PROPERTIES) as kafka:
-        theirs = told(kafka.bootstrap)
+        theirs = created_configs(kafka.bootstrap)
     with EmbeddedCluster(ClusterSpec(brokers=1, port=free_port_range(1), settings=PROPERTIES)) as cluster:
-        ours = told(cluster.bootstrap)
+        ours = created_configs(cluster.bootstrap)
     assert ours == theirs
     assert len({source for _, _, source, _, _ in ours}) == 4

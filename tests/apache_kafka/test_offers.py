@@ -1,4 +1,4 @@
-"""What a persona offers is what its release offers: asked of Apache Kafka itself, on the listeners of brokers and of controllers."""
+"""The ApiVersions response of an emulated release equals that of Apache Kafka itself, on broker and controller listeners."""
 
 import pytest
 
@@ -26,8 +26,8 @@ LINES = [
 
 
 @pytest.mark.parametrize(("name", "fixture"), LINES)
-def test_a_persona_offers_the_ranges_of_its_release(name, fixture, request):
-    """All of them, whether they are built here or not, and no other; Produce is shown from version 0 on, whatever is served (KAFKA-18659)."""
+def test_a_release_profile_advertises_the_api_versions_of_its_release(name, fixture, request):
+    """All API keys, implemented here or not, and no other; Produce is advertised from version 0 on, even if not served (KAFKA-18659)."""
     node, known = request.getfixturevalue(fixture), release(name)
     for address, ranges in ((node.bootstrap, known.broker_apis), (node.controller, known.controller_apis)):
         shown = {key: (0, last) if key is ApiKey.PRODUCE else (first, last) for key, (first, last) in ranges.items()}

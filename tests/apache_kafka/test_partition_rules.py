@@ -1,7 +1,7 @@
-"""Partitions on our controller become what they become on Apache Kafka's: the same stories told to both, answers and records compared.
+"""Our controller and Apache Kafka's get the same random requests; responses and partition records are compared.
 
-The stories are drawn from seeds: topics come, grow and go, brokers register, are fenced, shut down and lose directories, leaders ask for other ISRs,
-people elect and move. What is wrong about a request is drawn as well. A difference names the request after which it showed.
+The requests are generated from seeds: topics are created, widened and deleted, brokers register, are fenced, shut down and lose directories,
+leaders change the ISR, operators elect and reassign. Invalid requests are generated too. A difference names the request after which it occurred.
 Source: Apache Kafka 3.9.1 itself.
 """
 
@@ -49,7 +49,7 @@ QUIET = {
     "auto.leader.rebalance.enable": "false",
     "controller.quorum.append.linger.ms": "0",
 }
-"""Nothing happens but what is asked for."""
+"""Configs with which nothing happens without a request."""
 TOPIC, BROKER = int(ConfigResourceType.TOPIC), int(ConfigResourceType.BROKER)
 Asked = Callable[[Session], tuple[Message, int]]
 
@@ -82,12 +82,12 @@ def our_controller(directory: Path, release_name: str = "3.9") -> Iterator[str]:
 
 
 def session_with(address: str, seconds: float = 60) -> Session:
-    """Return a session as soon as the controller is the active one."""
+    """Return a session as soon as the controller is active."""
     give_up_at = time.monotonic() + seconds
     while True:
         try:
             session = Session(address)
-        except (OSError, AssertionError):  # nobody listens there yet, or nobody leads
+        except (OSError, AssertionError):  # no listener yet, or no leader
             assert time.monotonic() < give_up_at, f"no controller at {address}"
             time.sleep(0.05)
             continue
@@ -113,10 +113,10 @@ def line_of(patch: str) -> str:
     return patch.rpartition(".")[0]
 
 
-class Story:
-    """Requests drawn from a seed. What is there is looked up in the first session, so both are asked the same.
+class RandomRequests:
+    """Random requests from a seed. The current state is read from the first session, so both controllers get the same requests.
 
-    Since 4.0 the eligible leaders of KIP-966 are in play: levels of features and min.insync.replicas change, brokers come back unclean.
+    Since 4.0 the eligible leader replicas of KIP-966 are exercised: feature levels and min.insync.replicas change, brokers restart uncleanly.
     """
 
     def __init__(self, seed: int, known: Session, patch: str) -> None:
@@ -141,12 +141,12 @@ class Story:
             self._verbs |= {self.alter_min_in_sync_replicas: 4, self.update_features: 2}
 
     def begin(self) -> Iterator[tuple[str, Asked]]:
-        """Yield what gets every broker into service."""
+        """Yield the requests that unfence every broker."""
         for broker_id in BROKERS:
             yield f"register {broker_id}", self._registration(broker_id)
             yield f"unfence {broker_id}", self._heartbeat(broker_id)
 
-    def go_on(self) -> tuple[str, Asked]:
+    def next_request(self) -> tuple[str, Asked]:
         """Return the next request and its name."""
         verb = self._draw.choices(list(self._verbs), list(self._verbs.values()))[0]
         return verb.__name__, verb()
@@ -160,10 +160,10 @@ class Story:
         return self._registration(broker_id)
 
     def heartbeat(self) -> Asked:
-        """Let a broker want something; mostly it wants to serve."""
-        broker_id, chance = self._draw.choice(BROKERS), self._draw.random()
+        """Send a heartbeat of a broker, mostly one that asks to be unfenced."""
+        broker_id, draw = self._draw.choice(BROKERS), self._draw.random()
         offline = [self._directory(broker_id) for _ in range(self._draw.choice((0, 0, 0, 0, 1, 2)))]
-        return self._heartbeat(broker_id, want_fence=0.6 < chance < 0.8, want_shut_down=chance > 0.75, offline=offline)
+        return self._heartbeat(broker_id, want_fence=0.6 < draw < 0.8, want_shut_down=draw > 0.75, offline=offline)
 
     def _registration(self, broker_id: int) -> Asked:
         incarnation_id = bytes([broker_id, self._incarnations[broker_id] % 256] * 8)
@@ -187,10 +187,10 @@ class Story:
 
         return asked
 
-    # Features and what goes with them -------------------------------------------------------------------------------------------------------------
+    # Features and related configs -----------------------------------------------------------------------------------------------------------------
 
     def update_features(self) -> Asked:
-        """Give up eligible leaders or take them on again, or ask for what cannot be."""
+        """Disable or enable eligible leader replicas, or send an invalid update."""
         name, level = self._draw.choice(
             [(ELIGIBLE_LEADER_REPLICAS_VERSION, 0), *[(ELIGIBLE_LEADER_REPLICAS_VERSION, 1)] * 3, ("group.version", 2), ("foo.version", 1)]
         )
@@ -201,9 +201,9 @@ class Story:
         return lambda session: (UpdateFeaturesRequest(feature_updates=[update], validate_only=validate_only), version)
 
     def alter_min_in_sync_replicas(self) -> Asked:
-        """Change how many must be in sync: for a topic, for all brokers, for one.
+        """Change min.insync.replicas: for a topic, for all brokers, for one.
 
-        Not while there are eligible leaders: Apache Kafka takes them from the partitions, and not from the index by which it finds a broker's.
+        Not while there are eligible leader replicas: Apache Kafka removes them from the partitions, but not from its index by broker.
         """
         if any(partition.eligible_leader_replicas for partition in self._known.partitions().values()):
             return self.list_moves()
@@ -227,13 +227,13 @@ class Story:
         )
 
     def _directory(self, broker_id: int) -> bytes:
-        """Return one of a broker's directories, or one that it may not have."""
+        """Return one of a broker's directories, or an invalid one."""
         return bytes([broker_id, self._draw.choice((1, 1, 2, 2, 3, 9))] * 8)
 
     # Topics ---------------------------------------------------------------------------------------------------------------------------------------
 
     def create_topic(self) -> Asked:
-        """Create a topic by hand, sometimes one that cannot be."""
+        """Create a topic with a manual assignment, sometimes an invalid one."""
         name = self._draw.choice(TOPICS)
         configs = [CreatableTopicConfig(name="unclean.leader.election.enable", value="true")] if name == "reckless" else []
         if self._has_eligible_leaders and self._draw.random() < 0.5:
@@ -260,9 +260,9 @@ class Story:
         return asked
 
     def create_partitions(self) -> Asked:
-        """Make a topic wider, by hand.
+        """Add partitions with a manual assignment.
 
-        Not where its partitions differ in how many replicas they have: Apache Kafka compares with one that its hash table happens to hold first.
+        Not if its partitions have different numbers of replicas: Apache Kafka compares with the one that is first in its hash table.
         """
         name, present = self._some_topic()
         if len({len(partition.replicas) for (topic, _), partition in self._known.partitions().items() if topic == name}) > 1:
@@ -276,41 +276,41 @@ class Story:
     # Leaders --------------------------------------------------------------------------------------------------------------------------------------
 
     def elect_leaders(self) -> Asked:
-        """Ask for elections of some partitions or of all."""
+        """Send ElectLeaders for some partitions or for all."""
         kind = self._draw.choice((0, 0, 1, 1, 1, 7 if self._draw.random() < 0.1 else 0))
         chosen = [self._some_partition() for _ in range(self._draw.randint(1, 3))]
         rows = None if self._draw.random() < 0.3 else [TopicPartitions(topic=name, partitions=[number]) for name, number in chosen]
         return lambda session: (ElectLeadersRequest(election_type=kind, topic_partitions=rows, timeout_ms=10_000), 2)
 
     def reassign(self) -> Asked:
-        """Move a partition, or call a move off."""
+        """Reassign a partition, or cancel a reassignment."""
         name, number = self._some_partition()
         replicas = None if self._draw.random() < 0.35 else self._replicas()
         row = ReassignableTopic(name=name, partitions=[ReassignablePartition(partition_index=number, replicas=replicas)])
         return lambda session: (AlterPartitionReassignmentsRequest(topics=[row], timeout_ms=10_000), 0)
 
     def list_moves(self) -> Asked:
-        """Ask for the moves under way."""
+        """List the ongoing reassignments."""
         chosen = [self._some_partition() for _ in range(3)]
         rows = None if self._draw.random() < 0.5 else [ListPartitionReassignmentsTopics(name=name, partition_indexes=[n]) for name, n in chosen]
         return lambda session: (ListPartitionReassignmentsRequest(topics=rows, timeout_ms=10_000), 0)
 
     def alter_partition(self) -> Asked:
-        """Let a leader, or somebody who thinks so, ask for another ISR."""
+        """Send AlterPartition from a leader, or from a broker that is not the leader."""
         name, number = self._some_partition()
         partition = self._known.partitions().get((name, number))
         version = self._draw.choice((2, 3, 3, 3) if self._has_eligible_leaders else (0, 1, 2, 3, 3, 3))
-        leader_epoch, partition_epoch, asker, isr = 0, 0, self._draw.choice(BROKERS), self._replicas()
+        leader_epoch, partition_epoch, broker_id, isr = 0, 0, self._draw.choice(BROKERS), self._replicas()
         if partition is not None:
             leader_epoch, partition_epoch = partition.leader_epoch + self._off_by(), partition.partition_epoch + self._off_by()
-            asker = partition.leader if partition.has_leader and self._draw.random() < 0.95 else asker
-            isr = self._next_isr(list(partition.replicas), asker)
+            broker_id = partition.leader if partition.has_leader and self._draw.random() < 0.95 else broker_id
+            isr = self._next_isr(list(partition.replicas), broker_id)
         state = self._draw.choice((0, 0, 0, 0, 1))
         stale = self._draw.choice((0, 0, 0, 0, 0, 0, 0, 1))
-        life = self._draw.choice(("present", "present", "present", "unchecked", "stale"))
+        incarnation = self._draw.choice(("present", "present", "present", "unchecked", "stale"))
 
         def asked(session: Session) -> tuple[Message, int]:
-            epochs = {"present": session.broker_epoch, "unchecked": lambda _: -1, "stale": lambda _: 0}[life]
+            epochs = {"present": session.broker_epoch, "unchecked": lambda _: -1, "stale": lambda _: 0}[incarnation]
             row = AlterPartitionData(partition_index=number, leader_epoch=leader_epoch, partition_epoch=partition_epoch)
             if version >= 1:
                 row.leader_recovery_state = state
@@ -323,12 +323,12 @@ class Story:
                 topic.topic_id = session.topic_id(name)
             else:
                 topic.topic_name = name
-            return AlterPartitionRequest(broker_id=asker, broker_epoch=session.broker_epoch(asker) - stale, topics=[topic]), version
+            return AlterPartitionRequest(broker_id=broker_id, broker_epoch=session.broker_epoch(broker_id) - stale, topics=[topic]), version
 
         return asked
 
     def assign_directories(self) -> Asked:
-        """Let a broker say where some replicas lie."""
+        """Let a broker report the directories of some replicas."""
         broker_id = self._draw.choice(BROKERS)
         directory = self._draw.choice((self._directory(broker_id), self._directory(broker_id), LOST_DIRECTORY_ID, UNASSIGNED_DIRECTORY_ID))
         chosen = [self._some_partition() for _ in range(self._draw.randint(1, 3))]
@@ -341,17 +341,17 @@ class Story:
 
         return asked
 
-    # Drawing --------------------------------------------------------------------------------------------------------------------------------------
+    # Generators -----------------------------------------------------------------------------------------------------------------------------------
 
     def _replicas(self, count: int = 0) -> list[int]:
-        """Draw replicas; seldom one twice, or one that nobody registered."""
+        """Generate replicas; rarely a duplicate, or one that is not registered."""
         drawn = self._draw.sample(BROKERS, count or self._draw.randint(1, 4))
         if self._draw.random() < 0.03:
             drawn[-1] = self._draw.choice((drawn[0], 99))
         return drawn
 
     def _next_isr(self, replicas: list[int], leader: int) -> list[int]:
-        """Draw an ISR of some replicas with the leader in it; seldom something that is none."""
+        """Generate an ISR of some replicas that contains the leader; rarely an invalid one."""
         others = [replica for replica in replicas if replica != leader]
         isr = [*self._draw.sample(others, self._draw.randint(len(others) // 2, len(others))), leader]
         self._draw.shuffle(isr)
@@ -363,7 +363,7 @@ class Story:
         return self._draw.choice((*(0,) * 30, -1, 1))
 
     def _some_topic(self) -> tuple[str, int]:
-        """Return (name, how many partitions it has) of a topic that mostly is there."""
+        """Return (name, number of partitions) of a topic that mostly exists."""
         counts = dict.fromkeys(TOPICS[:1], 1)
         for name, _ in self._known.partitions():
             counts[name] = sum(1 for other, _ in self._known.partitions() if other == name)
@@ -376,22 +376,22 @@ class Story:
 
 OF_ITS_OWN = '"errorCode": -1,'
 LONG_ENOUGH = 100
-"""So many steps were the same before."""
+"""The minimum number of equal steps before a failure of Apache Kafka."""
 
 
 @pytest.mark.parametrize("patch", [DEFAULT_RELEASE, NEWEST_RELEASE])
 @pytest.mark.parametrize("seed", range(int(os.environ.get("STORIES", 3))))
-def test_two_controllers_tell_the_same_story(seed, patch, tmp_path):
-    """Field by field, messages included; records by kind, version and content.
+def test_both_controllers_give_the_same_responses_and_records(seed, patch, tmp_path):
+    """Field by field, messages included; records by type, version and content.
 
-    Not with 4.1.2, whose controller gives up when a directory fails that once held a partition of a topic that is gone. A story ends where Apache
-    Kafka's controller fails by itself: 4.4.0 answers a move with error -1 now and then.
+    Not with 4.1.2, whose controller fails when a directory fails that once had a partition of a deleted topic. A sequence ends where Apache
+    Kafka's controller fails: 4.4.0 sometimes returns error -1 for a reassignment.
     """
     with both_controllers(tmp_path, patch) as (apache, ours):
-        story, history = Story(seed, apache, patch), []
-        begun = list(story.begin())
+        steps, history = RandomRequests(seed, apache, patch), []
+        begun = list(steps.begin())
         for step in range(600):
-            name, asked = begun[step] if step < len(begun) else story.go_on()
+            name, asked = begun[step] if step < len(begun) else steps.next_request()
             there, here = apache.tell(asked), ours.tell(asked)
             history.append(name)
             if OF_ITS_OWN in there.answer and OF_ITS_OWN not in here.answer:

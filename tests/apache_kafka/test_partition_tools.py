@@ -25,7 +25,7 @@ Tool = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def tool() -> Iterator[Tool]:
-    """Run a tool, by its class, against a cluster of two brokers, to an expected end, and return all that it said."""
+    """Run a tool, by its class, against a cluster of two brokers, check its exit code, and return its output."""
     class_path(DEFAULT_RELEASE)
     with EmbeddedCluster(ClusterSpec(brokers=2, port=free_port_range(2), settings={"replica.fetch.backoff.ms": "100"})) as cluster:
         broker = cluster.bootstrap.partition(",")[0]
@@ -39,7 +39,7 @@ def tool() -> Iterator[Tool]:
         yield run
 
 
-def test_a_topic_comes_grows_and_goes(tool):
+def test_a_topic_is_created_widened_and_deleted(tool):
     """kafka-topics: create, alter, describe, delete, and create again under the same name."""
     for _ in range(2):
         tool(TOPICS, "--create", "--topic", "grown", "--partitions", "2")
@@ -53,8 +53,8 @@ def test_a_topic_comes_grows_and_goes(tool):
     assert "Topic 'Optional[grown]' does not exist as expected" in tool(TOPICS, "--delete", "--topic", "grown", fails=True)
 
 
-def test_leaders_are_elected(tool):
-    """kafka-leader-election: what is led by the preferred replica needs nothing; what is not there is said."""
+def test_kafka_leader_election_elects_leaders(tool):
+    """kafka-leader-election: an election of the current preferred leader is reported as not needed; missing partitions are reported."""
     tool(TOPICS, "--create", "--topic", "led", "--partitions", "1")
     one = ("--topic", "led", "--partition", "0")
     for kind in ("preferred", "unclean"):
@@ -64,8 +64,8 @@ def test_leaders_are_elected(tool):
     assert "UnknownTopicOrPartitionException" in said
 
 
-def test_a_move_is_begun_and_completed(tool, tmp_path: Path):
-    """kafka-reassign-partitions: the new replica copies, and the old one goes; what is done cannot be cancelled."""
+def test_a_reassignment_is_started_and_completed(tool, tmp_path: Path):
+    """kafka-reassign-partitions: the new replica catches up, and the old one is removed; a completed reassignment cannot be cancelled."""
     tool(TOPICS, "--create", "--topic", "moved", "--replica-assignment", "1")
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": "moved", "partition": 0, "replicas": [2]}]}))
@@ -73,13 +73,13 @@ def test_a_move_is_begun_and_completed(tool, tmp_path: Path):
     assert "Successfully started partition reassignment for moved-0" in tool(REASSIGN, "--execute", *file)
     give_up_at = time.monotonic() + SECONDS
     while "No partition reassignments found." not in tool(REASSIGN, "--list"):
-        assert time.monotonic() < give_up_at, "the move is not completed"
+        assert time.monotonic() < give_up_at, "the reassignment is not completed"
     assert "Reassignment of partition moved-0 is completed." in tool(REASSIGN, "--verify", *file)
     assert "Leader: 2\tReplicas: 2\tIsr: 2" in tool(TOPICS, "--describe", "--topic", "moved")
 
 
-def test_a_move_is_held_back_and_let_go(tool, tmp_path: Path):
-    """kafka-reassign-partitions --throttle: the copy goes on no faster, until it is set anew; --verify takes the limits off again (KIP-73)."""
+def test_a_reassignment_is_throttled_and_unthrottled(tool, tmp_path: Path):
+    """kafka-reassign-partitions --throttle: replication is limited until the throttle is changed; --verify removes the throttles (KIP-73)."""
     tool(TOPICS, "--create", "--topic", "slow", "--replica-assignment", "1")
     with asking(tool.broker) as first:
         first.wait_for_leaders("slow", 1)
@@ -96,7 +96,7 @@ def test_a_move_is_held_back_and_let_go(tool, tmp_path: Path):
     tool(REASSIGN, "--execute", "--additional", *file, "--throttle", "1000000000")
     give_up_at = time.monotonic() + SECONDS
     while "No partition reassignments found." not in tool(REASSIGN, "--list"):
-        assert time.monotonic() < give_up_at, "the move is not completed"
+        assert time.monotonic() < give_up_at, "the reassignment is not completed"
     said = tool(REASSIGN, "--verify", *file)
     assert "Clearing broker-level throttles on brokers 1,2" in said and "Clearing topic-level throttles on topic slow" in said
     assert "throttled" not in tool(CONFIGS, "--describe", "--entity-type", "brokers", "--entity-name", "2")

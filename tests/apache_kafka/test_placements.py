@@ -1,4 +1,4 @@
-"""Replicas go where Apache Kafka would put them: its own class, given the same random numbers, asked for the same clusters."""
+"""Replica placement equals that of Apache Kafka's StripedReplicaPlacer, given the same random numbers and clusters."""
 
 import random
 import subprocess
@@ -24,7 +24,7 @@ class JavaRandom:
         self._state = (seed ^ 0x5DEECE66D) & MASK
 
     def randbytes(self, size_bytes: int) -> bytes:
-        """Fail: a placement asks for numbers only."""
+        """Fail: a placement uses numbers only."""
         raise AssertionError(f"a placement asked for {size_bytes} bytes")
 
     def randrange(self, stop: int) -> int:
@@ -42,7 +42,7 @@ class JavaRandom:
 
 
 def questions() -> list[str]:
-    """Return clusters of up to twelve brokers in up to four racks, some of them out of service."""
+    """Return clusters of up to twelve brokers in up to four racks, some of them fenced."""
     draw = random.Random(11)
     asked = []
     for seed in range(QUESTION_COUNT):
@@ -56,7 +56,7 @@ def questions() -> list[str]:
 
 
 def ours(question: str) -> str:
-    """Return what our rules answer."""
+    """Return the placement of kraftsim."""
     seed, partitions, factor, racks = question.split(" ")
     brokers = [
         BrokerRegistration(
@@ -77,13 +77,13 @@ def ours(question: str) -> str:
 
 
 def test_replicas_go_where_apache_kafka_puts_them():
-    """Racks in turn, brokers in turn, shuffled after each round."""
+    """Round-robin over racks and brokers, shuffled after each round."""
     program, jars = java(), ":".join(map(str, class_path()))
     asked = questions()
     command = [str(program), "-cp", jars, str(Path(__file__).parent / "Placements.java")]
     answer = subprocess.run(command, input="\n".join(asked), capture_output=True, text=True, check=False, timeout=ANSWER_SECONDS)
     assert answer.returncode == 0, answer.stderr
-    told = answer.stdout.splitlines()
-    assert len(told) == len(asked)
-    different = [(question, there, ours(question)) for question, there in zip(asked, told, strict=True) if there != ours(question)]
+    lines = answer.stdout.splitlines()
+    assert len(lines) == len(asked)
+    different = [(question, there, ours(question)) for question, there in zip(asked, lines, strict=True) if there != ours(question)]
     assert not different, f"{len(different)} of {len(asked)}, the first of them: {different[:3]}"

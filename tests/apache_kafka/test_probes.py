@@ -1,4 +1,4 @@
-"""Apache Kafka 3.9.1, the newest Apache Kafka and kraftsim answer all probes alike, but for what is explained; and the page says what they answer."""
+"""Apache Kafka 3.9.1, the newest Apache Kafka and kraftsim respond the same to all probes, except for explained differences, as the page shows."""
 
 import json
 
@@ -15,24 +15,24 @@ AT_LEAST = 120
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, dict[str, list[str]]]:
-    """What everybody answers, asked now."""
-    return {name: ask(name, probes(), tells=False) for name in subjects()}
+    """The current responses of all subjects."""
+    return {name: ask(name, probes(), prints=False) for name in subjects()}
 
 
 @pytest.mark.interop
-def test_every_difference_is_explained_and_every_explanation_is_of_a_difference(found):
+def test_every_difference_has_an_explanation_and_vice_versa(found):
     assert not unexplained(probes(), found)
 
 
 @pytest.mark.interop
-def test_the_page_shows_what_is_answered_today(found):
-    """Else `make probes` writes it anew."""
+def test_the_page_shows_the_current_responses(found):
+    """Otherwise run `make probes` to update it."""
     kept = json.loads(FILE.read_text())
-    stale = [(name, title) for name, told in found.items() for title, answers in told.items() if kept[name].get(title) != answers]
+    stale = [(name, title) for name, responses in found.items() for title, answers in responses.items() if kept[name].get(title) != answers]
     assert not stale
 
 
-def test_there_are_enough_of_them_and_no_two_ask_the_same():
+def test_there_are_enough_probes_and_none_is_a_duplicate():
     asked = {title: " / ".join(step.words() for step in each.steps) for title, each in probes()}
     assert len(set(asked.values())) == len(asked) >= AT_LEAST
 
@@ -47,7 +47,7 @@ def test_there_are_enough_of_them_and_no_two_ask_the_same():
         (["ok"], ["ok", "no answer"], False),
     ],
 )
-def test_answers_are_compared_as_far_as_both_offer_what_is_asked(one, other, alike):
+def test_responses_are_compared_where_both_support_the_request(one, other, alike):
     assert are_alike(one, other) is alike
 
 
@@ -66,10 +66,10 @@ def test_answers_are_compared_as_far_as_both_offer_what_is_asked(one, other, ali
 def test_a_difference_needs_a_reason_and_a_reason_a_difference(explained, answers, troubles):
     names = ("Apache Kafka 3.9.1", "kraftsim 3.9", "Apache Kafka 4.4.0", "kraftsim 4.4")
     asked = Probe(title="x", steps=(), **explained)
-    told = {name: {"x": [answer]} for name, answer in zip(names, answers, strict=True)}
-    assert len(unexplained([("x", asked)], told)) == troubles
+    responses = {name: {"x": [answer]} for name, answer in zip(names, answers, strict=True)}
+    assert len(unexplained([("x", asked)], responses)) == troubles
 
 
-def test_words_that_are_in_no_probe_are_said(capsys):
+def test_words_that_match_no_probe_are_reported(capsys):
     assert main(["--only", "nothing is called that"]) == 3
     assert "nothing is called that" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Apache Kafka's own tools, unchanged, at a quorum of ours whose voters come and go: what they print, and what they read in its files."""
+"""Apache Kafka's own tools, unchanged, with a quorum of ours whose voters change: what they print, and what they read from its files."""
 
 import json
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ TOPIC = "made-by-a-tool"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
-    """Two voters, a controller that may become one, a broker; skips where there is no Java or no Maven."""
+    """Two voters, a controller that can become one, a broker; skips without Java or Maven."""
     class_path()
     directory = tmp_path_factory.mktemp("tools") / "run"
     with cluster_of_ours(directory, port=mixed_port(), controllers=3, brokers=1, first_voters=2, settings=SNAPSHOTS_OFTEN) as running:
@@ -33,8 +33,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
 
 
 @pytest.fixture
-def doors(cluster: ProcessCluster) -> dict[str, tuple[str, str]]:
-    """How a tool may come in: by a broker, or by the controllers."""
+def connections(cluster: ProcessCluster) -> dict[str, tuple[str, str]]:
+    """How a tool connects: through a broker, or to the controllers."""
     return {"server": ("--bootstrap-server", cluster.bootstrap), "controller": ("--bootstrap-controller", ",".join(controllers_of(cluster)))}
 
 
@@ -45,26 +45,28 @@ def table(printed: str) -> dict[int, dict[str, str]]:
 
 
 def directory_id(cluster: ProcessCluster, node: str) -> str:
-    """Return the directory id of a node, as its meta.properties says."""
+    """Return the directory id of a node, from its meta.properties."""
     lines = (cluster.directory.data(node) / "meta.properties").read_text().splitlines()
     return next(line.partition("=")[2] for line in lines if line.startswith("directory.id="))
 
 
-@pytest.mark.parametrize("door", ["server", "controller"])
-def test_the_quorum_is_described(cluster: ProcessCluster, doors: dict[str, tuple[str, str]], door: str):
-    """kafka-metadata-quorum describe, by a broker (which hands it on) and by the controllers (KIP-853)."""
+@pytest.mark.parametrize("connection", ["server", "controller"])
+def test_kafka_metadata_quorum_describes_the_quorum(cluster: ProcessCluster, connections: dict[str, tuple[str, str]], connection: str):
+    """kafka-metadata-quorum describe, through a broker (which forwards it) and on the controllers (KIP-853)."""
     leader = new_leader(controllers_of(cluster), among=VOTERS)
-    told = dict(
-        line.split(":", 1) for line in run_tool(DEFAULT_RELEASE, "metadata-quorum", *doors[door], "describe", "--status").splitlines() if line
+    described = dict(
+        line.split(":", 1)
+        for line in run_tool(DEFAULT_RELEASE, "metadata-quorum", *connections[connection], "describe", "--status").splitlines()
+        if line
     )
-    assert (told["ClusterId"].strip(), int(told["LeaderId"])) == (CLUSTER_ID, leader)
-    voters = {voter["id"]: voter for voter in json.loads(told["CurrentVoters"])}
+    assert (described["ClusterId"].strip(), int(described["LeaderId"])) == (CLUSTER_ID, leader)
+    voters = {voter["id"]: voter for voter in json.loads(described["CurrentVoters"])}
     assert {node_id: voter["directoryId"] for node_id, voter in voters.items()} == {
         node_id: directory_id(cluster, f"controller-{node_id}") for node_id in VOTERS
     }
     assert voters[leader]["endpoints"] == [f"CONTROLLER://{address_of(cluster, f'controller-{leader}')}"]
-    assert {observer["id"] for observer in json.loads(told["CurrentObservers"])} == {BROKER, JOINER}
-    rows = table(run_tool(DEFAULT_RELEASE, "metadata-quorum", *doors[door], "describe", "--replication"))
+    assert {observer["id"] for observer in json.loads(described["CurrentObservers"])} == {BROKER, JOINER}
+    rows = table(run_tool(DEFAULT_RELEASE, "metadata-quorum", *connections[connection], "describe", "--replication"))
     assert {node_id: row["Status"] for node_id, row in rows.items()} == {
         **dict.fromkeys(VOTERS, "Follower"),
         leader: "Leader",
@@ -73,36 +75,36 @@ def test_the_quorum_is_described(cluster: ProcessCluster, doors: dict[str, tuple
     }
 
 
-def test_a_controller_is_added_and_removed(cluster: ProcessCluster, doors: dict[str, tuple[str, str]]):
-    """kafka-metadata-quorum add-controller reads our controller's own files of properties; remove-controller names both ids (KIP-853)."""
+def test_kafka_metadata_quorum_adds_and_removes_a_controller(cluster: ProcessCluster, connections: dict[str, tuple[str, str]]):
+    """kafka-metadata-quorum add-controller reads the property files of our controller; remove-controller takes both ids (KIP-853)."""
     name = f"controller-{JOINER}"
 
     def status() -> str:
-        return table(run_tool(DEFAULT_RELEASE, "metadata-quorum", *doors["controller"], "describe", "--replication"))[JOINER]["Status"]
+        return table(run_tool(DEFAULT_RELEASE, "metadata-quorum", *connections["controller"], "describe", "--replication"))[JOINER]["Status"]
 
     file, own_id = str(cluster.directory.properties(name)), directory_id(cluster, name)
-    added = run_tool(DEFAULT_RELEASE, "metadata-quorum", *doors["controller"], "--command-config", file, "add-controller")
+    added = run_tool(DEFAULT_RELEASE, "metadata-quorum", *connections["controller"], "--command-config", file, "add-controller")
     assert f"Added controller {JOINER} with directory id {own_id}" in added
     assert status() == "Follower"
     which = ["--controller-id", str(JOINER), "--controller-directory-id", own_id]
     assert f"controller {JOINER} with directory id {own_id}" in run_tool(
-        DEFAULT_RELEASE, "metadata-quorum", *doors["server"], "remove-controller", *which
+        DEFAULT_RELEASE, "metadata-quorum", *connections["server"], "remove-controller", *which
     )
     assert status() == "Observer"
 
 
-@pytest.mark.parametrize("door", ["server", "controller"])
-def test_cluster_and_features_are_told(doors: dict[str, tuple[str, str]], door: str):
-    """kafka-cluster and kafka-features, by both doors (KIP-919)."""
-    assert CLUSTER_ID in run_tool(DEFAULT_RELEASE, "cluster", "cluster-id", *doors[door])
-    features = run_tool(DEFAULT_RELEASE, "features", *doors[door], "describe")
+@pytest.mark.parametrize("connection", ["server", "controller"])
+def test_kafka_cluster_and_kafka_features_work(connections: dict[str, tuple[str, str]], connection: str):
+    """kafka-cluster and kafka-features, through a broker and on the controllers (KIP-919)."""
+    assert CLUSTER_ID in run_tool(DEFAULT_RELEASE, "cluster", "cluster-id", *connections[connection])
+    features = run_tool(DEFAULT_RELEASE, "features", *connections[connection], "describe")
     assert "metadata.version\tSupportedMinVersion: 3.0-IV1\tSupportedMaxVersion: 3.9-IV0\tFinalizedVersionLevel: 3.9-IV0" in features
     assert "kraft.version\tSupportedMinVersion: 0\tSupportedMaxVersion: 1\tFinalizedVersionLevel: 1" in features
 
 
-def test_topics_are_made_described_and_removed(cluster: ProcessCluster, doors: dict[str, tuple[str, str]]):
-    """kafka-topics; kafka-broker-api-versions names the broker with what it offers."""
-    server = doors["server"]
+def test_kafka_topics_creates_describes_and_deletes_topics(cluster: ProcessCluster, connections: dict[str, tuple[str, str]]):
+    """kafka-topics; kafka-broker-api-versions prints the broker and its API versions."""
+    server = connections["server"]
     run_tool(DEFAULT_RELEASE, "topics", *server, "--create", "--topic", TOPIC, "--partitions", "3", "--config", "retention.ms=86400000")
     described = run_tool(DEFAULT_RELEASE, "topics", *server, "--describe", "--topic", TOPIC)
     assert "PartitionCount: 3" in described and "retention.ms=86400000" in described and described.count("Leader: 1") == 3
@@ -114,7 +116,7 @@ def test_topics_are_made_described_and_removed(cluster: ProcessCluster, doors: d
 
 
 def snapshot_with(cluster: ProcessCluster, words: bytes) -> Path:
-    """Wait until a controller has written a snapshot that holds some bytes, and return the file."""
+    """Wait until a controller has written a snapshot that contains some bytes, and return the file."""
     directory = (cluster.directory.data(f"controller-{VOTERS[0]}") / METADATA_LOG).parent
     found: list[Path] = []
 
@@ -126,7 +128,7 @@ def snapshot_with(cluster: ProcessCluster, words: bytes) -> Path:
     return found[-1]
 
 
-def test_log_and_snapshot_are_read_by_their_tools(cluster: ProcessCluster):
+def test_kafka_tools_read_the_metadata_log_and_snapshot(cluster: ProcessCluster):
     """kafka-dump-log with its metadata decoder reads both and finds every batch valid; kafka-metadata-shell opens the snapshot (KIP-630)."""
     shell_class_path()
     topic = "in-a-snapshot"

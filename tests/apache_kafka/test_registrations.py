@@ -1,6 +1,6 @@
-"""A cluster whose metadata.version goes up to where directories are known: its brokers register again, under either kind of controller.
+"""A cluster whose metadata.version is upgraded to a level with directories: its brokers register again, with either kind of controller.
 
-The registrations are the same but for the directories: the incarnation and its epoch stay.
+The registrations differ only in the directories: incarnation id and epoch do not change.
 Source: KIP-858, kafka.server.BrokerRegistrationTracker.
 """
 
@@ -31,7 +31,7 @@ COMMON = {"controller.listener.names": "CONTROLLER", "listener.security.protocol
 
 @contextmanager
 def our_controller(directory: Path, port: int) -> Iterator[Path]:
-    """Run a controller of ours whose cluster begins without directories; yields its metadata log."""
+    """Run a controller of ours whose cluster starts without directories; yields its metadata log."""
     node = OurNode(
         directory / "controller",
         {
@@ -74,8 +74,8 @@ def registrations(log: Path) -> dict[int, list[dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("controller", [our_controller, their_controller])
-def test_brokers_register_again_once_the_cluster_knows_directories(tmp_path: Path, controller: Any):
-    """kafka-features raises the level; a broker of ours and one of Apache Kafka's do the same thereupon."""
+def test_brokers_reregister_when_metadata_version_enables_directories(tmp_path: Path, controller: Any):
+    """kafka-features upgrades the level; a broker of ours and one of Apache Kafka's react the same."""
     port = free_port_range(1)
     controller_port = port + CONTROLLER_PORT_DISTANCE
     voters = {"controller.quorum.voters": voters_text({CONTROLLER: controller_port})}
@@ -92,4 +92,4 @@ def test_brokers_register_again_once_the_cluster_knows_directories(tmp_path: Pat
     for broker_id, (before, after) in last.items():
         assert len(after["logDirs"]) == 1, broker_id
         assert {name: after.get(name) for name in KEPT} == {name: before.get(name) for name in KEPT}
-        assert after["fenced"] is False, "it is the same life, and goes on"
+        assert after["fenced"] is False, "it is the same incarnation and stays unfenced"

@@ -1,4 +1,4 @@
-"""Apache Kafka's own tools for configurations, features, quotas and credentials against our cluster: what is set is shown, what is wrong is said."""
+"""Apache Kafka's own tools for configs, features, quotas and credentials against our cluster: values are shown, errors are reported."""
 
 from collections.abc import Callable, Iterator
 
@@ -30,7 +30,7 @@ def addresses() -> Iterator[tuple[str, str]]:
 
 @pytest.fixture
 def tool(addresses) -> Tool:
-    """Run a tool, by its class, to an expected end, and return all that it said; `on_controller`: it talks to the controller itself."""
+    """Run a tool, by its class, check its exit code, and return its output; `on_controller`: connect to the controller."""
 
     def run(main_class: str, *arguments: str, fails: bool = False, on_controller: bool = False) -> str:
         server = ("--bootstrap-controller", addresses[1]) if on_controller else ("--bootstrap-server", addresses[0])
@@ -43,13 +43,13 @@ def tool(addresses) -> Tool:
 
 
 def configs(tool: Tool, kind: str, name: str | None, *arguments: str, fails: bool = False) -> str:
-    """Ask kafka-configs about an entity, or about the default of its kind."""
+    """Run kafka-configs for an entity, or for the default of its type."""
     entity = ("--entity-default",) if name is None else ("--entity-name", name)
     return tool(CONFIGS, "--entity-type", kind, *entity, *arguments, fails=fails)
 
 
-def test_configurations_of_a_topic(tool):
-    """Set at its making, altered and deleted; synonyms are shown in Kafka's order."""
+def test_kafka_configs_alters_topic_configs(tool):
+    """Set at creation, altered and deleted; synonyms are shown in Kafka's order."""
     tool(TOPICS, "--create", "--topic", "configured", "--config", "retention.ms=5000")
     assert "Configs: retention.ms=5000" in tool(TOPICS, "--describe", "--topic", "configured")
     configs(tool, "topics", "configured", "--alter", "--add-config", "segment.ms=7777,cleanup.policy=compact", "--delete-config", "retention.ms")
@@ -64,8 +64,8 @@ def test_configurations_of_a_topic(tool):
     assert "InvalidConfigurationException: Invalid value x for configuration segment.ms: Not a number of type LONG" in said
 
 
-def test_settings_of_brokers_while_they_run(tool):
-    """KIP-226: for all brokers, for one of them, and what cannot be changed so."""
+def test_kafka_configs_alters_dynamic_broker_configs(tool):
+    """KIP-226: for all brokers, for one of them, and configs that are not dynamic."""
     configs(tool, "brokers", None, "--alter", "--add-config", "log.retention.ms=123456")
     configs(tool, "brokers", "1", "--alter", "--add-config", "log.retention.ms=123")
     synonyms = (
@@ -78,8 +78,8 @@ def test_settings_of_brokers_while_they_run(tool):
     assert "log.retention.ms=123456" in configs(tool, "brokers", None, "--describe")
 
 
-def test_quotas_credentials_and_client_metrics(tool):
-    """What has no list of its own is shown by kafka-configs, too."""
+def test_kafka_configs_alters_quotas_credentials_and_client_metrics(tool):
+    """Entities without an API of their own are shown by kafka-configs too."""
     configs(tool, "users", "alice", "--alter", "--add-config", "producer_byte_rate=1000")
     configs(tool, "clients", None, "--alter", "--add-config", "consumer_byte_rate=2000")
     configs(tool, "users", "alice", "--alter", "--add-config", "SCRAM-SHA-256=[iterations=4096,password=secret]")
@@ -92,7 +92,7 @@ def test_quotas_credentials_and_client_metrics(tool):
 
 
 @pytest.mark.parametrize("on_controller", [False, True])
-def test_features_go_down_and_up(tool, on_controller):
+def test_kafka_features_downgrades_and_upgrades(tool, on_controller):
     """kafka-features, on a broker and on the controller itself (KIP-919)."""
     assert tool(FEATURES, "downgrade", "--metadata", "3.7", on_controller=on_controller) == "metadata.version was downgraded to 19.\n"
     assert "Can't downgrade to a newer version." in tool(FEATURES, "downgrade", "--metadata", "3.8", fails=True, on_controller=on_controller)
@@ -103,18 +103,18 @@ def test_features_go_down_and_up(tool, on_controller):
 
 
 @pytest.mark.parametrize("on_controller", [False, True])
-def test_the_cluster_tells_its_id(tool, on_controller):
+def test_kafka_cluster_prints_the_cluster_id(tool, on_controller):
     """kafka-cluster cluster-id."""
     assert tool(CLUSTER, "cluster-id", on_controller=on_controller) == "Cluster ID: a3JhZnRzaW0tY2x1c3RlcQ\n"
 
 
-def test_every_broker_is_asked_for_its_apis(tool):
+def test_kafka_broker_api_versions_queries_every_broker(tool):
     """kafka-broker-api-versions finds all brokers by DescribeCluster."""
     shown = tool(API_VERSIONS)
     assert shown.count("DescribeConfigs(32): 0 to 4 [usable: 4]") == shown.count("UpdateFeatures(57): 0 to 1 [usable: 1]") == 2
 
 
-def test_a_broker_is_taken_off_the_books(tool):
-    """The last one here: broker 2 is gone for good."""
+def test_kafka_cluster_unregisters_a_broker(tool):
+    """The last test of the file: broker 2 does not return."""
     assert "BrokerIdNotRegisteredException" in tool(CLUSTER, "unregister", "--id", "77", fails=True)
     assert tool(CLUSTER, "unregister", "--id", "2") == "Broker 2 is no longer registered.\n"

@@ -1,4 +1,4 @@
-"""Who gets what in a consumer group is what Apache Kafka's own coordinator gives them: the same members come and go at both.
+"""Assignments in a consumer group equal those of Apache Kafka's coordinator: the same members join and leave both.
 
 Source: KIP-848, org.apache.kafka.coordinator.group.assignor.
 """
@@ -37,42 +37,42 @@ CASES: list[tuple[str, dict[str, int], str]] = [
     ("range", {"t": 5, "u": 4}, "a:t b:t,u c:u"),
     ("range", {"t": 6}, "a b c -b"),
 ]
-"""Assignor, partitions by topic, and who comes or (-) goes; a member reads all topics unless it says which."""
+"""Assignor, partitions by topic, and members that join or (-) leave; a member subscribes to all topics unless topics are given."""
 
 
 @pytest.fixture(scope="module")
 def kafka(apache_kafka_4: ApacheKafka) -> Target:
-    """4.1.2, which works targets out at every change."""
+    """4.1.2, which computes the target assignment at every change."""
     return Target(apache_kafka_4.bootstrap)
 
 
 @pytest.mark.parametrize(("assignor", "topics", "steps"), CASES, ids=lambda case: str(case).replace(" ", "-"))
-def test_members_get_what_apache_kafka_gives_them(kafka: Target, assignor: str, topics: dict[str, int], steps: str) -> None:
-    made = made_apart(kafka, topics)
+def test_server_assignors_assign_as_apache_kafka_does(kafka: Target, assignor: str, topics: dict[str, int], steps: str) -> None:
+    made = with_distinct_buckets(kafka, topics)
     names = {topic.name: name for name, topic in made.items()}
-    with ConsumerTalk(kafka) as talk:
+    with ConsumerTalk(kafka) as client:
         members: dict[str, TalkingMember] = {}
         theirs = KnownTopics(topics, {name: topic.topic_id for name, topic in made.items()})
-        lab = ConsumersLab(theirs)
+        harness = ConsumersLab(theirs)
         for step in steps.split():
             member_id, _, wanted = step.removeprefix("-").partition(":")
             if step.startswith("-"):
                 members.pop(member_id).leave()
-                lab.ask(member_id, -1)
-                lab.gone(member_id)
+                harness.ask(member_id, -1)
+                harness.gone(member_id)
             else:
                 read = wanted.split(",") if wanted else list(topics)
-                members[member_id] = talk.member(member_id, *(made[name] for name in read), server_assignor=assignor)
+                members[member_id] = client.member(member_id, *(made[name] for name in read), server_assignor=assignor)
                 members[member_id].join()
-                lab.join(member_id, *read, server_assignor=assignor)
-            settle(talk, members)
-            lab.beat_all(*members, rounds=2 * len(members) + 2)
-            ours = {each: {theirs.name_of(topic_id): numbers for topic_id, numbers in lab.owned[each].items()} for each in members}
-            assert ours == {each: {names[name]: rows for name, rows in shares.items()} for each, shares in described(talk).items()}, step
+                harness.join(member_id, *read, server_assignor=assignor)
+            settle(client, members)
+            harness.beat_all(*members, rounds=2 * len(members) + 2)
+            ours = {each: {theirs.name_of(topic_id): numbers for topic_id, numbers in harness.owned[each].items()} for each in members}
+            assert ours == {each: {names[name]: rows for name, rows in shares.items()} for each, shares in described(client).items()}, step
 
 
-def made_apart(kafka: Target, topics: Mapping[str, int]) -> dict[str, Topic]:
-    """Make topics whose ids lie in places of their own in Java's hash maps: those that share one are in the order of history."""
+def with_distinct_buckets(kafka: Target, topics: Mapping[str, int]) -> dict[str, Topic]:
+    """Create topics whose ids have distinct buckets in Java's hash maps: the order within a bucket depends on insertion."""
     while True:
         made = {name: kafka.topic(partitions=count) for name, count in topics.items()}
         if len({place(topic.topic_id) for topic in made.values()}) == len(made):
@@ -80,13 +80,13 @@ def made_apart(kafka: Target, topics: Mapping[str, int]) -> dict[str, Topic]:
 
 
 def place(topic_id: bytes) -> int:
-    """Return where in a hash map of Java with few entries a topic id lies."""
+    """Return the bucket of a topic id in a small Java hash map."""
     hashed = uuid_hash(topic_id) & 0xFFFF_FFFF
     return (hashed ^ hashed >> 16) & 15
 
 
 class KnownTopics(MadeTopics):
-    """Topics with the ids that they have elsewhere."""
+    """Topics with the ids that they have in the other cluster."""
 
     def __init__(self, counts: Mapping[str, int], ids: Mapping[str, bytes]) -> None:
         super().__init__()
@@ -100,20 +100,20 @@ class KnownTopics(MadeTopics):
         return next(name for name, known in self._ids.items() if known == topic_id)
 
 
-def settle(talk: ConsumerTalk, members: dict[str, TalkingMember]) -> None:
-    """Let all members heartbeat until everybody has its target."""
+def settle(client: ConsumerTalk, members: dict[str, TalkingMember]) -> None:
+    """Let all members heartbeat until each has its target assignment."""
 
     def look() -> str:
         for member in members.values():
             member.beat()
-        return talk.peer.ask(ConsumerGroupDescribeRequest(group_ids=[talk.group_id]), 1, ConsumerGroupDescribeResponse).groups[0].group_state
+        return client.peer.ask(ConsumerGroupDescribeRequest(group_ids=[client.group_id]), 1, ConsumerGroupDescribeResponse).groups[0].group_state
 
     settled(look, lambda state: state == "Stable", "a stable group")
 
 
-def described(talk: ConsumerTalk) -> Shares:
-    """Return what each member has, by the names of the topics."""
-    group = talk.peer.ask(ConsumerGroupDescribeRequest(group_ids=[talk.group_id]), 1, ConsumerGroupDescribeResponse).groups[0]
+def described(client: ConsumerTalk) -> Shares:
+    """Return the assignment of each member, by topic name."""
+    group = client.peer.ask(ConsumerGroupDescribeRequest(group_ids=[client.group_id]), 1, ConsumerGroupDescribeResponse).groups[0]
     return {
         member.member_id: {row.topic_name: tuple(sorted(row.partitions)) for row in member.assignment.topic_partitions if row.partitions}
         for member in group.members

@@ -1,6 +1,6 @@
-"""Every setting of a broker with its default and with extreme values: Apache Kafka starts with the same ones as we do.
+"""Every broker config with its default and with extreme values: Apache Kafka starts with the same ones as kraftsim.
 
-Apache Kafka reads each set of properties as it does when it starts (KafkaConfig.fromProps).
+Apache Kafka validates each set of properties as at startup (KafkaConfig.fromProps).
 """
 
 from typing import Final
@@ -44,10 +44,10 @@ TOGETHER: Final = (
     {"group.coordinator.rebalance.protocols": "consumer"},
     {"group.coordinator.rebalance.protocols": "classic"},
 )
-LISTS: Final = "lists that Apache Kafka does not let be empty, and names of classes in them"
+LISTS: Final = "lists that must not be empty in Apache Kafka, and class names in them"
 NOT_SERVED: Final = "has no effect here"
 LOOSER: Final = (
-    ("control.plane.listener.name", "an empty one is none"),
+    ("control.plane.listener.name", "an empty one counts as unset"),
     ("group.share.assignors", NOT_SERVED),
     ("group.streams.assignors", NOT_SERVED),
     ("group.consumer.assignors", LISTS),
@@ -56,28 +56,28 @@ LOOSER: Final = (
     ("share.coordinator.snapshot.update.records.per.snapshot", NOT_SERVED),
     ("share.coordinator.state.topic.compression.codec", NOT_SERVED),
 )
-"""Settings of which we start with values that Apache Kafka does not start with."""
+"""Configs of which kraftsim accepts values that Apache Kafka refuses."""
 STRICTER: Final = (
-    ("authorizer.class.name", "an authorizer that is not there would let everybody in"),
+    ("authorizer.class.name", "a missing authorizer would allow everything"),
     ("controller.quorum.election.backoff.max.ms", "a time below 0"),
     ("controller.quorum.election.timeout.ms", "a time below 1"),
     ("controller.quorum.fetch.timeout.ms", "a time below 1"),
-    ("default.replication.factor", "a topic that nobody could create"),
+    ("default.replication.factor", "no topic could be created"),
     ("log.cleaner.io.buffer.load.factor", "a part below 0"),
     ("log.cleaner.io.max.bytes.per.second", "a rate below 0"),
     ("log.cleanup.policy", "no policy"),
     ("log.flush.interval.ms", "a time below 0"),
     ("num.replica.fetchers", "no fetcher"),
     ("process.roles", "a node without a role"),
-    ("replica.selector.class", "a selector that is not there"),
+    ("replica.selector.class", "a selector that does not exist"),
     ("request.timeout.ms", "a time below 0"),
     ("zookeeper.connection.timeout.ms", "a time below 0"),
 )
-"""Settings of which we refuse values that Apache Kafka starts with, and then does not work with."""
+"""Configs of which kraftsim refuses values that Apache Kafka accepts, but does not work with."""
 
 
 def questions(line: str) -> list[dict[str, str]]:
-    """Return each setting alone with each value, and what has to go together."""
+    """Return each config with each value, and combinations that must be consistent."""
     tables = config_tables(line)
     known = {**tables.broker, **tables.internal}
     single = [{name: value} for name, row in known.items() for value in (*VALUES, row.default) if value is not None]
@@ -85,7 +85,7 @@ def questions(line: str) -> list[dict[str, str]]:
 
 
 def ours(line: str, values: dict[str, str]) -> str:
-    """Return why a node of ours does not start."""
+    """Return the startup error of our node."""
     common = dict(each.split("=", 1) for each in COMMON)
     try:
         NodeConfig.parse({**common, **values, "kraftsim.release": line})
@@ -95,14 +95,14 @@ def ours(line: str, values: dict[str, str]) -> str:
 
 
 @pytest.mark.parametrize("release", [DEFAULT_RELEASE, "4.1.2", NEWEST_RELEASE])
-def test_brokers_start_with_the_same_settings(release):
+def test_brokers_start_with_the_same_configs(release):
     line = line_of(release)
     known = {**config_tables(line).broker, **config_tables(line).internal}
     asked = questions(line)
-    told = theirs(release, asked)
-    assert len(told) == len(asked) > 2000 and "" in told and len(set(told)) > 100
+    their_errors = theirs(release, asked)
+    assert len(their_errors) == len(asked) > 2000 and "" in their_errors and len(set(their_errors)) > 100
     looser, stricter = {}, {}
-    for values, their in zip(asked, told, strict=True):
+    for values, their in zip(asked, their_errors, strict=True):
         our, name = ours(line, values), next(iter(values))
         if their and not our and known[name].kind is not ConfigType.CLASS and name not in dict(LOOSER):
             looser[name] = (values, their)
@@ -112,7 +112,7 @@ def test_brokers_start_with_the_same_settings(release):
 
 
 @pytest.mark.parametrize("release", [DEFAULT_RELEASE, NEWEST_RELEASE])
-def test_what_does_not_go_together_is_refused_in_the_same_words(release):
+def test_contradictory_configs_are_refused_with_the_same_message(release):
     line = line_of(release)
     asked = [values for values in questions(line) if len(values) > 1 or values in TOGETHER]
     differing = [(values, their, our) for values, their in zip(asked, theirs(release, asked), strict=True) if their != (our := ours(line, values))]

@@ -16,13 +16,13 @@ from tests.apache_kafka.harness import run_java
 pytestmark = pytest.mark.interop
 TOOL = "org.apache.kafka.tools.TransactionsCommand"
 UNVERIFIED = {"transaction.partition.verification.enable": "false"}
-"""Records then begin transactions of which no coordinator knows (KAFKA-14402)."""
+"""Then records start transactions that are unknown to the coordinator (KAFKA-14402)."""
 Tool = Callable[..., list[dict[str, str]]]
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[tuple[Tool, Target]]:
-    """Run the tool against one broker, and return the lines of the table that it printed, by the words above them."""
+    """Run the tool against one broker, and return the rows of the printed table, by its header."""
     class_path()
     with EmbeddedCluster(ClusterSpec(brokers=1, port=free_port_range(1), settings=UNVERIFIED)) as running:
 
@@ -35,8 +35,8 @@ def cluster() -> Iterator[tuple[Tool, Target]]:
         yield tool, Target(running.bootstrap)
 
 
-def test_what_hangs_is_found_and_aborted(cluster):
-    """A transaction that its coordinator knows does not hang; one that nobody will end is ended by hand, and readers go on."""
+def test_kafka_transactions_finds_and_aborts_a_hanging_transaction(cluster):
+    """A transaction known to its coordinator is not hanging; one that no coordinator will end is aborted with the tool, and readers continue."""
     tool, target = cluster
     known, hanging = TransactionAt(target, target.topic()), TransactionAt(target, target.topic())
     known.wrote(0)
@@ -44,8 +44,8 @@ def test_what_hangs_is_found_and_aborted(cluster):
     assert seen(read_at(target, hanging.topic, 0)) == ([], 0, 2, [])
 
     (row,) = tool("describe-producers", "--topic", hanging.topic.name, "--partition", "0")
-    told = (row["ProducerId"], row["LatestCoordinatorEpoch"], row["LastSequence"], row["CurrentTransactionStartOffset"])
-    assert told == (str(hanging.producer_id), "-1", "1", "0")
+    expected = (row["ProducerId"], row["LatestCoordinatorEpoch"], row["LastSequence"], row["CurrentTransactionStartOffset"])
+    assert expected == (str(hanging.producer_id), "-1", "1", "0")
     (found,) = tool("find-hanging", "--broker-id", "1", "--max-transaction-timeout", "0")
     assert (found["Topic"], found["Partition"], found["ProducerId"], found["StartOffset"]) == (hanging.topic.name, "0", str(hanging.producer_id), "0")
 
@@ -55,15 +55,15 @@ def test_what_hangs_is_found_and_aborted(cluster):
     assert tool("find-hanging", "--broker-id", "1", "--max-transaction-timeout", "0") == []
 
 
-def test_transactions_are_listed_and_described(cluster):
+def test_kafka_transactions_lists_and_describes_transactions(cluster):
     """By their coordinators."""
     tool, target = cluster
-    told = TransactionAt(target, target.topic())
-    told.wrote(0)
-    listed = {row["TransactionalId"]: row for row in tool("list")}[told.id.name]
-    assert (listed["ProducerId"], listed["TransactionState"], listed["Coordinator"]) == (str(told.producer_id), "Ongoing", "1")
-    (row,) = tool("describe", "--transactional-id", told.id.name)
-    assert (row["TransactionState"], row["TopicPartitions"]) == ("Ongoing", f"{told.topic.name}-0")
-    told.ended(commits=False)
-    (row,) = tool("describe", "--transactional-id", told.id.name)
+    transaction = TransactionAt(target, target.topic())
+    transaction.wrote(0)
+    listed = {row["TransactionalId"]: row for row in tool("list")}[transaction.id.name]
+    assert (listed["ProducerId"], listed["TransactionState"], listed["Coordinator"]) == (str(transaction.producer_id), "Ongoing", "1")
+    (row,) = tool("describe", "--transactional-id", transaction.id.name)
+    assert (row["TransactionState"], row["TopicPartitions"]) == ("Ongoing", f"{transaction.topic.name}-0")
+    transaction.ended(commits=False)
+    (row,) = tool("describe", "--transactional-id", transaction.id.name)
     assert (row["TransactionState"], row["TopicPartitions"]) == ("CompleteAbort", "")

@@ -1,4 +1,4 @@
-"""Who may lead without having every record: the topic's own word, that of all brokers while they run, that of the controller's properties.
+"""unclean.leader.election.enable: the topic override, the dynamic cluster default, and the static config of the controller.
 
 Source: Apache Kafka 3.9.1 itself; ConfigurationControlManager.uncleanLeaderElectionEnabledForTopic.
 """
@@ -21,12 +21,12 @@ from tests.apache_kafka.test_partition_rules import QUIET, Asked, our_controller
 pytestmark = pytest.mark.interop
 KEY = "unclean.leader.election.enable"
 OWN_VALUES = {"says-nothing": None, "forbids": "false", "allows": "TRUE", "allows-with-a-space": " true "}
-BROKERS, NOBODY = 4, -1
+BROKERS, NO_BROKER = 4, -1
 
 
 @pytest.fixture(scope="module")
 def sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Session, Session]]:
-    """(Apache Kafka's controller, ours): a topic for each value, led by a broker that alone has all records."""
+    """(Apache Kafka's controller, ours): a topic for each value, whose leader is the only in-sync replica."""
     apache = ApacheKafka(settings={"process.roles": "controller", **QUIET})
     directory: Path = tmp_path_factory.mktemp("unclean")
     with apache, our_controller(directory) as ours:
@@ -55,7 +55,7 @@ def created(name: str) -> Asked:
 
 
 def shrunk(name: str) -> Asked:
-    """Let the leader put the follower out of the ISR."""
+    """Let the leader remove the follower from the ISR."""
 
     def asked(session: Session) -> tuple[Message, int]:
         partition = session.partitions()[name, 0]
@@ -73,7 +73,7 @@ def shrunk(name: str) -> Asked:
 
 
 def set_for_all(value: str | None) -> Asked:
-    """Set it on all brokers while they run, or take it away."""
+    """Set the dynamic cluster default, or delete it."""
     operation = DELETE if value is None else SET
     row = AlterableConfig(name=KEY, config_operation=operation, value=value)
     request = IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(resource_type=BROKERS, resource_name="", configs=[row])])
@@ -81,18 +81,18 @@ def set_for_all(value: str | None) -> Asked:
 
 
 def leaders(both: tuple[Session, Session]) -> dict[str, int]:
-    """Return who leads the topics, which both say alike."""
+    """Return the leaders of the topics, which both must report the same."""
     there, here = ({name: partition.leader for (name, _), partition in session.partitions().items()} for session in both)
     assert here == there
     return here
 
 
-def test_who_says_what_about_unclean_elections(sessions):
-    """The one who has everything goes; the other comes, first without a word for all brokers, then with one that is no word, then with one."""
+def test_unclean_leader_election_configs_at_every_level(sessions):
+    """The in-sync replica goes down and the other one up; first without a cluster default, then with an invalid one, then with one."""
     allowed = []
     for value in (None, " true ", "true"):
-        told = agreed(sessions, set_for_all(value))
-        assert f'"errorCode": {int(ErrorCode.NONE)}' in told.answer
+        result = agreed(sessions, set_for_all(value))
+        assert f'"errorCode": {int(ErrorCode.NONE)}' in result.answer
         for asked in (beats(FOLLOWER, want_fence=True), beats(LEADER, want_fence=True), beats(FOLLOWER)):
             agreed(sessions, asked)
         allowed.append(sorted(name for name, leader in leaders(sessions).items() if leader == FOLLOWER))

@@ -1,6 +1,6 @@
-"""Apache Kafka 3.9.1 is the controller, and a broker of ours does what it says, through a stop in good order and one that is none.
+"""Apache Kafka 3.9.1 is the ZooKeeper-mode controller of a broker of ours, through a controlled shutdown and a kill.
 
-What a controller of Apache Kafka sends is taken in its own versions; it finds the znodes, the answers and the copies that it wants.
+Our broker accepts the request versions of the controller; the controller finds the expected znodes, responses and replicas.
 """
 
 import contextlib
@@ -61,7 +61,7 @@ class OurBroker:
 
 @contextlib.contextmanager
 def two_brokers(directory: Path) -> Iterator[tuple[ApacheKafka, OurBroker]]:
-    """Apache Kafka comes first, so it is the controller."""
+    """Apache Kafka starts first, so it is the controller."""
     with (
         running_zookeeper(directory / "zookeeper") as zookeeper,
         broker_of_zookeeper(zookeeper.port, THEIRS, settings={"zookeeper.session.timeout.ms": str(SESSION_MS)}) as kafka,
@@ -110,17 +110,17 @@ def count(bootstrap: str, wanted: int) -> int:
     return found
 
 
-def test_a_broker_of_ours_does_what_apache_kafka_decides(tmp_path: Path) -> None:
+def test_our_broker_follows_an_apache_kafka_zookeeper_controller(tmp_path: Path) -> None:
     """UpdateMetadata 8, LeaderAndIsr 7, StopReplica 4, AlterPartition 3, AllocateProducerIds, ControlledShutdown; config changes by znode."""
     with two_brokers(tmp_path) as (kafka, ours):
-        until(lambda: brokers(kafka.bootstrap)[0] == [THEIRS, OURS], "the controller knows both")
+        until(lambda: brokers(kafka.bootstrap)[0] == [THEIRS, OURS], "the controller has both brokers")
         assert brokers(ours.bootstrap) == ([THEIRS, OURS], THEIRS), "and so does ours, which names the controller"
         admin = AdminClient({"bootstrap.servers": ours.bootstrap})
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 2)])[TOPIC].result(20)
-        everybody = [THEIRS, OURS]
+        both_brokers = [THEIRS, OURS]
         for each in (kafka, ours):
-            until(lambda each=each: all(isr == everybody for _, isr in partitions(each.bootstrap).values()), "all are in sync")  # type: ignore[misc]
-        assert sorted({leader for leader, _ in partitions(kafka.bootstrap).values()}) == everybody, "both lead"
+            until(lambda each=each: all(isr == both_brokers for _, isr in partitions(each.bootstrap).values()), "all are in sync")  # type: ignore[misc]
+        assert sorted({leader for leader, _ in partitions(kafka.bootstrap).values()}) == both_brokers, "both lead"
         produce(kafka.bootstrap)
         produce(ours.bootstrap)
 
@@ -129,16 +129,16 @@ def test_a_broker_of_ours_does_what_apache_kafka_decides(tmp_path: Path) -> None
         (done,) = at_kafka.incremental_alter_configs([ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[entry])]).values()
         done.result(20)
 
-        def told() -> bool:
+        def has_read() -> bool:
             (answer,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, TOPIC)]).values()
             return bool(answer.result(20)["retention.ms"].value == "7200000")
 
-        until(told, "ours has read it in ZooKeeper")
+        until(has_read, "ours has read it from ZooKeeper")
         ours.stop()
-        assert {leader for leader, _ in partitions(kafka.bootstrap).values()} == {THEIRS}, "it was asked to lead everything before ours went"
+        assert {leader for leader, _ in partitions(kafka.bootstrap).values()} == {THEIRS}, "it became leader of everything before ours stopped"
         produce(kafka.bootstrap)
         ours.start()
-        until(lambda: all(isr == everybody for _, isr in partitions(kafka.bootstrap).values()), "ours has caught up")
+        until(lambda: all(isr == both_brokers for _, isr in partitions(kafka.bootstrap).values()), "ours has caught up")
         assert count(ours.bootstrap, 3 * RECORDS) == 3 * RECORDS
         ours.end()
-        until(lambda: brokers(kafka.bootstrap)[0] == [THEIRS], "its session ends")
+        until(lambda: brokers(kafka.bootstrap)[0] == [THEIRS], "its session expires")

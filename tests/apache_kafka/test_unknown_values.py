@@ -1,4 +1,4 @@
-"""Apache Kafka and kraftsim beside each other: every value of every field of one byte in a request is answered alike, known or not."""
+"""Apache Kafka and kraftsim compared: every value of every one-byte field of a request gets the same response, known or not."""
 
 import pytest
 
@@ -9,14 +9,14 @@ from tests.conformance.secured import secured_apache_kafka, secured_kraftsim
 
 pytestmark = pytest.mark.interop
 GROUP = 32
-OF_GROUPS = "configurations of groups (KIP-848) are not built: their type of resource is one that there is not"
+OF_GROUPS = "group configs (KIP-848) are not implemented: their resource type is unknown"
 EXPLAINED = {
     "DESCRIBE_CONFIGS": OF_GROUPS,
     "ALTER_CONFIGS": OF_GROUPS,
     "INCREMENTAL_ALTER_CONFIGS": OF_GROUPS,
     "LIST_CONFIG_RESOURCES": OF_GROUPS,
 }
-"""API -> why ours answers otherwise where the value is that of groups."""
+"""API -> why kraftsim responds differently to the group resource type."""
 
 
 def is_explained(case: Case) -> bool:
@@ -25,7 +25,7 @@ def is_explained(case: Case) -> bool:
 
 
 @pytest.mark.parametrize("release", [DEFAULT_RELEASE, NEWEST_RELEASE])
-def test_every_value_of_a_byte_is_answered_alike(release):
+def test_every_enum_value_gets_the_same_response(release):
     line = line_of(release)
     with secured_kraftsim(line) as target:
         ours = answers(target, line)

@@ -1,4 +1,4 @@
-"""The same requests to Apache ZooKeeper and to ours: the same answers, numbers of changes and notifications, and each reads the other's files."""
+"""The same requests to Apache ZooKeeper and to ours: the same responses, zxids and watch events, and each reads the files of the other."""
 
 import asyncio
 import random
@@ -83,8 +83,8 @@ def apache_of_its_own() -> Iterator[ApacheZookeeper]:
         yield server
 
 
-class Dice:
-    """Draws requests."""
+class RequestGenerator:
+    """Generates random requests."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -132,7 +132,7 @@ class Dice:
         return list(self._random.choice(ACLS))
 
     def client(self) -> int:
-        """Return which of two clients asks."""
+        """Return which of two clients sends the request."""
         return self._random.randint(0, 1)
 
 
@@ -159,21 +159,21 @@ WEIGHTS = {
 }
 
 
-def shown(op_code: int, told: Told, sessions: dict[int, str]) -> tuple[object, ...]:
-    """Return an answer without what must differ: times, and the ids of sessions."""
+def shown(op_code: int, response: Told, sessions: dict[int, str]) -> tuple[object, ...]:
+    """Return a response without values that must differ: times and session ids."""
     cls = ANSWERS.get(op_code)
-    body: object = told.body
-    if told.header.error == 0 and cls is not None:
-        message = told.read(cls)
+    body: object = response.body
+    if response.header.error == 0 and cls is not None:
+        message = response.read(cls)
         if hasattr(message, "stat"):
             message.stat.ctime = message.stat.mtime = 0
             message.stat.ephemeral_owner = sessions.get(message.stat.ephemeral_owner, message.stat.ephemeral_owner)
         if hasattr(message, "children"):
             message.children.sort()
         body = repr(message)
-    elif op_code == OpCode.MULTI and told.header.error == 0:
-        body = len(told.body), told.body[:8]
-    return told.header.zxid, told.header.error, body, told.notified
+    elif op_code == OpCode.MULTI and response.header.error == 0:
+        body = len(response.body), response.body[:8]
+    return response.header.zxid, response.header.error, body, response.notified
 
 
 @contextmanager
@@ -185,29 +185,29 @@ def two_clients(port: int) -> Iterator[tuple[list[ZookeeperTalk], dict[int, str]
 
 
 def play(port: int, seed: int) -> list[tuple[object, ...]]:
-    dice, answers = Dice(seed), []
+    generator, answers = RequestGenerator(seed), []
     with two_clients(port) as (clients, sessions):
         clients[1].ask(OpCode.AUTH, AuthPacket(scheme="digest", auth=b"u:p"), xid=-4)
         for _ in range(REQUESTS):
-            number = dice.client()
-            op_code, body, version = dice.request()
-            told = clients[number].ask(op_code, body, version=version)
-            answers.append((OpCode(op_code).name, str(body)[:200], number, *shown(op_code, told, sessions), clients[1 - number].ping().notified))
+            number = generator.client()
+            op_code, body, version = generator.request()
+            response = clients[number].ask(op_code, body, version=version)
+            answers.append((OpCode(op_code).name, str(body)[:200], number, *shown(op_code, response, sessions), clients[1 - number].ping().notified))
     return answers
 
 
 @pytest.mark.parametrize("seed", [1, 2, 6])
-def test_thousands_of_requests_are_answered_alike(apache_of_its_own: ApacheZookeeper, tmp_path: Path, seed: int) -> None:
+def test_thousands_of_zookeeper_requests_get_the_same_responses(apache_of_its_own: ApacheZookeeper, tmp_path: Path, seed: int) -> None:
     theirs = play(apache_of_its_own.port, seed)
     with running_zookeeper(tmp_path) as ours:
         mine = play(ours.port, seed)
     for number, (their, my) in enumerate(zip(theirs, mine, strict=True)):
         assert my == their, f"request {number}, before it {theirs[max(0, number - 2) : number]}"
-    assert len({answer[4] for answer in theirs}) > 7, "of codes there were many"
+    assert len({answer[4] for answer in theirs}) > 7, "many error codes occurred"
 
 
 def tree(port: int) -> dict[str, object]:
-    """Return all that can be read of all znodes, as somebody who may read them."""
+    """Return everything readable of all znodes, with sufficient permissions."""
     found: dict[str, object] = {}
     with ZookeeperTalk(port) as client:
         client.ask(OpCode.AUTH, AuthPacket(scheme="digest", auth=b"u:p"), xid=-4)
@@ -223,7 +223,7 @@ def tree(port: int) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("snapshots_every", [100_000, 500], ids=["from the log", "from a snapshot and the log"])
-def test_apache_zookeeper_goes_on_with_what_ours_has_written(tmp_path: Path, snapshots_every: int) -> None:
+def test_apache_zookeeper_continues_from_data_that_ours_wrote(tmp_path: Path, snapshots_every: int) -> None:
     with running_zookeeper(tmp_path, changes_between_snapshots=snapshots_every) as ours:
         with_sessions(ours.port)
         wanted = tree(ours.port)
@@ -232,7 +232,7 @@ def test_apache_zookeeper_goes_on_with_what_ours_has_written(tmp_path: Path, sna
         assert tree(apache.port) == wanted
 
 
-def test_ours_goes_on_with_what_apache_zookeeper_has_written(tmp_path: Path) -> None:
+def test_our_zookeeper_continues_from_data_that_apache_zookeeper_wrote(tmp_path: Path) -> None:
     data = tmp_path / "data"
     for _ in range(2):  # each start writes a snapshot
         with apache_or_skip(data) as apache:
@@ -244,12 +244,12 @@ def test_ours_goes_on_with_what_apache_zookeeper_has_written(tmp_path: Path) -> 
 
 
 async def test_our_client_works_on_apache_zookeeper(apache_of_its_own: ApacheZookeeper, tmp_path: Path) -> None:
-    """The requests that brokers make: ephemeral and sequential znodes, compare-and-set, several at once, watches through the loss of a connection."""
-    told: list[tuple[EventType, str]] = []
+    """The requests of brokers: ephemeral and sequential znodes, compare-and-set, multi, watches across a lost connection."""
+    events: list[tuple[EventType, str]] = []
     states: list[SessionState] = []
     world = real_world(run="test", node="client", incarnation=1, data_dir=tmp_path / "data", events_dir=tmp_path / "events", seed=1, started_ns=0)
     address = [("127.0.0.1", apache_of_its_own.port)]
-    client = ZookeeperClient(world, address, on_event=lambda kind, path: told.append((kind, path)), on_state=states.append)
+    client = ZookeeperClient(world, address, on_event=lambda kind, path: events.append((kind, path)), on_state=states.append)
     other = ZookeeperClient(world, address)
     client.start()
     other.start()
@@ -267,20 +267,20 @@ async def test_our_client_works_on_apache_zookeeper(apache_of_its_own: ApacheZoo
     await other.create("/new")
     await other.create("/brokers/another")
     async with asyncio.timeout(10):
-        while len(told) < 2:
+        while len(events) < 2:
             await asyncio.sleep(0.05)
-    assert sorted(told) == [(EventType.NODE_CREATED, "/new"), (EventType.NODE_CHILDREN_CHANGED, "/brokers")]
+    assert sorted(events) == [(EventType.NODE_CREATED, "/new"), (EventType.NODE_CHILDREN_CHANGED, "/brokers")]
     await client.close()
-    assert await other.exists("/brokers/id-0000000000") is None, "a session that is closed takes its znodes along"
+    assert await other.exists("/brokers/id-0000000000") is None, "closing a session deletes its ephemeral znodes"
     await other.close()
     assert states == [SessionState.CONNECTED, SessionState.CONNECTING, SessionState.CONNECTED, SessionState.CLOSED]
 
 
 def with_sessions(port: int) -> None:
-    """Leave a tree of all kinds of znodes behind, ephemeral ones of a session that lives on among them."""
-    dice = Dice(7)
-    talk = ZookeeperTalk(port, timeout_ms=40_000)
-    talk.ask(OpCode.AUTH, AuthPacket(scheme="digest", auth=b"u:p"), xid=-4)
+    """Create a tree of all kinds of znodes, including ephemeral ones of a session that stays open."""
+    generator = RequestGenerator(7)
+    client = ZookeeperTalk(port, timeout_ms=40_000)
+    client.ask(OpCode.AUTH, AuthPacket(scheme="digest", auth=b"u:p"), xid=-4)
     for _ in range(REQUESTS // 2):
-        op_code, body, version = dice.request()
-        talk.ask(op_code, body, version=version)
+        op_code, body, version = generator.request()
+        client.ask(op_code, body, version=version)

@@ -1,4 +1,4 @@
-"""A remote store for Apache Kafka: LocalTieredStorage, which is in the jar of the tests of Kafka's storage and keeps segments in a directory."""
+"""A remote store for Apache Kafka: LocalTieredStorage, which is in the test jar of Kafka's storage module and keeps segments in a directory."""
 
 import subprocess
 from pathlib import Path
@@ -9,11 +9,11 @@ STORE_CLASS = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
 
 
 TIERED_RELEASES = (DEFAULT_RELEASE, "4.1.2")
-"""Those that are asked. Not every release has published that jar, and 4.4.0 cannot load the class of 4.1.2."""
+"""The releases under test. Not every release has published that jar, and 4.4.0 cannot load the class of 4.1.2."""
 
 
 def storage_test_jar(release: str = DEFAULT_RELEASE) -> Path:
-    """Return the jar that the class is in. Raises Missing."""
+    """Return the jar that contains the class. Raises Missing."""
     name = f"kafka-storage-{release}-test.jar"
     jar = Path.home() / ".m2/repository/org/apache/kafka/kafka-storage" / release / name
     if not jar.exists():
@@ -26,7 +26,7 @@ def storage_test_jar(release: str = DEFAULT_RELEASE) -> Path:
 
 
 def tiered_settings(store: Path, release: str = DEFAULT_RELEASE) -> dict[str, str]:
-    """Return the properties of a broker that copies to a directory, several times a second. Raises Missing."""
+    """Return the properties of a broker that uploads to a directory, several times a second. Raises Missing."""
     return {
         "remote.log.storage.system.enable": "true",
         "remote.log.storage.manager.class.name": STORE_CLASS,

@@ -1,4 +1,4 @@
-"""A real Apache ZooKeeper on this machine: the release that Apache Kafka 3.9 brings along, one server on loopback, up in about a second."""
+"""A real Apache ZooKeeper on this machine: the release that Apache Kafka 3.9 depends on, one server on loopback, started in about a second."""
 
 import socket
 import subprocess
@@ -16,7 +16,7 @@ JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-Dzookeeper.a
 
 
 class ApacheZookeeper:
-    """Use as a context manager. `port` is where it listens, `directory` holds its files, which may be there before."""
+    """Use as a context manager. It listens at `port`; `directory` has its files, which may already exist."""
 
     def __init__(self, directory: Path | None = None, *, tick_ms: int = 2000) -> None:
         self._own = tempfile.TemporaryDirectory(prefix="kraftsim-zookeeper-") if directory is None else None
@@ -31,7 +31,7 @@ class ApacheZookeeper:
         return self
 
     def start(self) -> None:
-        """Come up. Raises Missing."""
+        """Start the server. Raises Missing."""
         logging = Path(self._words.name) / "log4j.properties"
         logging.write_text(LOG4J)
         command = [
@@ -62,7 +62,7 @@ class ApacheZookeeper:
             self._own.cleanup()
 
     def stop(self) -> None:
-        """Kill it: what it answered for is in its files."""
+        """Kill the server: acknowledged writes are in its files."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -73,6 +73,6 @@ class ApacheZookeeper:
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
                 connection.sendall(b"srvr")
-                return b"Zxid" in connection.recv(1 << 16)  # ruok is answered before sessions are
+                return b"Zxid" in connection.recv(1 << 16)  # ruok is answered before sessions are accepted
         except OSError:
             return False

@@ -1,4 +1,4 @@
-"""Brokers of ours whose metadata is in ZooKeeper, on a thread of their own, beside brokers of Apache Kafka."""
+"""Brokers of ours in ZooKeeper mode, in their own thread, beside brokers of Apache Kafka."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ START_SECONDS = 30
 
 
 class OurBroker:
-    """`start`, then `stop` or `kill`; `port` is where it listens."""
+    """`start`, then `stop` or `kill`; it listens at `port`."""
 
     def __init__(self, directory: Path, broker_id: int, zookeeper_port: int, *, release_name: str = "3.9", **settings: str) -> None:
         (self.port,) = _free_ports(1)
@@ -41,18 +41,18 @@ class OurBroker:
 
     @property
     def bootstrap(self) -> str:
-        """Where clients find it."""
+        """The address for clients."""
         return f"127.0.0.1:{self.port}"
 
     @property
     def controller(self) -> ZookeeperController:
-        """The part of it that can be controller."""
+        """Its controller component."""
         found = self.broker.zookeeper.controller if self.broker.zookeeper is not None else None
         assert isinstance(found, ZookeeperController)
         return found
 
     def start(self) -> None:
-        """Come up and be in service."""
+        """Start and wait until it serves."""
         self._incarnation += 1
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -60,12 +60,12 @@ class OurBroker:
         asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(START_SECONDS)
 
     def stop(self) -> None:
-        """Go down in good order."""
+        """Shut down cleanly."""
         asyncio.run_coroutine_threadsafe(self.broker.stop(), self._loop).result(START_SECONDS)
         self._end()
 
     def kill(self) -> None:
-        """Go down at once."""
+        """Stop without a clean shutdown."""
         self._loop.call_soon_threadsafe(self.broker.abort)
         self._end()
 

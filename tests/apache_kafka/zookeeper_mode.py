@@ -1,4 +1,4 @@
-"""A broker of Apache Kafka as it was before KRaft: its metadata in ZooKeeper."""
+"""A broker of Apache Kafka in ZooKeeper mode."""
 
 import tempfile
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.apache_kafka.harness import ApacheKafka, _free_ports
 def broker_of_zookeeper(
     zookeeper_port: int, broker_id: int = 1, *, release: str = DEFAULT_RELEASE, settings: dict[str, str] | None = None
 ) -> ApacheKafka:
-    """Return a broker that is not started yet, with an empty data directory."""
+    """Return a broker, not started yet, with an empty data directory."""
     directory = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
     (port,) = _free_ports(1)
     properties = {

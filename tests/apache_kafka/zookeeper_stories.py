@@ -1,6 +1,6 @@
-"""Stories told to two controllers of ZooKeeper's time, each with a ZooKeeper of its own: what is asked, what brokers do, and what each then says.
+"""The same random requests and broker changes for two ZooKeeper-mode controllers, each with its own ZooKeeper, and their responses.
 
-Besides the broker that is controller there are others that only seem to be: their znodes are there, and nobody answers at their ports.
+Besides the broker that is controller there are fake brokers: their znodes exist, but nothing listens at their ports.
 """
 
 import asyncio
@@ -64,18 +64,18 @@ class Side:
         await self.connection.connect()
 
     async def close(self) -> None:
-        """Let go."""
+        """Close both connections."""
         assert self.client is not None and self.connection is not None
         self.connection.close()
         await self.client.close()
 
     async def ask(self, request: Message, version: int | None = None) -> Any:
-        """Ask the controller."""
+        """Send a request to the controller."""
         assert self.connection is not None
         return await self.connection.request(request, api_version=version)
 
     async def come(self, broker_id: int) -> None:
-        """Let a broker seem to be there."""
+        """Register a fake broker."""
         assert self.client is not None
         znode = BrokerZnode(
             host="127.0.0.1",
@@ -89,7 +89,7 @@ class Side:
         self.epochs[broker_id] = stat.czxid
 
     async def go(self, broker_id: int) -> None:
-        """Let a broker be gone."""
+        """Remove a fake broker."""
         assert self.client is not None
         try:
             await self.client.delete(broker_path(broker_id))
@@ -98,7 +98,7 @@ class Side:
         self.epochs.pop(broker_id, None)
 
     async def partition(self, topic: str, number: int) -> tuple[bytes, PartitionStateZnode, int] | None:
-        """Return the id of a topic, how one of its partitions stands, and its epoch; None where there is none."""
+        """Return the id of a topic, the state of one of its partitions, and its epoch; None if it does not exist."""
         assert self.client is not None
         found = await ZnodeReader(self.client).some([topic_path(topic), state_path(topic, number)])
         if state_path(topic, number) not in found:
@@ -109,14 +109,14 @@ class Side:
         return topic_id, PartitionStateZnode.parse(data or b""), stat.version
 
     async def is_known(self, topic: str, number: int) -> bool:
-        """Tell whether a topic has a partition, led or not."""
+        """Return whether a topic has a partition, with or without a leader."""
         try:
             return number in await replicas_of(self, topic)
         except ZookeeperRefused:
             return False
 
     async def znodes(self) -> dict[str, tuple[bytes, int]]:
-        """Return what there is in ZooKeeper, without ids; of states with the version."""
+        """Return the content of ZooKeeper, without ids; of partition states with the version."""
         assert self.client is not None
         found: dict[str, tuple[bytes, int]] = {}
         for root in ROOTS:
@@ -128,23 +128,23 @@ class Side:
 
 
 def shown(answer: Any) -> str:
-    """Return an answer without what differs from cluster to cluster, and without the order of rows that no one promises."""
+    """Return a response without cluster-specific values, and with rows sorted where the order is not specified."""
     text = repr(answer)
     text = re.sub(r"topic_id=b'.*?'(?=[,)])|topic_id=b\".*?\"(?=[,)])", "topic_id", text)
     text = re.sub(r"throttle_time_ms=\d+", "throttle", text)
     return text
 
 
-class Story:
-    """What happens, drawn from a seed: `next_step` returns what to do with either side, and how it is called."""
+class RandomSteps:
+    """Random steps from a seed: `next_step` returns the name of the step and the action for either side."""
 
     def __init__(self, seed: int) -> None:
-        self.dice = random.Random(seed)
+        self.random = random.Random(seed)
         self.topics = [f"{name}{seed}" for name in TOPICS]
         self.there: dict[int, None] = {}
 
     def next_step(self) -> tuple[str, Callable[[Side], Any]]:
-        """Return the next thing."""
+        """Return the next step."""
         kinds = [
             self._create,
             self._create,
@@ -165,22 +165,22 @@ class Story:
             self._scram,
             self._ids,
         ]
-        return self.dice.choice(kinds)()
+        return self.random.choice(kinds)()
 
     def _replicas(self) -> list[int]:
         pool = [CONTROLLER_ID, *SEEMING]
-        return self.dice.sample(pool, self.dice.choice((1, 2, 2, 3)))
+        return self.random.sample(pool, self.random.choice((1, 2, 2, 3)))
 
     def _create(self) -> tuple[str, Callable[[Side], Any]]:
-        size = self.dice.choice((1, 2, 3))
+        size = self.random.choice((1, 2, 3))
         pool = [CONTROLLER_ID, *(each for each in SEEMING if each in self.there)]
         rows = [
-            CreatableReplicaAssignment(partition_index=number, broker_ids=self.dice.sample(pool, min(size, len(pool))))
-            for number in range(self.dice.randrange(1, 4))
+            CreatableReplicaAssignment(partition_index=number, broker_ids=self.random.sample(pool, min(size, len(pool))))
+            for number in range(self.random.randrange(1, 4))
         ]
-        configs = [CreatableTopicConfig(name="retention.ms", value="60000")] if self.dice.randrange(3) == 0 else []
-        topic = CreatableTopic(name=self.dice.choice(self.topics), num_partitions=-1, replication_factor=-1, assignments=rows, configs=configs)
-        request = CreateTopicsRequest(topics=[topic], timeout_ms=2000, validate_only=self.dice.randrange(6) == 0)
+        configs = [CreatableTopicConfig(name="retention.ms", value="60000")] if self.random.randrange(3) == 0 else []
+        topic = CreatableTopic(name=self.random.choice(self.topics), num_partitions=-1, replication_factor=-1, assignments=rows, configs=configs)
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=2000, validate_only=self.random.randrange(6) == 0)
 
         async def ask(side: Side) -> Any:
             answer = await side.ask(request, 4)
@@ -189,17 +189,17 @@ class Story:
         return f"create {topic.name} {[row.broker_ids for row in rows]} validate={request.validate_only}", ask
 
     def _widen(self) -> tuple[str, Callable[[Side], Any]]:
-        name, count = self.dice.choice(self.topics), self.dice.randrange(1, 5)
-        seed = self.dice.random()
+        name, count = self.random.choice(self.topics), self.random.randrange(1, 5)
+        seed = self.random.random()
 
         async def ask(side: Side) -> Any:
             known = 0
             while await side.partition(name, known) is not None:
                 known += 1
-            dice, found = random.Random(seed), await side.partition(name, 0)
+            draw, found = random.Random(seed), await side.partition(name, 0)
             width = 1 if found is None else len((await replicas_of(side, name))[0])
             pool = [CONTROLLER_ID, *sorted(side.epochs)]
-            rows = [CreatePartitionsAssignment(broker_ids=dice.sample(pool, min(width, len(pool)))) for _ in range(max(count - known, 0))]
+            rows = [CreatePartitionsAssignment(broker_ids=draw.sample(pool, min(width, len(pool)))) for _ in range(max(count - known, 0))]
             request = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=name, count=count, assignments=rows or None)], timeout_ms=2000)
             answer = await side.ask(request)
             return [(row.name, row.error_code) for row in answer.results]
@@ -207,27 +207,27 @@ class Story:
         return f"widen {name} to {count}", ask
 
     def _elect(self) -> tuple[str, Callable[[Side], Any]]:
-        kind, asks_for_all = self.dice.randrange(2), self.dice.randrange(2)
-        name, numbers = self.dice.choice(self.topics), [0, self.dice.randrange(1, 5)]
+        kind, asks_for_all = self.random.randrange(2), self.random.randrange(2)
+        name, numbers = self.random.choice(self.topics), [0, self.random.randrange(1, 5)]
 
         async def ask(side: Side) -> Any:
-            """Never of a partition that nobody has led yet: Apache Kafka's controller fails at it and does not answer."""
+            """Never for a partition that has never had a leader: Apache Kafka's controller fails and does not respond."""
             known = [number for number in numbers if await side.partition(name, number) is not None or not await side.is_known(name, number)]
             rows = None if asks_for_all else [TopicPartitions(topic=name, partitions=known)]
             answer = await side.ask(ElectLeadersRequest(election_type=kind, topic_partitions=rows, timeout_ms=1000))
-            told = [(row.topic, each.partition_id, each.error_code) for row in answer.replica_election_results for each in row.partition_result]
-            return answer.error_code, sorted(told)
+            found_rows = [(row.topic, each.partition_id, each.error_code) for row in answer.replica_election_results for each in row.partition_result]
+            return answer.error_code, sorted(found_rows)
 
         return f"elect {kind} {'all' if asks_for_all else (name, numbers)}", ask
 
     def _move(self) -> tuple[str, Callable[[Side], Any]]:
-        name, number, replicas = self.dice.choice(self.topics), self.dice.randrange(4), self._replicas()
-        if self.dice.randrange(8) == 0:
-            replicas = self.dice.choice(([], [1, 1], [-3], [99]))
+        name, number, replicas = self.random.choice(self.topics), self.random.randrange(4), self._replicas()
+        if self.random.randrange(8) == 0:
+            replicas = self.random.choice(([], [1, 1], [-3], [99]))
         return f"move {name}-{number} to {replicas}", self._moving(name, number, replicas)
 
     def _cancel(self) -> tuple[str, Callable[[Side], Any]]:
-        name, number = self.dice.choice(self.topics), self.dice.randrange(3)
+        name, number = self.random.choice(self.topics), self.random.randrange(3)
         return f"call off {name}-{number}", self._moving(name, number, None)
 
     def _moving(self, name: str, number: int, replicas: list[int] | None) -> Callable[[Side], Any]:
@@ -236,7 +236,7 @@ class Story:
 
         async def ask(side: Side) -> Any:
             answer = await side.ask(request, 0)
-            return answer.error_code, [(each.partition_index, each.error_code) for told in answer.responses for each in told.partitions]
+            return answer.error_code, [(each.partition_index, each.error_code) for topic in answer.responses for each in topic.partitions]
 
         return ask
 
@@ -252,37 +252,37 @@ class Story:
         return "list moves", ask
 
     def _isr(self) -> tuple[str, Callable[[Side], Any]]:
-        """Let the leader of a partition ask for other replicas in sync: mostly one that may, of those that are there."""
-        name, number, seed = self.dice.choice(self.topics), self.dice.randrange(3), self.dice.random()
+        """Send AlterPartition from a leader: mostly a valid request with registered brokers."""
+        name, number, seed = self.random.choice(self.topics), self.random.randrange(3), self.random.random()
 
         async def ask(side: Side) -> Any:
             found = await side.partition(name, number)
-            dice = random.Random(seed)
+            draw = random.Random(seed)
             if found is None:
                 return None
             topic_id, state, epoch = found
             replicas = (await replicas_of(side, name))[number]
-            leader = state.leader if dice.randrange(8) else dice.choice(replicas)
+            leader = state.leader if draw.randrange(8) else draw.choice(replicas)
             if leader not in side.epochs:
-                return None  # the controller's own broker leads by itself
-            isr = [leader, *(each for each in replicas if each != leader and dice.randrange(3))]
+                return None  # the broker of the controller changes its ISR by itself
+            isr = [leader, *(each for each in replicas if each != leader and draw.randrange(3))]
             data = AlterPartitionData(
                 partition_index=number,
-                leader_epoch=state.leader_epoch + dice.choice((0, 0, 0, 0, 0, 1, -1)),
+                leader_epoch=state.leader_epoch + draw.choice((0, 0, 0, 0, 0, 1, -1)),
                 new_isr_with_epochs=[BrokerState(broker_id=each, broker_epoch=-1) for each in isr],
-                leader_recovery_state=int(state.is_recovering) if dice.randrange(4) else dice.randrange(2),
-                partition_epoch=epoch + dice.choice((0, 0, 0, 0, 0, 1, -1)),
+                leader_recovery_state=int(state.is_recovering) if draw.randrange(4) else draw.randrange(2),
+                partition_epoch=epoch + draw.choice((0, 0, 0, 0, 0, 1, -1)),
             )
-            row = AlterPartitionTopic(topic_id=topic_id if dice.randrange(10) else parse_uuid_text("AAAAAAAAAAAAAAAAAAAAAw"), partitions=[data])
-            broker_epoch = side.epochs[leader] + (0 if dice.randrange(12) else 1)
+            row = AlterPartitionTopic(topic_id=topic_id if draw.randrange(10) else parse_uuid_text("AAAAAAAAAAAAAAAAAAAAAw"), partitions=[data])
+            broker_epoch = side.epochs[leader] + (0 if draw.randrange(12) else 1)
             answer = await side.ask(AlterPartitionRequest(broker_id=leader, broker_epoch=broker_epoch, topics=[row]), 3)
             return shown(answer)
 
         return f"isr of {name}-{number} by {seed}", ask
 
     def _come_or_go(self) -> tuple[str, Callable[[Side], Any]]:
-        broker_id = self.dice.choice(SEEMING)
-        if broker_id in self.there and self.dice.randrange(2):
+        broker_id = self.random.choice(SEEMING)
+        if broker_id in self.there and self.random.randrange(2):
             del self.there[broker_id]
             return f"{broker_id} goes", lambda side: side.go(broker_id)
         if broker_id in self.there:
@@ -291,7 +291,7 @@ class Story:
         return f"{broker_id} comes", lambda side: side.come(broker_id)
 
     def _shut_down(self) -> tuple[str, Callable[[Side], Any]]:
-        broker_id, change = self.dice.choice((*SEEMING, 99)), self.dice.choice((0, 0, -1, None))
+        broker_id, change = self.random.choice((*SEEMING, 99)), self.random.choice((0, 0, -1, None))
 
         async def ask(side: Side) -> Any:
             epoch = -1 if change is None else side.epochs.get(broker_id, 5) + change
@@ -301,15 +301,15 @@ class Story:
         return f"{broker_id} shuts down, {change}", ask
 
     def _config(self) -> tuple[str, Callable[[Side], Any]]:
-        kind, name, key, value = self.dice.choice(
+        kind, name, key, value = self.random.choice(
             (
-                (2, self.dice.choice(self.topics), "retention.ms", "100000"),
-                (2, self.dice.choice(self.topics), "unclean.leader.election.enable", self.dice.choice(("true", "false"))),
-                (2, self.dice.choice(self.topics), "max.message.bytes", "2000"),
-                (4, "", "log.cleaner.threads", self.dice.choice(("1", "2"))),
+                (2, self.random.choice(self.topics), "retention.ms", "100000"),
+                (2, self.random.choice(self.topics), "unclean.leader.election.enable", self.random.choice(("true", "false"))),
+                (2, self.random.choice(self.topics), "max.message.bytes", "2000"),
+                (4, "", "log.cleaner.threads", self.random.choice(("1", "2"))),
             )
         )
-        operation = self.dice.choice((0, 0, 1))
+        operation = self.random.choice((0, 0, 1))
         change = AlterableConfig(name=key, config_operation=operation, value=value if operation == 0 else None)
         request = IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(resource_type=kind, resource_name=name, configs=[change])])
 
@@ -319,10 +319,10 @@ class Story:
         return f"config {kind} {name} {key}={value} {operation}", ask
 
     def _quota(self) -> tuple[str, Callable[[Side], Any]]:
-        kinds = self.dice.choice((("user",), ("client-id",), ("user", "client-id")))
-        entity = [EntityData(entity_type=kind, entity_name=self.dice.choice(("ann", "b c", None))) for kind in kinds]
-        key = self.dice.choice(("producer_byte_rate", "request_percentage", "nonsense"))
-        operation = OpData(key=key, value=self.dice.choice((1000.0, 2e7, 12.5)), remove=self.dice.randrange(4) == 0)
+        kinds = self.random.choice((("user",), ("client-id",), ("user", "client-id")))
+        entity = [EntityData(entity_type=kind, entity_name=self.random.choice(("ann", "b c", None))) for kind in kinds]
+        key = self.random.choice(("producer_byte_rate", "request_percentage", "nonsense"))
+        operation = OpData(key=key, value=self.random.choice((1000.0, 2e7, 12.5)), remove=self.random.randrange(4) == 0)
         request = AlterClientQuotasRequest(entries=[QuotaAlteration(entity=entity, ops=[operation])])
 
         async def ask(side: Side) -> Any:
@@ -331,12 +331,12 @@ class Story:
         return f"quota {entity} {operation}", ask
 
     def _scram(self) -> tuple[str, Callable[[Side], Any]]:
-        name, mechanism = self.dice.choice(("ann", "b c", "")), self.dice.choice((1, 2, 3))
-        if self.dice.randrange(3) == 0:
+        name, mechanism = self.random.choice(("ann", "b c", "")), self.random.choice((1, 2, 3))
+        if self.random.randrange(3) == 0:
             request = AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion(name=name, mechanism=mechanism)])
         else:
             given = ScramCredentialUpsertion(
-                name=name, mechanism=mechanism, iterations=self.dice.choice((4096, 100)), salt=b"salt", salted_password=b"p" * 32
+                name=name, mechanism=mechanism, iterations=self.random.choice((4096, 100)), salt=b"salt", salted_password=b"p" * 32
             )
             request = AlterUserScramCredentialsRequest(upsertions=[given])
 
@@ -346,7 +346,7 @@ class Story:
         return f"scram {name} {mechanism}", ask
 
     def _ids(self) -> tuple[str, Callable[[Side], Any]]:
-        broker_id, change = self.dice.choice((*SEEMING, 77)), self.dice.choice((0, 0, 1))
+        broker_id, change = self.random.choice((*SEEMING, 77)), self.random.choice((0, 0, 1))
 
         async def ask(side: Side) -> Any:
             answer = await side.ask(AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=side.epochs.get(broker_id, 5) + change))
@@ -366,24 +366,24 @@ async def _nothing(side: Side) -> None:
     return None
 
 
-async def tell(seed: int, step_count: int, sides: tuple[Side, Side], directory: Path) -> list[str]:
-    """Tell a story to two controllers, and return in what they differ; it ends there."""
-    story = Story(seed)
+async def run_steps(seed: int, step_count: int, sides: tuple[Side, Side], directory: Path) -> list[str]:
+    """Run the steps of a seed on two controllers, and return the first difference, at which it ends."""
+    steps = RandomSteps(seed)
     for side in sides:
         await side.open(directory)
         for broker_id in SEEMING:
             await side.come(broker_id)
-    story.there.update(dict.fromkeys(SEEMING))
-    told: list[str] = []
+    steps.there.update(dict.fromkeys(SEEMING))
+    history: list[str] = []
     await asyncio.sleep(1)
     try:
         for number in range(step_count):
-            name, step = story.next_step()
-            told.append(f"{number}. {name}")
+            name, step = steps.next_step()
+            history.append(f"{number}. {name}")
             first, second = await asyncio.gather(*(step(side) for side in sides))
             differing = await _differing(sides)
             if first != second or differing:
-                return [*told[-8:], f"{sides[0].name}: {first}", f"{sides[1].name}: {second}", *differing]
+                return [*history[-8:], f"{sides[0].name}: {first}", f"{sides[1].name}: {second}", *differing]
         return []
     finally:
         for side in sides:
@@ -391,7 +391,7 @@ async def tell(seed: int, step_count: int, sides: tuple[Side, Side], directory: 
 
 
 async def _differing(sides: tuple[Side, Side]) -> list[str]:
-    """Return which znodes differ, once they had time to become the same."""
+    """Return the znodes that still differ after a waiting time."""
     for _ in range(40):
         await asyncio.sleep(SETTLE_S)
         one, other = [await side.znodes() for side in sides]

@@ -1,4 +1,4 @@
-"""A broker of Apache Kafka in ZooKeeper mode beside a controller of theirs that may take over: what the chapter on ZooKeeper is put to."""
+"""A broker of Apache Kafka in ZooKeeper mode and a controller that can migrate it: the target of the conformance section on ZooKeeper."""
 
 import tempfile
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from tests.node.zookeeper_server import running_zookeeper
 
 @contextmanager
 def zookeeper_mode() -> Iterator[tuple[str, str]]:
-    """Start both on a ZooKeeper server of ours, and yield where the broker and the controller listen."""
+    """Start both on a ZooKeeper server of ours, and yield the addresses of the broker and the controller."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kraftsim-conformance-")))
         zookeeper = stack.enter_context(running_zookeeper(directory / "zookeeper"))
@@ -22,5 +22,5 @@ def zookeeper_mode() -> Iterator[tuple[str, str]]:
         (port,) = _free_ports(1)
         znodes = Znodes(zookeeper.port)
         stack.enter_context(their_controller(port, zookeeper.port, znodes.cluster_id(), directory))
-        wait_for(lambda: znodes.get("/migration") is not None, "the controller has begun")
+        wait_for(lambda: znodes.get("/migration") is not None, "the controller has started")
         yield broker.bootstrap, f"127.0.0.1:{port}"

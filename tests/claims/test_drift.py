@@ -1,6 +1,6 @@
-"""What docs/claims.json says is measured again where it follows from a seed: another figure fails, and says what to run.
+"""Figures of docs/claims.json that are determined by a seed are measured again: a different figure fails, and names the command to run.
 
-Figures of tests are compared in these tests themselves (the fixture `figures`); here are stories and benches.
+Figures of tests are compared in the tests themselves (the fixture `figures`); here are scenarios and benches.
 """
 
 import pytest
@@ -14,34 +14,34 @@ RECORD = read_record()
 
 
 def drift_of(name: str) -> list[str]:
-    """Play it, and return a line for each figure that is another one."""
+    """Run it, and return a line for each figure that differs."""
     rows = [row.id for row in ROWS if name in row.checks]
     found, stored = PLAYS[name].measure(), RECORD["checks"][name]["figures"]
     return [*drift(name, found, stored, rows), *unfounded(name, found, stored, rows)]
 
 
-def named(again: str) -> list[str]:
-    """Plays that a verb repeats."""
-    return [name for name, play in PLAYS.items() if play.again == again]
+def named(command: str) -> list[str]:
+    """Measurements that a command repeats."""
+    return [name for name, measurement in PLAYS.items() if measurement.again == command]
 
 
 @pytest.mark.parametrize("name", named(TEST))
-def test_a_figure_that_follows_from_a_seed_stands(name):
+def test_seeded_figures_are_unchanged(name):
     assert not (lines := drift_of(name)), "\n".join(lines)
 
 
 @pytest.mark.interop
 @pytest.mark.parametrize("name", named(INTEROP))
-def test_a_figure_of_a_longer_play_stands(name):
+def test_figures_of_longer_seeded_runs_are_unchanged(name):
     assert not (lines := drift_of(name)), "\n".join(lines)
 
 
-def test_drift_names_the_figure_and_what_to_run():
+def test_drift_names_the_figure_and_the_command_to_run():
     (line,) = drift("kraftsim scenario x", {"refused": 116, "stays": True}, {"refused": 73, "stays": True}, ["730-08"])
     assert "refused is 116, docs/claims.json says 73" in line and 'make claims ARGS="--only 730-08"' in line
 
 
-def test_a_figure_that_nothing_measures_is_named():
+def test_a_figure_without_a_measurement_is_reported():
     assert not unfounded("a", ["refused"], {"refused": 1}, [])
     (line,) = unfounded("a", ["refused"], {"refused": 1, "typed": 2}, ["730-08"])
     assert "nothing measures typed" in line and "730-08" in line
@@ -66,14 +66,14 @@ def test_one(case, figures):
         ({"of_first": 5, "of_second": 6, "typed": 3}, ["-k", "second"], 0),
     ],
 )
-def test_a_run_of_all_cases_fails_for_a_figure_that_none_recorded(stored, asked, lines, tmp_path):
-    """Played in a pytest of its own; a run of some cases cannot tell."""
+def test_a_full_run_fails_for_a_figure_that_no_case_recorded(stored, asked, lines, tmp_path):
+    """In a separate pytest run; a run of some cases cannot detect it."""
     file = tmp_path / f"test_{tmp_path.name}.py"
     check = f"{file.name}::test_one"
     seen = []
 
     class Plugin(Recorder):
-        """A recorder of another record."""
+        """A recorder with another record."""
 
         def __init__(self) -> None:
             super().__init__(None)
@@ -96,8 +96,8 @@ def test_a_run_of_all_cases_fails_for_a_figure_that_none_recorded(stored, asked,
     assert (len(seen), code) == (lines, 1 if lines else 0)
 
 
-def test_all_is_played_again_but_what_no_seed_decides():
-    """What a clock measures, and bytes that the interpreter's version decides."""
+def test_everything_determined_by_a_seed_is_measured_again():
+    """The exceptions are times, and bytes that depend on the Python version."""
     assert named(CLAIMS) == [
         'make bench ARGS="id_variants --seconds 20" # the controller\'s rule, CPU time',
         "make bench ARGS=variants # memory",

@@ -1,4 +1,4 @@
-"""One cluster of three brokers for all real clients; each test has topics of its own, and whoever kills a broker brings it back."""
+"""One cluster of three brokers for all real clients; each test has its own topics, and a test that kills a broker restarts it."""
 
 import os
 import shutil
@@ -28,8 +28,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
 
 
 @pytest.fixture(autouse=True)
-def no_broker_stays_down(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Restart what a failed test has killed, so that the tests behind it are judged by themselves."""
+def restart_dead_brokers(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Restart brokers that a failed test has killed, so that the following tests are not affected."""
     yield
     if "cluster" in request.fixturenames:
         running: ProcessCluster = request.getfixturevalue("cluster")
@@ -47,9 +47,9 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def franz_go(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Go program, built; skips where there is no Go, one that is too old, or no way to the modules."""
+    """The Go program, built; skips without Go, with an old Go, or without access to the modules."""
     if shutil.which("go") is None:
-        pytest.skip("no go on the search path")
+        pytest.skip("Go is not on the search path")
     environment = {**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly -buildvcs=false"}
     quiet: dict[str, Any] = {"cwd": GO_SOURCE, "env": environment, "capture_output": True, "text": True, "timeout": GO_SECONDS, "check": False}
     brought = subprocess.run(["go", "mod", "download"], **quiet)
@@ -63,26 +63,26 @@ def franz_go(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session", params=["kraftsim", "apache-kafka-3.9.1"])
 def three_brokers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
-    """Three brokers that keep everything three times: ours and, by `make exactly-once`, Apache Kafka's, which want a machine of their own."""
+    """Three brokers with three replicas of everything: ours and, with `make exactly-once`, Apache Kafka's, which need a machine of their own."""
     if request.param == "kraftsim":
         with our_brokers(tmp_path_factory.mktemp("exactly-once") / "run") as ours:
             yield ours
         return
     if not os.environ.get("KRAFTSIM_EXACTLY_ONCE"):
-        pytest.skip("Apache Kafka is put to the same by `make exactly-once`")
+        pytest.skip("`make exactly-once` runs the same test on Apache Kafka")
     with their_brokers() as theirs:
         yield theirs
 
 
 @pytest.fixture(scope="session")
 def copied() -> dict[Path, int]:
-    """How many records were copied in the runs of this session, by the directory of the run."""
+    """The number of output records in the runs of this session, by run directory."""
     return {}
 
 
 @pytest.fixture
 def keep_copies(three_brokers: Brokers, copied: dict[Path, int]) -> Callable[[Copying], None]:
-    """Write down what was copied into the event log of our run, for Spark; of Apache Kafka there is none."""
+    """Log the inputs and outputs in the event log of our run, for Spark; Apache Kafka has no event log."""
 
     def keep(copying: Copying) -> None:
         if isinstance(three_brokers, OurBrokers):

@@ -1,4 +1,4 @@
-"""Where the brokers of a cluster keep a partition, and what is in it."""
+"""The directories and batches of a partition on the brokers of a cluster."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from protocol.batches import RecordBatch, split_batches
 
 
 def partition_directory(cluster: ProcessCluster, topic: str, partition: int) -> Path:
-    """Return the directory of a partition, on whichever broker it is."""
+    """Return the directory of a partition, on any broker."""
     (found,) = (cluster.directory.root / "data").glob(f"broker-*/{topic}-{partition}")
     return found
 

@@ -1,4 +1,4 @@
-"""Clients of many releases do on our brokers what reference/client-matrix.md says, which is what they do on Apache Kafka."""
+"""Clients of many releases have the outcomes of reference/client-matrix.md on our brokers, which equal those on Apache Kafka."""
 
 import pytest
 
@@ -13,8 +13,8 @@ SOME = ("java 2.0.1", "java 2.8.2", "librdkafka 1.0.1", "librdkafka 1.9.2", "kaf
 
 @pytest.mark.interop
 @pytest.mark.parametrize("line", LINES)
-def test_clients_of_many_releases_do_their_works_on_ours(line: str):
-    """All of them, on all lines, and beside Apache Kafka: `make clients`."""
+def test_clients_of_many_releases_complete_their_tasks_on_kraftsim(line: str):
+    """All of them, on all release lines, also with Apache Kafka: `make clients`."""
     clients = brought([client(name) for name in SOME])
     cells = kept()
     expected = {each.name: cells[each.name][f"{OURS} {line}"] for each in clients}
@@ -22,8 +22,8 @@ def test_clients_of_many_releases_do_their_works_on_ours(line: str):
         assert ask(bootstrap, clients, expected) == expected
 
 
-def test_what_was_found_on_ours_was_found_on_apache_kafka_of_the_same_line():
-    """Refusals as well: with the same error."""
+def test_outcomes_match_apache_kafka_of_the_same_release_line():
+    """Including refusals, with the same error."""
     compared = 0
     for name, row in kept().items():
         beside = {line_of(broker): outcomes for broker, outcomes in row.items() if broker.startswith(THEIRS)}

@@ -1,4 +1,4 @@
-"""The same log, given to Apache Kafka's cleaner and to ours, is the same log afterwards; and each opens what the other left."""
+"""The same log, cleaned by Apache Kafka's cleaner and by ours, is the same afterwards; and each opens the log that the other cleaned."""
 
 import asyncio
 import shutil
@@ -33,8 +33,8 @@ CONFIGS = {
 }
 
 
-class Left(NamedTuple):
-    """A batch, but for the moment after which what it holds may go."""
+class CleanedLog(NamedTuple):
+    """A batch without its delete horizon."""
 
     base_offset: int
     last_offset: int
@@ -46,12 +46,12 @@ class Left(NamedTuple):
 
 
 @pytest.fixture(autouse=True)
-def java_is_there() -> Iterator[None]:
+def require_java() -> Iterator[None]:
     class_path()
     yield
 
 
-def left(directory: Path) -> tuple[dict[int, list[Left]], dict[int, list[tuple[int, int, int]]]]:
+def left(directory: Path) -> tuple[dict[int, list[CleanedLog]], dict[int, list[tuple[int, int, int]]]]:
     """Return the batches of each segment, and the aborted transactions."""
     segments = {int(file.stem): [row(batch) for batch in split_batches(file.read_bytes())] for file in sorted(directory.glob("*.log"))}
     aborted = {}
@@ -62,9 +62,9 @@ def left(directory: Path) -> tuple[dict[int, list[Left]], dict[int, list[tuple[i
     return segments, aborted
 
 
-def row(batch: RecordBatch) -> Left:
+def row(batch: RecordBatch) -> CleanedLog:
     assert batch.crc_is_valid()
-    return Left(
+    return CleanedLog(
         base_offset=batch.base_offset,
         last_offset=batch.last_offset,
         leader_epoch=batch.partition_leader_epoch,
@@ -80,9 +80,9 @@ def world_at(root: Path, incarnation: int) -> RealWorld:
 
 
 def write(root: Path, seed: int) -> None:
-    """Write the log, with producers that wrote lately, and close it in good order."""
+    """Write the log, with recently active producers, and close it cleanly."""
 
-    async def tell() -> None:
+    async def write_log() -> None:
         world = world_at(root, 1)
         keyed = KeyedLog(world, 0, SegmentSettings(segment_bytes=SEGMENTS.segment_bytes, index_interval_bytes=200))
         keyed.now_ms = world.clock.wall_ms() - 60_000
@@ -94,11 +94,11 @@ def write(root: Path, seed: int) -> None:
         keyed.log.close()
         world.close()
 
-    asyncio.run(tell())
+    asyncio.run(write_log())
 
 
 def clean_here(root: Path, incarnation: int) -> int:
-    """Let our cleaner do it; return up to where the log is clean."""
+    """Run our cleaner; return the offset up to which the log is clean."""
 
     async def clean() -> int:
         world = world_at(root, incarnation)
@@ -115,7 +115,7 @@ def clean_here(root: Path, incarnation: int) -> int:
 
 
 def clean_there(apache: ApacheKafka, until: int) -> None:
-    """Start Apache Kafka, wait until its cleaner has come as far, and stop it."""
+    """Start Apache Kafka, wait until its cleaner has reached the same offset, and stop it."""
     (apache.data / CHECKPOINT).unlink(missing_ok=True)
     apache.start()
     deadline = time.monotonic() + 60
@@ -129,8 +129,8 @@ def clean_there(apache: ApacheKafka, until: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [1])
-def test_apache_kafka_and_we_leave_the_same_of_a_log(tmp_path: Path, seed: int) -> None:
-    """Segments, batches, records and aborted transactions: after the first cleaning, and after one that may drop tombstones and markers."""
+def test_compaction_leaves_the_same_records_as_in_apache_kafka(tmp_path: Path, seed: int) -> None:
+    """Segments, batches, records and aborted transactions: after the first cleaning, and after one that may remove tombstones and markers."""
     write(tmp_path, seed)
     ours = tmp_path / "data" / f"{TOPIC}-0"
     with ApacheKafka(settings=SETTINGS) as apache:

@@ -92,12 +92,12 @@ def test_records_are_read_back_as_they_were_written(cluster: ProcessCluster, top
         assert [(message.key(), message.value()) for message in own] == wanted
         assert all(message.headers() == [("trace", b"\x00\xff"), ("none", None)] for message in own if message.key() != b"deleted")
     kept = {Compression(batch.compression).name.lower() for batch in batches_on_disk(cluster, topic, 1)}
-    # What does not become smaller librdkafka sends as it is: on a slow machine that is a batch of few records.
-    assert compression in kept and kept <= {compression, "none"}, "batches are kept as they came"
+    # librdkafka sends a batch uncompressed if compression does not make it smaller: on a slow machine a batch has few records.
+    assert compression in kept and kept <= {compression, "none"}, "batches are stored as received"
 
 
-def test_several_producers_lose_and_double_nothing_while_a_broker_is_killed(cluster: ProcessCluster, topic: str):
-    """Four idempotent producers, one broker under SIGKILL and back: every record is read exactly once, each producer's in its order."""
+def test_producers_lose_and_duplicate_nothing_while_a_broker_is_killed(cluster: ProcessCluster, topic: str):
+    """Four idempotent producers, one broker killed with SIGKILL and restarted: every record is read exactly once, in order by producer."""
     create(cluster, topic, 6)
     started, each = threading.Barrier(5), 3000
 
@@ -118,7 +118,7 @@ def test_several_producers_lose_and_double_nothing_while_a_broker_is_killed(clus
     started.wait(SECONDS)
     time.sleep(0.2)
     cluster.kill("broker-2")
-    assert all(writer.is_alive() for writer in writers), "the kill must come while records stream in"
+    assert all(writer.is_alive() for writer in writers), "the kill must happen while records are produced"
     time.sleep(0.3)
     come_back(cluster, "broker-2")
     for writer in writers:
@@ -136,7 +136,7 @@ def test_several_producers_lose_and_double_nothing_while_a_broker_is_killed(clus
     assert max(sequences.values()) == 1, "at most one append per sequence"
 
 
-def test_consumers_find_their_place_by_watermark_timestamp_and_offset(cluster: ProcessCluster, topic: str):
+def test_consumers_seek_by_watermark_timestamp_and_offset(cluster: ProcessCluster, topic: str):
     create(cluster, topic, 1)
     producer = Producer({**QUIET, "bootstrap.servers": cluster.bootstrap})
     for number in range(10):
@@ -175,7 +175,7 @@ def test_the_admin_client_creates_and_lists_topics(cluster: ProcessCluster, topi
     assert [future.result(SECONDS).offset for future in ends.values()] == [0]
 
 
-def test_a_record_above_the_topics_limit_is_refused_and_the_others_go_on(cluster: ProcessCluster, topic: str):
+def test_a_record_above_max_message_bytes_is_refused_and_others_succeed(cluster: ProcessCluster, topic: str):
     create(cluster, topic, 1, max_message_bytes="1000")
     producer = Producer({**QUIET, "bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "linger.ms": 0})
     answers: list[str] = []
@@ -190,7 +190,7 @@ def test_a_record_above_the_topics_limit_is_refused_and_the_others_go_on(cluster
     assert [len(message.value() or b"") for message in read_all(cluster, topic, 1)] == [10, 10]
 
 
-def test_topics_are_described_widened_and_deleted(cluster: ProcessCluster, topic: str):
+def test_topics_are_described_extended_and_deleted(cluster: ProcessCluster, topic: str):
     create(cluster, topic, 1)
     admin = admin_of(cluster)
     (described,) = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, topic)]).values()
@@ -212,7 +212,7 @@ def partitions_of(admin: AdminClient, topic: str) -> list[int]:
 def await_that(holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + SECONDS
     while not holds():
-        assert time.monotonic() < deadline, "brokers hear of it in time"
+        assert time.monotonic() < deadline, "brokers receive the metadata in time"
         time.sleep(0.05)
 
 

@@ -1,4 +1,4 @@
-"""Consumer groups of KIP-848 with real clients: librdkafka and Apache Kafka's own consumer. Members share, leave, and outlive their coordinator.
+"""Consumer groups of KIP-848 with real clients: librdkafka and Apache Kafka's consumer. Members share a topic, leave, and survive a failover.
 
 Source: KIP-848; `group.protocol=consumer`.
 """
@@ -24,11 +24,11 @@ SOON = {
     "group.consumer.session.timeout.ms": "6000",
     **QUICK_SESSIONS,
 }
-"""Short times need lower bounds below them, or a broker of Kafka 4.x refuses to start."""
+"""Short timeouts need lower minimum values, or a broker of Kafka 4.x refuses to start."""
 
 
 class NewMember(ConfluentMember):
-    """librdkafka in the protocol of KIP-848: the coordinator decides who reads what."""
+    """librdkafka with the protocol of KIP-848: the coordinator computes the assignment."""
 
     def __init__(self, bootstrap: str, group: str, topic: str) -> None:
         settings = {"auto.offset.reset": "earliest", "enable.auto.commit": False, "group.protocol": "consumer"}
@@ -38,13 +38,13 @@ class NewMember(ConfluentMember):
 
 @pytest.fixture(scope="module", params=["4.1", "4.4"])
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
-    """Three brokers of a release that has such groups."""
+    """Three brokers of a release with such groups."""
     with running_processes(tmp_path_factory.mktemp("consumers") / "run", brokers=3, release=request.param, settings=SOON) as running:
         yield running
         running.require_running()
 
 
-def test_two_members_share_a_topic_and_neither_a_leave_nor_the_coordinators_death_loses_anything(cluster: ProcessCluster, topic: str) -> None:
+def test_a_group_loses_nothing_when_a_member_leaves_or_the_coordinator_dies(cluster: ProcessCluster, topic: str) -> None:
     admin = created(cluster, topic)
     group = f"{topic}-group"
     with reading(NewMember(cluster.bootstrap, group, topic)) as one:
@@ -61,13 +61,13 @@ def test_two_members_share_a_topic_and_neither_a_leave_nor_the_coordinators_deat
         cluster.kill(name)
         try:
             write(cluster, topic, 200, 100)
-            wait_for(lambda: len({*one.values, *other.values}) == 300, "nobody took over from the coordinator")
+            wait_for(lambda: len({*one.values, *other.values}) == 300, "no other coordinator took over")
             wait_for(lambda: committed(cluster, group, topic) == 300, "what was read after that was not committed")
         finally:
             come_back(cluster, name)
 
 
-def test_apache_kafkas_own_consumer_reads_in_such_a_group(cluster: ProcessCluster, topic: str) -> None:
+def test_the_java_consumer_reads_in_a_consumer_protocol_group(cluster: ProcessCluster, topic: str) -> None:
     admin = created(cluster, topic)
     write(cluster, topic, 0, 100)
     said = console_consumer(cluster, topic, f"{topic}-group", 100)
@@ -75,10 +75,12 @@ def test_apache_kafkas_own_consumer_reads_in_such_a_group(cluster: ProcessCluste
     listed = {each.group_id: each.type for each in admin.list_consumer_groups(request_timeout=SECONDS).result(SECONDS).valid}
     assert listed[f"{topic}-group"] is ConsumerGroupType.CONSUMER
     write(cluster, topic, 100, 20)
-    assert sorted(map(int, console_consumer(cluster, topic, f"{topic}-group", 20).split())) == list(range(100, 120)), "it goes on where it stopped"
+    assert sorted(map(int, console_consumer(cluster, topic, f"{topic}-group", 20).split())) == list(range(100, 120)), (
+        "it continues from the committed offsets"
+    )
 
 
-def test_members_of_both_libraries_share_a_topic(cluster: ProcessCluster, topic: str) -> None:
+def test_librdkafka_and_java_members_share_a_topic(cluster: ProcessCluster, topic: str) -> None:
     created(cluster, topic)
     group = f"{topic}-group"
     with reading(NewMember(cluster.bootstrap, group, topic)) as one:
@@ -94,8 +96,8 @@ def test_members_of_both_libraries_share_a_topic(cluster: ProcessCluster, topic:
         wait_for(lambda: len({int(value) for value in one.values} | {int(word) for word in words.split()}) == 400, "everything was read")
 
 
-def test_a_group_goes_over_to_the_new_protocol_and_back_under_its_members(cluster: ProcessCluster, topic: str) -> None:
-    """Neither member is told of it, nor loses anything (group.consumer.migration.policy)."""
+def test_a_live_group_migrates_to_the_consumer_protocol_and_back(cluster: ProcessCluster, topic: str) -> None:
+    """The migration is transparent to both members, and no record is lost (group.consumer.migration.policy)."""
     admin = created(cluster, topic)
     group = f"{topic}-group"
 
@@ -112,19 +114,19 @@ def test_a_group_goes_over_to_the_new_protocol_and_back_under_its_members(cluste
             wait_for(lambda: shared(old, new), "the members of both kinds never shared the topic")
             assert kind() is ConsumerGroupType.CONSUMER
             write(cluster, topic, 100, 100)
-            wait_for(lambda: len({*old.values, *new.values}) == 200, "both read on")
+            wait_for(lambda: len({*old.values, *new.values}) == 200, "both continued to read")
         wait_for(lambda: len(old.partitions) == 4, "the old member has everything again")
         assert kind() is ConsumerGroupType.CLASSIC
         write(cluster, topic, 200, 100)
-        wait_for(lambda: len({*old.values, *new.values}) == 300, "the old member read on")
+        wait_for(lambda: len({*old.values, *new.values}) == 300, "the old member continued to read")
 
 
-def test_an_administrator_resets_and_deletes_such_a_group(cluster: ProcessCluster, topic: str) -> None:
+def test_an_admin_client_resets_and_deletes_a_consumer_protocol_group(cluster: ProcessCluster, topic: str) -> None:
     admin = created(cluster, topic)
     write(cluster, topic, 0, 40)
     group = f"{topic}-group"
     with reading(NewMember(cluster.bootstrap, group, topic)) as one:
-        wait_for(lambda: len(one.values) == 40, "40 records were read")  # librdkafka's AdminClient dies of NOT_COORDINATOR to OffsetFetch
+        wait_for(lambda: len(one.values) == 40, "40 records were read")  # librdkafka's AdminClient fails on NOT_COORDINATOR for OffsetFetch
         wait_for(lambda: committed(cluster, group, topic) == 40, "40 records were committed")
         with pytest.raises(Exception, match="NON_EMPTY_GROUP"):
             admin.delete_consumer_groups([group], request_timeout=SECONDS)[group].result(SECONDS)
@@ -134,14 +136,14 @@ def test_an_administrator_resets_and_deletes_such_a_group(cluster: ProcessCluste
 
 
 def console_command(cluster: ProcessCluster, topic: str, group: str, count: int) -> list[str]:
-    """The command of Apache Kafka's console consumer in such a group. Skips where there is no Java or no Maven."""
+    """The command of Apache Kafka's console consumer in such a group. Skips without Java or Maven."""
     words = ["--bootstrap-server", cluster.bootstrap, "--topic", topic, "--group", group, "--from-beginning", "--max-messages", str(count)]
     options = ["--timeout-ms", "30000", "--consumer-property", "group.protocol=consumer"]
     return java_command(TOOLS_OF_4, TOOLS["console-consumer"], *words, *options, jvm=QUICK_JVM)
 
 
 def console_consumer(cluster: ProcessCluster, topic: str, group: str, count: int) -> str:
-    """Let it read so many records, and return what it printed."""
+    """Let it read this many records, and return its output."""
     done = subprocess.run(console_command(cluster, topic, group, count), capture_output=True, text=True, timeout=2 * SECONDS, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout

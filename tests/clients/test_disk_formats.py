@@ -1,4 +1,4 @@
-"""Our directories in the hands of Apache Kafka, and Apache Kafka's in ours: the same files, byte for byte of the same format."""
+"""Apache Kafka reads our directories, and kraftsim reads Apache Kafka's: the same files in the same format."""
 
 import hashlib
 import shutil
@@ -30,7 +30,7 @@ WRONG = ("Mismatches", "mismatch", "out of order", "Exception", "isvalid: false"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def java_is_there() -> Iterator[None]:
+def require_java() -> Iterator[None]:
     class_path()
     yield
 
@@ -58,7 +58,7 @@ def apache() -> Iterator[ApacheKafka]:
 
 
 def write(bootstrap: str) -> None:
-    """Write 500 records of each compression, numbered through."""
+    """Write 500 records in each compression, numbered consecutively."""
     for turn, compression in enumerate(COMPRESSIONS):
         producer = Producer(
             {
@@ -77,7 +77,7 @@ def write(bootstrap: str) -> None:
 
 
 def value_of(count: int) -> bytes:
-    """A text that no compression makes small."""
+    """An incompressible text."""
     return hashlib.sha256(b"%d" % count).hexdigest().encode()
 
 
@@ -89,7 +89,7 @@ def records_of(batches: list[RecordBatch]) -> list[tuple[bytes, bytes]]:
 
 
 def read_through(log: PartitionLog) -> list[RecordBatch]:
-    """Read as a consumer does; a read ends where its segment does."""
+    """Read as a consumer does; a read ends at the end of its segment."""
     batches: list[RecordBatch] = []
     while not batches or batches[-1].next_offset < log.log_end_offset:
         position = batches[-1].next_offset if batches else 0
@@ -145,7 +145,7 @@ def test_our_log_reads_a_partition_that_apache_kafka_wrote(apache: ApacheKafka, 
 
 
 def test_apache_kafka_serves_a_partition_that_we_wrote(ours: Path, apache: ApacheKafka):
-    """Its own broker loads our segments, rebuilds what it needs, and a consumer of its own reads every record."""
+    """A broker of Apache Kafka loads our segments, rebuilds its indexes, and its consumer reads every record."""
     directory = apache.data / f"{ADOPTED}-0"
     for file in directory.iterdir():
         if file.name != "partition.metadata":
@@ -160,7 +160,7 @@ def test_apache_kafka_serves_a_partition_that_we_wrote(ours: Path, apache: Apach
 
 
 def test_the_dump_tool_would_notice_damage(ours: Path, tmp_path: Path):
-    """The checks above can fail: one flipped bit is said to be invalid."""
+    """The checks above can fail: one flipped bit is reported as invalid."""
     damaged = tmp_path / f"{SEGMENT}.log"
     content = bytearray((ours / "broker-1" / f"{TOPIC}-0" / f"{SEGMENT}.log").read_bytes())
     content[100] ^= 1

@@ -1,6 +1,6 @@
-"""Apache Kafka's TransactionalMessageCopier copies a topic exactly once, with random aborts, on kraftsim as on Apache Kafka 3.9.1.
+"""Apache Kafka's TransactionalMessageCopier processes a topic exactly once, with random aborts, on kraftsim as on Apache Kafka 3.9.1.
 
-It ends when it has copied what was there as it began, and is started again for the rest.
+It exits at the end offsets of its start, and is restarted for the rest.
 """
 
 import pytest
@@ -21,7 +21,7 @@ def test_in_a_group_every_input_has_one_committed_output(three_brokers: Brokers,
 
 
 def test_without_a_group_every_input_has_one_committed_output(three_brokers: Brokers, keep_copies):
-    """One member for each partition, whose transactional id is the partition's."""
+    """One member for each partition, with a transactional id per partition."""
     with Copying(three_brokers, "copier-alone", copier(in_group=False), ByLibrdkafka) as copying:
         copying.begin(*map(str, range(PARTITIONS)))
         copying.read_more(80)

@@ -1,4 +1,4 @@
-"""franz-go's group transact session copies a topic exactly once while members, brokers and coordinators die, on kraftsim as on Apache Kafka 3.9.1."""
+"""franz-go's group transact session processes a topic exactly once while nodes are killed, on kraftsim as on Apache Kafka 3.9.1."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""kafka-python copies a topic exactly once while members, brokers and coordinators die, on kraftsim as on Apache Kafka 3.9.1."""
+"""kafka-python processes a topic exactly once while members, brokers and coordinators are killed, on kraftsim as on Apache Kafka 3.9.1."""
 
 import pytest
 

@@ -1,6 +1,6 @@
-"""What the real clients copied is judged again by Spark, from the event logs of our runs: every input has one committed output, and more.
+"""Spark checks the output of the real clients again, from the event logs of our runs: every input has one committed output, and more.
 
-It comes after all other tests of the session; alone it has nothing to judge.
+It runs after all other tests of the session; alone it has nothing to check.
 """
 
 from pathlib import Path
@@ -16,11 +16,11 @@ ABOUT_NODES = ("one-append-per-sequence", "one-partition-leader-per-epoch")
 
 
 def test_spark_finds_one_committed_output_of_every_input(copied: dict[Path, int]):
-    """`copied` says how many records the harness itself has seen."""
+    """`copied` has the number of records that the harness has seen."""
     if not copied:
-        pytest.skip("no real client has copied anything in this session")
+        pytest.skip("no real client has produced output in this session")
     for run, count in copied.items():
         analysis = analyze_run(run, [COPIED_ONCE, *ABOUT_NODES])
-        judged = {judgement.invariant: judgement for judgement in analysis.judgements}
-        assert {name: found.outcome for name, found in judged.items()} == dict.fromkeys([COPIED_ONCE, *ABOUT_NODES], Outcome.OK)
-        assert judged[COPIED_ONCE].examined == count
+        results = {result.invariant: result for result in analysis.judgements}
+        assert {name: found.outcome for name, found in results.items()} == dict.fromkeys([COPIED_ONCE, *ABOUT_NODES], Outcome.OK)
+        assert results[COPIED_ONCE].examined == count

@@ -1,4 +1,4 @@
-"""A Kafka Streams application with exactly_once_v2 copies a topic exactly once while instances, brokers and coordinators die."""
+"""A Kafka Streams application with exactly_once_v2 processes a topic exactly once while instances, brokers and coordinators are killed."""
 
 import pytest
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.interop
 
 @pytest.fixture(scope="module")
 def application() -> Command:
-    """The application, built; skips where Maven or Java is missing."""
+    """The application, built; skips without Java or Maven."""
     return streams()
 
 

@@ -17,7 +17,7 @@ PARTITIONS, PRODUCERS, EACH = 3, 5, 2000
 
 
 def test_franz_go_writes_and_reads_everything_once_while_a_broker_is_killed(franz_go: Path, cluster: ProcessCluster, topic: str):
-    """Five idempotent producers, each in a compression of its own; one broker under SIGKILL and back."""
+    """Five idempotent producers, each with a different compression; one broker killed with SIGKILL and restarted."""
     create_topic(cluster, topic, PARTITIONS)
     words = [str(franz_go), "write", cluster.bootstrap, topic, str(PARTITIONS), str(PRODUCERS), str(EACH)]
     writing = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -27,7 +27,7 @@ def test_franz_go_writes_and_reads_everything_once_while_a_broker_is_killed(fran
             assert time.monotonic() < give_up_at and writing.poll() is None
             time.sleep(0.02)
         cluster.kill("broker-1")
-        assert writing.poll() is None, "the kill comes while records stream in"
+        assert writing.poll() is None, "the kill happens while records are produced"
         come_back(cluster, "broker-1")
         assert writing.communicate(timeout=60) == (f"written {PRODUCERS * EACH}\n", "")
     finally:

@@ -1,7 +1,7 @@
-"""The log of a group coordinator in the hands of the other side: what Apache Kafka's wrote ours reads, and what ours wrote Apache Kafka serves.
+"""Logs of group coordinators are interchangeable: ours loads what Apache Kafka's coordinator wrote, and vice versa.
 
-Plain and transactional commits, of which one is aborted, one is overtaken by a later plain one, and one waits for its marker; since 4.0 a consumer
-group beside them.   Source: KIP-98, KIP-447, KIP-848.
+Plain and transactional commits, of which one is aborted, one is superseded by a later plain one, and one is pending; since 4.0 also a consumer
+group.   Source: KIP-98, KIP-447, KIP-848.
 """
 
 import shutil
@@ -32,11 +32,11 @@ LOG = "__consumer_offsets-0"
 LINES = {DEFAULT_RELEASE: "3.9", NEWEST_RELEASE: "4.4"}
 PENDING = (-1, int(ErrorCode.UNSTABLE_OFFSET_COMMIT))
 EXPECTED = {0: (3, 0), 1: (5, 0), 2: (8, 0), 3: (4, 0), 4: PENDING}
-"""What is told of each partition: its offset and its error."""
+"""The committed offset and the error of each partition."""
 
 
-class Played:
-    """What was played: a classic group with offsets of five partitions, and perhaps a consumer group with one member."""
+class WrittenGroups:
+    """The written groups: a classic group with offsets of five partitions, and optionally a consumer group with one member."""
 
     def __init__(self, target: Target, *, has_consumers: bool) -> None:
         self.topic = target.topic(partitions=5)
@@ -63,38 +63,38 @@ class Played:
                 consumers.settle(member, wanted=[{self.topic.topic_id: (0, 1, 2, 3, 4)}])
                 self.consumers, self.epoch = consumers.group_id, member.epoch
 
-    def told_by(self, target: Target) -> dict[int, tuple[int, int]]:
-        """What a node tells of the group."""
+    def offsets_at(self, target: Target) -> dict[int, tuple[int, int]]:
+        """What a node returns about the group."""
         self.talk.target, self.talk.address = target, target.address
         return {number: told(self.talk, self.topic.name, number) for number in EXPECTED}
 
 
 @pytest.mark.parametrize("release", [DEFAULT_RELEASE, NEWEST_RELEASE])
-def test_our_groups_know_what_apache_kafkas_coordinator_wrote(release: str) -> None:
+def test_our_coordinator_loads_groups_that_apache_kafka_wrote(release: str) -> None:
     with ApacheKafka(release, ONE_PARTITION) as kafka:
         target = Target(kafka.bootstrap)
-        played = Played(target, has_consumers=release == NEWEST_RELEASE)
-        assert played.told_by(target) == EXPECTED
+        groups = WrittenGroups(target, has_consumers=release == NEWEST_RELEASE)
+        assert groups.offsets_at(target) == EXPECTED
         kafka.stop(cleanly=False)
         written = b"".join(file.read_bytes() for file in sorted((kafka.data / LOG).glob("*.log")))
     shard = GroupShard(GroupSettings())
     for batch in split_batches(written):
         shard.replay(batch)
     shard.begin(Moment(0, 0))
-    found = shard.fetch_offsets(played.talk.group_id, [(played.topic.name, number) for number in EXPECTED], require_stable=True)
+    found = shard.fetch_offsets(groups.talk.group_id, [(groups.topic.name, number) for number in EXPECTED], require_stable=True)
     assert {each.partition[1]: (-1 if each.offset is None else each.offset.offset, int(each.error)) for each in found} == EXPECTED
-    if played.consumers:
-        group = shard.consumer_groups[played.consumers]
-        assert (group.state.value, group.group_epoch, group.assignment_epoch) == ("Stable", played.epoch, played.epoch)
-        assert {name: dict(member.assigned) for name, member in group.members.items()} == {"a": {played.topic.topic_id: (0, 1, 2, 3, 4)}}
+    if groups.consumers:
+        group = shard.consumer_groups[groups.consumers]
+        assert (group.state.value, group.group_epoch, group.assignment_epoch) == ("Stable", groups.epoch, groups.epoch)
+        assert {name: dict(member.assigned) for name, member in group.members.items()} == {"a": {groups.topic.topic_id: (0, 1, 2, 3, 4)}}
 
 
 @pytest.mark.parametrize("release", [DEFAULT_RELEASE, NEWEST_RELEASE])
-def test_apache_kafkas_coordinator_knows_what_our_groups_wrote(release: str, tmp_path: Path) -> None:
+def test_apache_kafka_loads_groups_that_our_coordinator_wrote(release: str, tmp_path: Path) -> None:
     with running_processes(tmp_path / "run", release=LINES[release], settings=ONE_PARTITION) as cluster:
         target = Target(cluster.bootstrap)
-        played = Played(target, has_consumers=release == NEWEST_RELEASE)
-        assert played.told_by(target) == EXPECTED
+        groups = WrittenGroups(target, has_consumers=release == NEWEST_RELEASE)
+        assert groups.offsets_at(target) == EXPECTED
     ours = tmp_path / "run" / "data" / "broker-1" / LOG
     with ApacheKafka(release, ONE_PARTITION) as kafka:
         GroupTalk(Target(kafka.bootstrap))
@@ -108,21 +108,21 @@ def test_apache_kafkas_coordinator_knows_what_our_groups_wrote(release: str, tmp
         target = Target(kafka.bootstrap)
         again = GroupTalk(target)
         wait_until_loaded(again)
-        assert played.told_by(target) == EXPECTED
-        if played.consumers:
-            asked = ConsumerGroupDescribeRequest(group_ids=[played.consumers])
+        assert groups.offsets_at(target) == EXPECTED
+        if groups.consumers:
+            asked = ConsumerGroupDescribeRequest(group_ids=[groups.consumers])
             with again.peer() as peer:
                 group = peer.ask(asked, 1, ConsumerGroupDescribeResponse).groups[0]
-            assert [(member.member_id, member.member_epoch) for member in group.members] == [("a", played.epoch)]
-            assert (group.error_code, group.group_epoch, group.assignment_epoch) == (0, played.epoch, played.epoch)
+            assert [(member.member_id, member.member_epoch) for member in group.members] == [("a", groups.epoch)]
+            assert (group.error_code, group.group_epoch, group.assignment_epoch) == (0, groups.epoch, groups.epoch)
 
 
-def wait_until_loaded(talk: GroupTalk) -> None:
-    """Ask until the coordinator has read its log: heartbeats are answered before."""
-    asked = OffsetFetchRequest(group_id=talk.group_id, topics=None)
+def wait_until_loaded(client: GroupTalk) -> None:
+    """Retry until the coordinator has loaded its log: heartbeats are answered before."""
+    asked = OffsetFetchRequest(group_id=client.group_id, topics=None)
 
     def error() -> int:
-        with talk.peer() as peer:
+        with client.peer() as peer:
             return peer.ask(asked, 7, OffsetFetchResponse).error_code
 
     settled(error, lambda code: code == 0, "the end of the loading")

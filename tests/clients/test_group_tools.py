@@ -1,4 +1,4 @@
-"""kafka-consumer-groups.sh: groups are listed, described, set back and deleted."""
+"""kafka-consumer-groups.sh: groups are listed, described, reset and deleted."""
 
 import pytest
 from confluent_kafka import Consumer
@@ -21,7 +21,7 @@ def rows(printed: str) -> dict[int, list[str]]:
     return {int(words[2]): words for words in lines if len(words) > 4 and words[2].isdecimal()}
 
 
-def test_the_tool_describes_resets_and_deletes_groups(cluster: ProcessCluster, topic: str):
+def test_kafka_consumer_groups_describes_resets_and_deletes_groups(cluster: ProcessCluster, topic: str):
     created(cluster, topic)
     write(cluster, topic, 0, 40)
     group = f"{topic}-group"

@@ -1,6 +1,6 @@
-"""Consumer groups of real clients: two members share a topic, one leaves, and the broker that coordinates them is killed. Nothing is missed.
+"""Consumer groups of real clients: two members share a topic, one leaves, and the coordinator is killed. No record is missed.
 
-A record may be read twice where the coordinator died between the reading and the commit; where nobody died, none is.
+A record may be read twice if the coordinator was killed between the read and the commit; without a kill, none is.
 """
 
 import asyncio
@@ -28,18 +28,18 @@ QUIET = {"log_level": 0}
 
 
 class Member(Protocol):
-    """One consumer in a group, by whatever library."""
+    """One consumer in a group, of any library."""
 
     def poll(self) -> list[bytes]:
         """Read some records."""
         ...
 
     def commit(self) -> None:
-        """Commit what was read."""
+        """Commit the positions."""
         ...
 
     def partitions(self) -> set[int]:
-        """The partitions that it reads."""
+        """The assigned partitions."""
         ...
 
     def close(self) -> None:
@@ -69,7 +69,7 @@ class ConfluentMember:
 
 
 class CooperativeMember(ConfluentMember):
-    """librdkafka, with rebalances that stop nobody who keeps what it has (KIP-429)."""
+    """librdkafka, with cooperative rebalances (KIP-429)."""
 
     def __init__(self, bootstrap: str, group: str, topic: str) -> None:
         super().__init__(bootstrap, group, topic, "cooperative-sticky")
@@ -103,7 +103,7 @@ class KafkaPythonMember:
 
 
 class AiokafkaMember:
-    """aiokafka, on a loop of its own."""
+    """aiokafka, on its own event loop."""
 
     def __init__(self, bootstrap: str, group: str, topic: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -146,7 +146,7 @@ class AiokafkaMember:
 
 
 class Reading:
-    """A member that reads and commits in a thread, which alone touches it, until it is told to leave."""
+    """A member that reads and commits in its own thread until it is asked to leave."""
 
     def __init__(self, member: Member) -> None:
         self.member = member
@@ -166,11 +166,11 @@ class Reading:
                 if values:
                     self._commit()
             self.member.close()
-        except Exception as failure:  # told to the test
+        except Exception as failure:  # reported to the test
             self.failure = failure
 
     def _commit(self) -> None:
-        """Commit; what a rebalance or a change of the coordinator forbids is committed later, or read again."""
+        """Commit; offsets refused because of a rebalance or a coordinator change are committed later, or their records read again."""
         try:
             self.member.commit()
         except Exception as refused:
@@ -181,7 +181,7 @@ class Reading:
                 raise
 
     def leave(self) -> None:
-        """Let it go, and say what went wrong."""
+        """Stop it, and raise its error."""
         self._is_over.set()
         self._thread.join(SECONDS)
         assert not self._thread.is_alive()
@@ -191,7 +191,7 @@ class Reading:
 
 @contextmanager
 def reading(member: Member) -> Iterator[Reading]:
-    """Let a member read until the end of the block, if it has not left before."""
+    """Run a member until the end of the block, unless it left before."""
     found = Reading(member)
     try:
         yield found
@@ -226,7 +226,7 @@ def shared(one: Reading, other: Reading) -> bool:
 
 
 @pytest.mark.parametrize("kind", [ConfluentMember, CooperativeMember, AiokafkaMember, KafkaPythonMember])
-def test_two_members_share_a_topic_and_neither_a_leave_nor_the_coordinators_death_loses_anything(cluster: ProcessCluster, topic: str, kind):
+def test_a_group_loses_nothing_when_a_member_leaves_or_the_coordinator_dies(cluster: ProcessCluster, topic: str, kind):
     admin = created(cluster, topic)
     group = f"{topic}-group"
     with reading(kind(cluster.bootstrap, group, topic)) as one:
@@ -243,7 +243,7 @@ def test_two_members_share_a_topic_and_neither_a_leave_nor_the_coordinators_deat
         cluster.kill(name)
         try:
             write(cluster, topic, 200, 100)
-            wait_for(lambda: len({*one.values, *other.values}) == 300, "nobody took over from the coordinator")
+            wait_for(lambda: len({*one.values, *other.values}) == 300, "no other coordinator took over")
             wait_for(lambda: committed(cluster, group, topic) == 300, "what was read after that was not committed")
         finally:
             come_back(cluster, name)

@@ -1,6 +1,6 @@
-"""kafka-python and franz-go write idempotently to three replicas while leaders are killed and brokers restarted: nothing is lost, nothing doubled.
+"""kafka-python and franz-go write idempotently to three replicas while leaders are killed and brokers restarted: nothing is lost or duplicated.
 
-The others do so in their own files; librdkafka is put to worse in test_librdkafka_under_faults.py.
+Other clients have their own files; test_librdkafka_under_faults.py has more faults.
 """
 
 import subprocess
@@ -18,7 +18,7 @@ from tests.clients.copying.readers import ByLibrdkafka
 pytestmark = pytest.mark.interop
 WRITERS = 3
 EACH = {"kafka-python": 6000, "franz-go": 24_000}
-"""Records of each writer: so many that they stream for about ten seconds."""
+"""Records of each writer: enough for about ten seconds of production."""
 SECONDS = 60.0
 Command = Callable[[Brokers, str], Sequence[str]]
 BY_KAFKA_PYTHON = f"""
@@ -49,7 +49,7 @@ def writing(request: pytest.FixtureRequest, client: str) -> Command:
 
 
 @pytest.mark.parametrize("client", ["kafka-python", "franz-go"])
-def test_every_record_is_there_once(three_brokers: Brokers, client: str, writing: Command):
+def test_every_record_is_in_the_log_once(three_brokers: Brokers, client: str, writing: Command):
     topic, each = f"idempotent-{client}", EACH[client]
     create_topics(three_brokers.bootstrap, topic)
     reader = ByLibrdkafka(three_brokers.bootstrap, topic)
@@ -65,7 +65,7 @@ def test_every_record_is_there_once(three_brokers: Brokers, client: str, writing
         try:
             for number, broker_id in enumerate(three_brokers.killable[:2], 1):
                 read_until(number * WRITERS * each // 8)
-                assert writer.poll() is None, "the kill comes while records stream in"
+                assert writer.poll() is None, "the kill happens while records are produced"
                 three_brokers.kill(broker_id)
                 time.sleep(0.5)
                 three_brokers.come_back(broker_id)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.interop
 
 
 @pytest.fixture(autouse=True, scope="module")
-def java_is_there() -> Iterator[None]:
+def require_java() -> Iterator[None]:
     class_path()
     yield
 
@@ -72,8 +72,8 @@ def test_the_performance_tool_writes_idempotently_in_every_compression(cluster: 
     assert [batch.base_sequence for batch in batches] == [batch.base_offset for batch in batches], "one producer, from sequence 0"
 
 
-def test_several_producers_lose_and_double_nothing_while_a_broker_is_killed(cluster: ProcessCluster, topic: str):
-    """Three of them, idempotent as by default, one broker under SIGKILL and back."""
+def test_producers_lose_and_duplicate_nothing_while_a_broker_is_killed(cluster: ProcessCluster, topic: str):
+    """Three of them, idempotent by default, one broker killed with SIGKILL and restarted."""
     create_topic(cluster, topic, 3)
     each, said = 6000, []
 
@@ -88,7 +88,7 @@ def test_several_producers_lose_and_double_nothing_while_a_broker_is_killed(clus
         assert time.monotonic() < give_up_at
         time.sleep(0.02)
     cluster.kill("broker-3")
-    assert any(writer.is_alive() for writer in writers), "the kill came while records stream in"
+    assert any(writer.is_alive() for writer in writers), "the kill happened while records were produced"
     come_back(cluster, "broker-3")
     for writer in writers:
         writer.join(60)
@@ -99,7 +99,7 @@ def test_several_producers_lose_and_double_nothing_while_a_broker_is_killed(clus
 
 
 def test_broker_api_versions_understands_every_broker(cluster: ProcessCluster):
-    """What is advertised is usable by the Java client in its newest version; what is not built is not advertised."""
+    """Advertised APIs are usable by the Java client in its newest version; APIs that are not implemented are not advertised."""
     said = tool(cluster, "broker-api-versions")
     assert sorted(re.findall(r"\(id: (\d+) rack: null\) -> \(", said)) == ["1", "2", "3"]
     usable = {(name, newest) for name, newest in re.findall(r"(\w+)\(\d+\): .*usable: (\d+)\]", said)}

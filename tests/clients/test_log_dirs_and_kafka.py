@@ -1,4 +1,4 @@
-"""A broker with two log directories, of Apache Kafka and of ours: the same questions, moves and losses, and the same answers."""
+"""A broker with two log directories, Apache Kafka's and ours: the same requests, moves and failures, and the same responses."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -32,17 +32,17 @@ def java() -> Iterator[None]:
     yield
 
 
-class Story:
-    """What is told of one broker, with its directories called first and second."""
+class LogDirSteps:
+    """The description of one broker, with its directories named first and second."""
 
     def __init__(self, broker: Asker, directories: dict[str, Path]) -> None:
         self.broker = broker
         self.paths = {name: str(path) for name, path in directories.items()}
         self.names = {path: name for name, path in self.paths.items()}
-        self.told: list[object] = []
+        self.observed: list[object] = []
 
     def described(self) -> dict[str, tuple[int, list[int], list[bool]]]:
-        """Return of each directory its error, the topic's partitions in it, and whether they are copies."""
+        """Return for each directory its error, the partitions of the topic in it, and whether they are future replicas."""
         answer = self.broker.peer.ask(DescribeLogDirsRequest(topics=None), 4, DescribeLogDirsResponse)
         found = {}
         for result in answer.results:
@@ -62,50 +62,50 @@ class Story:
             assert time.monotonic() < give_up_at, self.described()
             time.sleep(0.05)
 
-    def tell(self) -> list[object]:
-        """Spread, move, write, and lose the second directory."""
-        broker, told = self.broker, self.told
+    def run(self) -> list[object]:
+        """Distribute partitions, move them, write, and lose the second directory."""
+        broker, observed = self.broker, self.observed
         broker.create_topic(TOPIC, PARTITIONS)
         for partition in range(PARTITIONS):
             for number in range(20):
                 assert broker.produce(TOPIC, batch_of([b"%d" % number] * 3), partition).error_code == 0
         spread = self.described()
-        told.append([(error, len(partitions)) for error, partitions, _ in spread.values()])
+        observed.append([(error, len(partitions)) for error, partitions, _ in spread.values()])
         mover = spread[FIRST][1][0]
-        told.append([self.move(mover, name) for name in (NOWHERE, FIRST)])
-        told.append([self.move(9, SECOND), self.move(0, SECOND, "absent"), self.move(mover, SECOND)])
+        observed.append([self.move(mover, name) for name in (NOWHERE, FIRST)])
+        observed.append([self.move(9, SECOND), self.move(0, SECOND, "absent"), self.move(mover, SECOND)])
         assert broker.produce(TOPIC, batch_of([b"more"]), mover).error_code == 0
         self.until(lambda: mover in self.described()[SECOND][1] and mover not in self.described()[FIRST][1])
-        told.append([(len(partitions), any(copies)) for _, partitions, copies in self.described().values()])
-        told.append(broker.values(TOPIC, mover) == [b"%d" % number for number in range(20) for _ in range(3)] + [b"more"])
+        observed.append([(len(partitions), any(are_future)) for _, partitions, are_future in self.described().values()])
+        observed.append(broker.values(TOPIC, mover) == [b"%d" % number for number in range(20) for _ in range(3)] + [b"more"])
         lost = Path(self.paths[SECOND])
-        lost.rename(lost.with_name("lost"))  # at once: whoever deletes file by file races with a broker that writes checkpoints there
+        lost.rename(lost.with_name("lost"))  # atomic: deleting file by file would race with a broker that writes checkpoints there
         lost.write_text("")
         self.until(lambda: self.described()[SECOND][0] != 0)
         time.sleep(1)
-        told.append([(error, len(partitions)) for error, partitions, _ in self.described().values()])
+        observed.append([(error, len(partitions)) for error, partitions, _ in self.described().values()])
         kept = self.described()[FIRST][1][0]
-        told.append([broker.peer is not None, broker.produce(TOPIC, batch_of([b"x"]), kept).error_code])
-        told.append(broker.produce(TOPIC, batch_of([b"x"]), mover).error_code)
-        told.append([self.move(kept, SECOND), self.move(kept, FIRST), self.move(mover, FIRST)])
+        observed.append([broker.peer is not None, broker.produce(TOPIC, batch_of([b"x"]), kept).error_code])
+        observed.append(broker.produce(TOPIC, batch_of([b"x"]), mover).error_code)
+        observed.append([self.move(kept, SECOND), self.move(kept, FIRST), self.move(mover, FIRST)])
         rows = {row.partition_index: row for row in broker.metadata(TOPIC).topics[0].partitions}
-        told.append([(rows[each].error_code, rows[each].leader_id > 0, rows[each].offline_replicas) for each in (kept, mover)])
-        return told
+        observed.append([(rows[each].error_code, rows[each].leader_id > 0, rows[each].offline_replicas) for each in (kept, mover)])
+        return observed
 
 
 def directories_in(root: Path) -> dict[str, Path]:
     return {FIRST: root / "first", SECOND: root / "second", NOWHERE: root / "nowhere"}
 
 
-def test_two_directories_behave_as_those_of_apache_kafka(tmp_path: Path) -> None:
+def test_two_log_directories_behave_as_in_apache_kafka(tmp_path: Path) -> None:
     ours = directories_in(tmp_path / "dirs")
     both = {"broker-1": {"log.dirs": f"{ours[FIRST]},{ours[SECOND]}"}}
     with running_processes(tmp_path / "run", settings=SETTINGS, node_settings=both) as cluster, asking(cluster.bootstrap) as broker:
-        told_by_us = Story(broker, ours).tell()
+        our_results = LogDirSteps(broker, ours).run()
     second = tmp_path / "second"
     with ApacheKafka(settings=SETTINGS) as apache:
         theirs = {FIRST: apache.data, SECOND: second, NOWHERE: tmp_path / "nowhere"}
         give_second_directory(apache, second)
         with asking(apache.bootstrap) as broker:
-            told_by_them = Story(broker, theirs).tell()
-    assert told_by_us == told_by_them
+            their_results = LogDirSteps(broker, theirs).run()
+    assert our_results == their_results

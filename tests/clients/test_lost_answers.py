@@ -1,4 +1,4 @@
-"""Every real client through a relay that loses answers: what was carried out is asked for again, and must be recognised, not appended (KIP-98)."""
+"""Every real client through a relay that drops responses: appended batches are retried, and must be recognised as duplicates (KIP-98)."""
 
 import asyncio
 import subprocess
@@ -20,7 +20,7 @@ from tests.cluster.running import behind, noted
 pytestmark = pytest.mark.interop
 RECORDS = 1000
 PACE_SECONDS = 0.002
-"""After each ten records: so that they travel in many requests."""
+"""The pause after every ten records, so that there are many requests."""
 Write = Callable[[str, str], None]
 
 
@@ -87,7 +87,9 @@ def by_franz_go(franz_go: Path) -> Write:
 
 
 @pytest.mark.parametrize("client", ["librdkafka", "aiokafka", "kafka_python", "java", "franz_go"])
-def test_what_a_client_sends_again_is_recognised(lossy: ProcessCluster, relay: LossyRelay, topic: str, client: str, request: pytest.FixtureRequest):
+def test_retries_of_real_clients_are_recognised_as_duplicates(
+    lossy: ProcessCluster, relay: LossyRelay, topic: str, client: str, request: pytest.FixtureRequest
+):
     write: Write = request.getfixturevalue("by_franz_go") if client == "franz_go" else globals()[f"by_{client}"]
     with asking(lossy.bootstrap) as broker:
         broker.create_topic(topic)
@@ -98,4 +100,4 @@ def test_what_a_client_sends_again_is_recognised(lossy: ProcessCluster, relay: L
         [event for event in noted(lossy.directory, kind, "broker-1") if event["topic"] == topic] for kind in ("DuplicateAnswered", "ProduceRefused")
     )
     assert relay.lost > 2 and duplicates
-    assert len(duplicates) + len(refused) >= relay.lost, "a refusal that was lost, of a leader that is new, is followed by no duplicate"
+    assert len(duplicates) + len(refused) >= relay.lost, "a lost refusal of a new leader is followed by no duplicate"

@@ -1,6 +1,6 @@
-"""Real clients on a cluster that re-enacts Apache Kafka 4.4: topics by id, transactions of version 2, groups of the new protocol, no old versions.
+"""Real clients on a cluster that emulates Apache Kafka 4.4: topic ids, transaction.version 2, the new group protocol, no old API versions.
 
-Nothing is set for it: a client finds out by itself what the brokers offer and which features are finalized.
+Nothing is configured for it: clients discover the API versions and the finalized features.
 """
 
 import asyncio
@@ -33,14 +33,14 @@ def newest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]
 
 @pytest.fixture
 def copied(newest: ProcessCluster, topic: str) -> str:
-    """A topic with all of its replicas."""
+    """A topic with all replicas in sync."""
     with asking(newest.bootstrap.partition(",")[0]) as broker:
         broker.create_topic(topic, PARTITIONS, replicas=3)
     return topic
 
 
 def values_by_librdkafka(cluster: ProcessCluster, topic: str, count: int) -> Counter[bytes]:
-    """Read so many committed records of a topic, and look whether there are more."""
+    """Read this many committed records of a topic, and check whether there are more."""
     reader = Consumer({**QUIET, **READ_COMMITTED, "bootstrap.servers": cluster.bootstrap, "group.id": f"{topic}-readers"})
     reader.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
     found = [message.value() for message in reader.consume(count, SECONDS)]
@@ -50,7 +50,7 @@ def values_by_librdkafka(cluster: ProcessCluster, topic: str, count: int) -> Cou
 
 
 def test_librdkafka_commits_and_aborts(newest: ProcessCluster, copied: str):
-    """Only what was committed is read, once each; the offsets of the group come with it, under the generation of the group (KIP-447)."""
+    """Only committed records are read, once each; the offsets of the group are committed with them, with its generation (KIP-447)."""
     producer = Producer({**QUIET, "bootstrap.servers": newest.bootstrap, "transactional.id": f"{copied}-writer"})
     producer.init_transactions(SECONDS)
     member = Consumer({**QUIET, **READ_COMMITTED, "bootstrap.servers": newest.bootstrap, "group.id": copied})
@@ -67,9 +67,9 @@ def test_librdkafka_commits_and_aborts(newest: ProcessCluster, copied: str):
 
 
 def test_aiokafka_commits_and_aborts(newest: ProcessCluster, copied: str):
-    """And reads in a group."""
+    """It also reads in a group."""
 
-    async def story() -> Counter[bytes]:
+    async def transform_once() -> Counter[bytes]:
         async with AIOKafkaProducer(bootstrap_servers=newest.bootstrap, transactional_id=f"{copied}-writer") as producer:
             for turn in range(4):
                 await producer.begin_transaction()
@@ -84,12 +84,14 @@ def test_aiokafka_commits_and_aborts(newest: ProcessCluster, copied: str):
             await consumer.commit()
             return found
 
-    assert asyncio.run(asyncio.wait_for(story(), SECONDS)) == Counter(b"%d-%d" % (turn, number) for turn in (0, 2) for number in range(RECORDS // 6))
+    assert asyncio.run(asyncio.wait_for(transform_once(), SECONDS)) == Counter(
+        b"%d-%d" % (turn, number) for turn in (0, 2) for number in range(RECORDS // 6)
+    )
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_the_java_client_of_4_1_writes_transactions_of_version_2_and_reads_them_in_a_group(newest: ProcessCluster, copied: str, protocol: str):
-    """Its epoch is raised at the end of each transaction; of every record there is one, and the group says that it has read all."""
+def test_the_4_1_java_client_uses_transaction_version_2(newest: ProcessCluster, copied: str, protocol: str):
+    """Its epoch is bumped at the end of each transaction; every record exists once, and the group has committed the end offsets."""
     load = ["--num-records", str(RECORDS), "--record-size", "20", "--throughput", "600"]
     transactions = ["--transactional-id", f"{copied}-writer", "--transaction-duration-ms", "100"]
     run_tool(TOOLS_OF_4, "producer-performance", "--topic", copied, *load, *transactions, "--producer-props", f"bootstrap.servers={newest.bootstrap}")
@@ -97,7 +99,7 @@ def test_the_java_client_of_4_1_writes_transactions_of_version_2_and_reads_them_
     reading = ["--topic", copied, "--group", copied, "--from-beginning", "--max-messages", str(RECORDS), *options]
     read = run_tool(TOOLS_OF_4, "console-consumer", "--bootstrap-server", newest.bootstrap, *reading)
     assert len(read.splitlines()) == RECORDS
-    told = run_tool(TOOLS_OF_4, "consumer-groups", "--bootstrap-server", newest.bootstrap, "--describe", "--group", copied, "--state")
-    assert copied in told
+    output = run_tool(TOOLS_OF_4, "consumer-groups", "--bootstrap-server", newest.bootstrap, "--describe", "--group", copied, "--state")
+    assert copied in output
     described = run_tool(TOOLS_OF_4, "topics", "--bootstrap-server", newest.bootstrap, "--describe", "--topic", copied)
     assert described.count("Isr: ") == PARTITIONS and "Elr: " in described, json.dumps(described)

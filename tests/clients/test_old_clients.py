@@ -1,4 +1,4 @@
-"""Clients that believe in brokers of 0.8.2 to 0.10.2: they write and read message formats 0 and 1, as Apache Kafka 3.9.1 lets them, and so do we."""
+"""Clients configured for brokers of 0.8.2 to 0.10.2: they write and read message formats 0 and 1, supported by Apache Kafka 3.9.1 and kraftsim."""
 
 from collections import Counter
 
@@ -22,14 +22,14 @@ Found = tuple[int, int, bytes | None, bytes | None, int | None]
 
 @pytest.fixture(params=["kraftsim", "apache_kafka"])
 def bootstrap(request: pytest.FixtureRequest) -> str:
-    """Both are asked the same."""
+    """Both get the same requests."""
     found = request.getfixturevalue("cluster" if request.param == "kraftsim" else "apache_kafka").bootstrap
     assert isinstance(found, str)
     return found
 
 
 def new_topic(bootstrap: str, partitions: int) -> str:
-    """Make a topic and return its name when it is led."""
+    """Create a topic and return its name when it has a leader."""
     return Target(bootstrap.partition(",")[0]).topic(partitions=partitions).name
 
 
@@ -46,8 +46,8 @@ def expected(*, are_timed: bool) -> list[Found]:
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy"])
 @pytest.mark.parametrize("release", ["0.8.2", "0.9.0"])
-def test_librdkafka_without_api_versions(bootstrap: str, release: str, codec: str):
-    """What it is told to believe in decides the versions it speaks (from 0.10 on it asks all the same). Format 0 has no timestamps."""
+def test_librdkafka_works_without_api_versions(bootstrap: str, release: str, codec: str):
+    """The configured broker version decides the API versions (from 0.10 on it sends ApiVersions anyway). Format 0 has no timestamps."""
     topic = new_topic(bootstrap, PARTITIONS)
     conf = {"bootstrap.servers": bootstrap, "api.version.request": "false", "broker.version.fallback": release, "log_level": 0}
     producer = Producer({**conf, "compression.type": codec, "linger.ms": 20, "partitioner": "consistent"})
@@ -72,7 +72,7 @@ def test_librdkafka_without_api_versions(bootstrap: str, release: str, codec: st
 
 @pytest.mark.parametrize("codec", [None, "gzip"])
 @pytest.mark.parametrize(("release", "are_timed"), [((0, 8, 2), False), ((0, 9), False), ((0, 10), True), ((0, 10, 2), True)])
-def test_kafka_python_of_an_old_broker(bootstrap: str, release: tuple[int, ...], are_timed: bool, codec: str | None):
+def test_kafka_python_works_with_an_old_broker_version(bootstrap: str, release: tuple[int, ...], are_timed: bool, codec: str | None):
     topic = new_topic(bootstrap, PARTITIONS)
     producer = kafka.KafkaProducer(bootstrap_servers=bootstrap, api_version=release, compression_type=codec, enable_idempotence=False, linger_ms=20)
     futures = []
@@ -96,15 +96,15 @@ def test_kafka_python_of_an_old_broker(bootstrap: str, release: tuple[int, ...],
 
 
 def write_one(bootstrap: str, topic: str, value: bytes, conf: dict[str, object], headers: dict[str, str] | None = None) -> None:
-    """Write a record to partition 0 by a producer of its own."""
+    """Write a record to partition 0 with a new producer."""
     failed: list[object] = []
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0, **conf})
     producer.produce(topic, value, partition=0, headers=headers, on_delivery=lambda error, message: failed.append(error))
     assert producer.flush(SECONDS) == 0 and failed == [None]
 
 
-def test_what_old_clients_wrote_lies_there_in_format_2_and_newer_ones_read_it(cluster: ProcessCluster):
-    """And the other way round: headers are lost on readers from before them."""
+def test_records_of_old_clients_are_stored_in_format_2(cluster: ProcessCluster):
+    """And in the other direction: consumers without header support do not get headers."""
     topic = new_topic(cluster.bootstrap, 1)
     values = [bytes([letter]) * 500 for letter in b"abc"]
     old = {"api.version.request": "false", "broker.version.fallback": "0.9.0"}

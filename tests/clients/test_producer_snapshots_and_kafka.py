@@ -1,4 +1,4 @@
-"""A broker of Apache Kafka takes over our partitions with what they know of their producers, and ours takes over its: by the snapshots alone."""
+"""A broker of Apache Kafka loads our partitions with their producer state from producer snapshots, and ours loads its."""
 
 import asyncio
 import re
@@ -27,20 +27,20 @@ END = BATCHES * len(PRODUCERS) * 2
 
 
 @pytest.fixture(autouse=True)
-def java_is_there() -> Iterator[None]:
+def require_java() -> Iterator[None]:
     class_path()
     yield
 
 
 def batch_number(number: int, producer_id: int) -> bytes:
-    """Two records with a timestamp of today: a producer that was silent for a day is not loaded."""
+    """Two records with a current timestamp: a producer that was idle for a day is not loaded."""
     now_ms = int(time.time() * 1000)
     records = [Record(timestamp=now_ms, value=b"%040d" % each) for each in range(2)]
     return bytes(build_batch(records, producer_id=producer_id, producer_epoch=3, base_sequence=2 * number))
 
 
 def fill(broker: Asker, topic: str) -> None:
-    """Let two producers append in turn."""
+    """Let two producers append alternately."""
     for number in range(BATCHES):
         for producer_id in PRODUCERS:
             answer = broker.produce(topic, batch_number(number, producer_id))
@@ -48,7 +48,7 @@ def fill(broker: Asker, topic: str) -> None:
 
 
 def only_the_last_batches_are_known(broker: Asker, topic: str) -> None:
-    """The batch that each producer sent last is acknowledged with its offset; the one before it is not known any more; the next one is taken."""
+    """The last batch of each producer is acknowledged with its offset; the one before it is unknown; the next one is appended."""
     for place, producer_id in enumerate(PRODUCERS):
         again = broker.produce(topic, batch_number(BATCHES - 1, producer_id))
         assert (again.error_code, again.base_offset) == (ErrorCode.NONE, END - 2 * (len(PRODUCERS) - place))
@@ -58,8 +58,8 @@ def only_the_last_batches_are_known(broker: Asker, topic: str) -> None:
     assert (following.error_code, following.base_offset) == (ErrorCode.NONE, END)
 
 
-def put_in_place_of(theirs: Path, ours: Path) -> None:
-    """Replace what is in a partition's directory, but for whose it is."""
+def replace_content(theirs: Path, ours: Path) -> None:
+    """Replace the content of a partition directory, except for partition.metadata."""
     for file in ours.iterdir():
         if file.name != "partition.metadata":
             file.unlink()
@@ -68,8 +68,8 @@ def put_in_place_of(theirs: Path, ours: Path) -> None:
             shutil.copy(file, ours)
 
 
-def test_apache_kafka_goes_on_from_our_snapshots_and_we_from_its(tmp_path: Path) -> None:
-    """Both are stopped in good order, and each gets the partition that the other wrote."""
+def test_producer_snapshots_are_interchangeable_with_apache_kafka(tmp_path: Path) -> None:
+    """Both are stopped cleanly, and each gets the partition that the other wrote."""
     with ApacheKafka(settings=SETTINGS) as apache, running_processes(tmp_path / "run", settings=SETTINGS) as cluster:
         with asking(cluster.bootstrap) as ours:
             for topic in (TOPIC, ADOPTED):
@@ -84,14 +84,14 @@ def test_apache_kafka_goes_on_from_our_snapshots_and_we_from_its(tmp_path: Path)
         our_data = tmp_path / "run" / "data" / "broker-1"
         snapshots = sorted((our_data / f"{TOPIC}-0").glob("*.snapshot"))
         assert len(snapshots) > 2 and snapshots[-1].name == f"{END:020d}.snapshot"
-        told = dump_log(*snapshots)
-        entries = re.findall(r"producerId: (\d+) producerEpoch: 3 coordinatorEpoch: -1 currentTxnFirstOffset: OptionalLong.empty", told)
-        assert len(entries) == len(PRODUCERS) * len(snapshots), told
+        dumped = dump_log(*snapshots)
+        entries = re.findall(r"producerId: (\d+) producerEpoch: 3 coordinatorEpoch: -1 currentTxnFirstOffset: OptionalLong.empty", dumped)
+        assert len(entries) == len(PRODUCERS) * len(snapshots), dumped
         assert [(each.last_sequence, each.last_offset) for each in parse_producer_snapshot(snapshots[-1].read_bytes())] == [(39, 77), (39, 79)]
         theirs_newest = apache.data / f"{TOPIC}-0" / f"{END:020d}.snapshot"
         assert [(each.last_sequence, each.last_offset) for each in parse_producer_snapshot(theirs_newest.read_bytes())] == [(39, 77), (39, 79)]
-        put_in_place_of(our_data / f"{TOPIC}-0", apache.data / f"{ADOPTED}-0")
-        put_in_place_of(apache.data / f"{TOPIC}-0", our_data / f"{ADOPTED}-0")
+        replace_content(our_data / f"{TOPIC}-0", apache.data / f"{ADOPTED}-0")
+        replace_content(apache.data / f"{TOPIC}-0", our_data / f"{ADOPTED}-0")
         apache.start()
         come_back(cluster, "broker-1")
         with asking(apache.bootstrap) as theirs, asking(address_of(cluster, "broker-1")) as ours:

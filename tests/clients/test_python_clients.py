@@ -71,7 +71,7 @@ async def test_aiokafka_writes_and_reads_everything_once(cluster: ProcessCluster
     assert {Compression(batch.compression).name.lower() for batch in batches_on_disk(cluster, topic, 0)} == {compression or "none"}
 
 
-async def test_aiokafka_goes_on_when_a_broker_is_killed_and_back(cluster: ProcessCluster, topic: str):
+async def test_aiokafka_continues_when_a_broker_is_killed_and_restarted(cluster: ProcessCluster, topic: str):
     await create_by_aiokafka(cluster, topic)
     producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, enable_idempotence=True, linger_ms=2, retry_backoff_ms=50)
     await producer.start()
@@ -92,7 +92,7 @@ async def test_aiokafka_goes_on_when_a_broker_is_killed_and_back(cluster: Proces
 
 @pytest.mark.parametrize("idempotent", [False, True], ids=["plain", "idempotent"])
 def test_kafka_python_writes_and_reads_everything_once(cluster: ProcessCluster, topic: str, idempotent: bool):
-    """The idempotent round has a broker killed and back while records stream in."""
+    """In the idempotent round a broker is killed and restarted while records are produced."""
     admin = kafka.KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
     admin.create_topics([kafka.admin.NewTopic(topic, PARTITIONS, 1)])
     with pytest.raises(kafka.errors.TopicAlreadyExistsError):

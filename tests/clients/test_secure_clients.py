@@ -1,4 +1,4 @@
-"""Real clients that must say who they are, over TLS or not, at nodes that must say so to each other; Kafka's tools for rules and credentials."""
+"""Real clients that authenticate, with or without TLS, on nodes that authenticate to each other; Kafka's tools for ACLs and credentials."""
 
 import subprocess
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ Made = dict[str, str]
 
 @dataclass(frozen=True)
 class Secured:
-    """Where a cluster listens, and what its clients trust."""
+    """The listeners of a cluster, and the certificates that its clients trust."""
 
     plaintext: str
     sasl: str
@@ -74,7 +74,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 
 def make_certificate(directory: Path) -> tuple[Path, Path]:
-    """Return a certificate that vouches for itself, and a file with its key, too."""
+    """Return a self-signed certificate, and a file that also has its key."""
     key, certificate, both = directory / "key.pem", directory / "certificate.pem", directory / "both.pem"
     asked = ["-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/O=house/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
     command = ["openssl", "req", "-x509", *asked, "-keyout", str(key), "-out", str(certificate)]
@@ -96,13 +96,13 @@ def login(secured: Secured, *, tls: bool, mechanism: str, user: str, password: s
 
 
 def make_topic(secured: Secured, name: str) -> None:
-    """Make a topic of two replicas as a super user."""
+    """Create a topic with two replicas as a super user."""
     admin = AdminClient(login(secured, tls=False, mechanism="PLAIN", user="admin", password="admin-secret"))
     admin.create_topics([NewTopic(name, 1, 2)])[name].result(SECONDS)
 
 
 def make_scram_user(secured: Secured, user: str, password: str, mechanism: str) -> None:
-    """As administrators do: kafka-configs --alter."""
+    """With kafka-configs --alter, as an administrator does."""
     change = f"{mechanism}=[iterations=4096,password={password}]"
     named = ("--entity-type", "users", "--entity-name", user)
     run("kafka.admin.ConfigCommand", "--bootstrap-server", secured.plaintext, "--alter", "--add-config", change, *named)
@@ -110,7 +110,7 @@ def make_scram_user(secured: Secured, user: str, password: str, mechanism: str) 
 
 
 def run(main_class: str, *arguments: str) -> str:
-    """Run one of Kafka's tools to its end."""
+    """Run one of Kafka's tools until it exits."""
     done = run_java("3.9.1", main_class, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -145,7 +145,7 @@ def test_librdkafka_writes_and_reads_as_a_super_user(secured, topic, tls):
     assert round_trip(settings, topic) == EXPECTED
 
 
-def test_scram_users_and_rules_made_by_kafkas_tools_let_librdkafka_in(secured, topic):
+def test_librdkafka_logs_in_with_scram_users_and_acls_set_by_kafka_tools(secured, topic):
     make_topic(secured, topic)
     settings = {}
     for mechanism, user in (("SCRAM-SHA-256", "carol"), ("SCRAM-SHA-512", "dave")):
@@ -167,28 +167,28 @@ def test_scram_users_and_rules_made_by_kafkas_tools_let_librdkafka_in(secured, t
 
 
 def error_of_write(settings: Made, topic: str) -> KafkaError | None:
-    """Write one record without idempotence, and return what became of it."""
-    told: list[KafkaError | None] = []
+    """Write one record without idempotence, and return the result."""
+    errors: list[KafkaError | None] = []
     producer = Producer({**settings, "message.timeout.ms": 10000})
-    producer.produce(topic, b"value", partition=0, on_delivery=lambda error, message: told.append(error))
+    producer.produce(topic, b"value", partition=0, on_delivery=lambda error, message: errors.append(error))
     producer.flush(SECONDS)
-    return told[0]
+    return errors[0]
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
-def test_a_wrong_password_is_told_to_librdkafka(secured, mechanism):
-    heard: list[KafkaError] = []
+def test_librdkafka_reports_a_wrong_password(secured, mechanism):
+    errors: list[KafkaError] = []
     settings = login(secured, tls=False, mechanism=mechanism, user="alice", password="guess")
-    admin = Producer({**settings, "error_cb": heard.append})
+    admin = Producer({**settings, "error_cb": errors.append})
     for _ in range(20):
         admin.poll(0.2)
-        if heard:
+        if errors:
             break
-    assert KafkaError._AUTHENTICATION in [error.code() for error in heard], heard
+    assert KafkaError._AUTHENTICATION in [error.code() for error in errors], errors
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plaintext", "tls"])
-def test_kafka_python_writes_and_hears_of_a_wrong_password(secured, topic, tls):
+def test_kafka_python_produces_and_reports_a_wrong_password(secured, topic, tls):
     make_topic(secured, topic)
     settings = {
         "bootstrap_servers": secured.sasl_tls if tls else secured.sasl,
@@ -204,15 +204,15 @@ def test_kafka_python_writes_and_hears_of_a_wrong_password(secured, topic, tls):
         kafka.KafkaProducer(**settings, sasl_plain_password="guess", max_block_ms=3000, bootstrap_timeout_ms=3000).send(topic, b"x").get(5)
 
 
-def test_a_certificate_says_who_a_client_is_and_without_one_nobody_comes_in(secured, topic):
+def test_a_client_certificate_is_required_and_sets_the_principal(secured, topic):
     make_topic(secured, topic)
     settings = {"bootstrap.servers": secured.certified, "security.protocol": "SSL", "ssl.ca.location": str(secured.authority)}
     own = {"ssl.certificate.location": str(secured.authority), "ssl.key.location": str(secured.authority.with_name("key.pem"))}
     assert round_trip({**settings, **own}, topic) == EXPECTED
-    heard: list[KafkaError] = []
-    stranger = Producer({**settings, "error_cb": heard.append})
+    errors: list[KafkaError] = []
+    stranger = Producer({**settings, "error_cb": errors.append})
     for _ in range(20):
         stranger.poll(0.2)
-        if heard:
+        if errors:
             break
-    assert heard, "a client without a certificate hears that it cannot connect"
+    assert errors, "a client without a certificate gets a connection error"

@@ -1,4 +1,4 @@
-"""Open, committed and aborted transactions on disk: Apache Kafka reads ours, we read its, and each goes on where the other stopped."""
+"""Open, committed and aborted transactions on disk: Apache Kafka reads ours, ours reads its, and each continues where the other stopped."""
 
 import asyncio
 import re
@@ -27,12 +27,12 @@ SETTINGS = {**QUICK_SESSIONS, "log.segment.bytes": "300", "transaction.partition
 WRITTEN, ADOPTED = "written", "adopted"
 ONE, OTHER = (5, 1), (6, 2)
 """Producers, with their epochs."""
-TOLD = ([0, 2, 3, 4, 5, 6], 7, 8, [(5, 0), (5, 5)])
-"""What readers of committed data are told of `story`."""
+EXPECTED_READ = ([0, 2, 3, 4, 5, 6], 7, 8, [(5, 0), (5, 5)])
+"""What a read_committed consumer gets after `write_transactions`: offsets, last stable offset, high watermark, aborted transactions."""
 
 
 @pytest.fixture(autouse=True)
-def java_is_there() -> Iterator[None]:
+def require_java() -> Iterator[None]:
     class_path()
     yield
 
@@ -72,38 +72,38 @@ class Place:
             named.update(dict.fromkeys(aborted or ()))
             offset = came[-1] + 2 if came[-1] == 0 else came[-1] + 1
 
-    def story(self) -> None:
-        """Two transactions that overlap, one of them aborted; another one that is; and one that stays open."""
+    def write_transactions(self) -> None:
+        """Two overlapping transactions, one of them aborted; another aborted one; and one that stays open."""
         self.write(ONE, 0, 2)
         self.write(OTHER, 0)
         assert [self.end(ONE, commits=False), self.end(OTHER, commits=True)] == [ErrorCode.NONE] * 2
         self.write(ONE, 2)
         assert self.end(ONE, commits=False) == ErrorCode.NONE
         self.write(OTHER, 1)
-        assert self.read() == TOLD and self.read(READ_UNCOMMITTED)[0] == [*TOLD[0], 7]
+        assert self.read() == EXPECTED_READ and self.read(READ_UNCOMMITTED)[0] == [*EXPECTED_READ[0], 7]
 
-    def goes_on(self) -> None:
-        """Whoever has the log now knows what is open, and which coordinators are of the past."""
-        assert self.read() == TOLD
+    def check_continues(self) -> None:
+        """The new owner of the log has the open transactions and the coordinator epochs."""
+        assert self.read() == EXPECTED_READ
         assert self.end(ONE, commits=False, coordinator_epoch=2) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
         assert self.end((6, 1), commits=True) == ErrorCode.INVALID_PRODUCER_EPOCH
         assert self.end(OTHER, commits=False) == ErrorCode.NONE
-        assert self.read() == ([*TOLD[0], 7, 8], 9, 9, [*(TOLD[3] or ()), (6, 7)])
+        assert self.read() == ([*EXPECTED_READ[0], 7, 8], 9, 9, [*(EXPECTED_READ[3] or ()), (6, 7)])
 
 
 def dumped(directory: Path, suffix: str) -> list[str]:
-    """Return what Kafka's own tool reads in the files of a partition, without what differs from run to run."""
+    """Return the output of Kafka's own tool for the files of a partition, without run-specific values."""
     files = sorted(file for file in directory.glob(f"*{suffix}") if file.stat().st_size)
-    told = dump_log(*files)
+    output = dump_log(*files)
     if suffix != ".snapshot":
         read_here = subprocess.run([sys.executable, "-m", "kraftsim", "dump", *map(str, files)], capture_output=True, text=True, check=False)
         assert read_here.returncode == 0, read_here.stderr
-    lines = [line for line in told.splitlines() if "Offset: " in line or "marker" in line.lower()]
+    lines = [line for line in output.splitlines() if "Offset: " in line or "marker" in line.lower()]
     return [re.sub(r"(CreateTime|crc|lastTimestamp|timestamp): \S+", "", line) for line in lines]
 
 
-def put_in_place_of(theirs: Path, ours: Path) -> None:
-    """Replace what is in a partition's directory, but for whose it is."""
+def replace_content(theirs: Path, ours: Path) -> None:
+    """Replace the content of a partition directory, except for partition.metadata."""
     for file in ours.iterdir():
         if file.name != "partition.metadata":
             file.unlink()
@@ -112,13 +112,13 @@ def put_in_place_of(theirs: Path, ours: Path) -> None:
             shutil.copy(file, ours)
 
 
-def test_transactions_are_read_across(tmp_path: Path) -> None:
-    """Markers and indexes are the same to the line in both, and each broker takes over the other's partition."""
+def test_transaction_state_on_disk_is_interchangeable(tmp_path: Path) -> None:
+    """Markers and indexes are the same line by line in both, and each broker loads the partition of the other."""
     with ApacheKafka(settings=SETTINGS) as apache, running_processes(tmp_path / "run", settings=SETTINGS) as cluster:
         for address in (cluster.bootstrap, apache.bootstrap):
             for topic in (WRITTEN, ADOPTED):
                 Target(address).topic(name=topic)
-            Place(address, WRITTEN).story()
+            Place(address, WRITTEN).write_transactions()
         apache.stop()
         asyncio.run(cluster.stop_node("broker-1"))
         ours, theirs = tmp_path / "run" / "data" / "broker-1", apache.data
@@ -126,10 +126,10 @@ def test_transactions_are_read_across(tmp_path: Path) -> None:
         for suffix in (".log", ".txnindex", ".snapshot"):
             mine, his = dumped(ours / f"{WRITTEN}-0", suffix), dumped(theirs / f"{WRITTEN}-0", suffix)
             assert mine == his and mine, suffix
-        put_in_place_of(ours / f"{WRITTEN}-0", theirs / f"{ADOPTED}-0")
-        put_in_place_of(theirs / f"{WRITTEN}-0", ours / f"{ADOPTED}-0")
+        replace_content(ours / f"{WRITTEN}-0", theirs / f"{ADOPTED}-0")
+        replace_content(theirs / f"{WRITTEN}-0", ours / f"{ADOPTED}-0")
         apache.start()
         come_back(cluster, "broker-1")
         for address in (apache.bootstrap, cluster.bootstrap):
             for topic in (ADOPTED, WRITTEN):
-                Place(address, topic).goes_on()
+                Place(address, topic).check_continues()

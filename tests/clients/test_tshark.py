@@ -26,7 +26,7 @@ from tests.inspect.talks import identities, read
 pytestmark = pytest.mark.interop
 RECORDS = 300
 ADVERTISES_MORE = re.compile(r"Unsupported \w+ version\. Supports|Unknown \d+ API key")
-"""In the answer to ApiVersions: we serve versions and APIs that the dissector does not know yet."""
+"""In the ApiVersions response: kraftsim serves versions and APIs that the dissector does not know yet."""
 NAMES = {ApiKey.LIST_OFFSETS: "Offsets"}
 
 
@@ -47,7 +47,7 @@ def questions(topic: str) -> list[tuple[Message, int]]:
 
 
 def converse(address: str, asked: list[tuple[Message, int]]) -> list[tuple[bool, bytes]]:
-    """Ask one after the other; return what went over the wire, as (is an answer, bytes with their size)."""
+    """Send requests one at a time; return the traffic as (is a response, bytes with their size)."""
     carried = []
     with Peer.at(address) as peer:
         for number, (body, version) in enumerate(asked):
@@ -59,13 +59,13 @@ def converse(address: str, asked: list[tuple[Message, int]]) -> list[tuple[bool,
 
 def capture(carried: list[tuple[bool, bytes]]) -> bytes:
     """Return a conversation as a capture file."""
-    talk = Talk()
+    conversation = Talk()
     for is_answer, data in carried:
-        talk.say(data, from_client=not is_answer)
-    return pcap(talk.packets)
+        conversation.say(data, from_client=not is_answer)
+    return pcap(conversation.packets)
 
 
-def test_every_frame_is_dissected_without_complaint(cluster: ProcessCluster, topic: str, tmp_path: Path):
+def test_tshark_dissects_every_frame_without_errors(cluster: ProcessCluster, topic: str, tmp_path: Path):
     if shutil.which("tshark") is None:
         pytest.skip("no tshark on the search path")
     create_topic(cluster, topic, 1)

@@ -1,4 +1,4 @@
-"""kazoo and aiozk, unmodified, on our ZooKeeper: recipes, transactions, watches, and a server that is killed meanwhile."""
+"""kazoo and aiozk, unmodified, on our ZooKeeper: recipes, transactions, watches, and a kill of the server."""
 
 import threading
 import time
@@ -38,7 +38,7 @@ def wait_for(condition: object) -> None:
         time.sleep(0.02)
 
 
-def test_kazoo_reads_writes_and_is_refused(tmp_path: Path) -> None:
+def test_kazoo_reads_writes_and_gets_the_expected_errors(tmp_path: Path) -> None:
     with running_zookeeper(tmp_path) as zookeeper, kazoo(zookeeper.port) as client:
         client.ensure_path("/a/b/c")
         assert client.create("/a/n-", b"1", sequence=True, ephemeral=True) == "/a/n-0000000001"
@@ -59,7 +59,7 @@ def test_kazoo_reads_writes_and_is_refused(tmp_path: Path) -> None:
             other.get("/mine")
 
 
-def test_kazoos_lock_election_and_watches_hold_through_a_kill(tmp_path: Path) -> None:
+def test_kazoo_lock_election_and_watches_survive_a_kill(tmp_path: Path) -> None:
     zookeeper = RunningZookeeper(tmp_path)
     zookeeper.start()
     port = zookeeper.port

@@ -1,4 +1,4 @@
-"""What tests ask of one broker over a blocking socket: topics, producer ids, batches with the sequence that the test wants, and what is in a log."""
+"""Requests of tests to one broker over a blocking socket: topics, producer ids, batches with a given sequence, and the content of a log."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -38,11 +38,11 @@ class Asker:
         self.peer = peer
 
     def init_producer_id(self) -> InitProducerIdResponse:
-        """Ask once."""
+        """Send InitProducerId once."""
         return self.peer.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), 4, InitProducerIdResponse)
 
     def fresh_producer_id(self) -> int:
-        """Ask until the broker has one to give."""
+        """Send InitProducerId until the broker returns an id."""
         give_up_at = time.monotonic() + SECONDS
         while (answer := self.init_producer_id()).error_code:
             assert time.monotonic() < give_up_at, ErrorCode(answer.error_code)
@@ -50,7 +50,7 @@ class Asker:
         return answer.producer_id
 
     def metadata(self, topic: str, *, create: bool = False) -> MetadataResponse:
-        """Ask for one topic."""
+        """Send Metadata for one topic."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=create)
         return self.peer.ask(request, 12, MetadataResponse)
 
@@ -72,7 +72,7 @@ class Asker:
             time.sleep(0.02)
 
     def produce(self, topic: str, batch: bytes, partition: int = 0, *, acks: int = ACKS_ALL, timeout_ms: int = 10_000) -> PartitionProduceResponse:
-        """Send one batch, and return what its partition is answered. A broker that is about to lead, as Metadata says, is asked again."""
+        """Send one batch, and return the response of its partition. Retried if the broker, leader according to Metadata, is not leader yet."""
         data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=batch)])
         give_up_at = time.monotonic() + SECONDS
         while True:
@@ -83,7 +83,7 @@ class Asker:
             time.sleep(0.02)
 
     def values(self, topic: str, partition: int = 0) -> list[bytes]:
-        """Return the value of every record of a partition, from offset 0; the offsets must be without a gap."""
+        """Return the value of every record of a partition, from offset 0; the offsets must be contiguous."""
         read: list[bytes] = []
         while True:
             wanted = FetchPartition(partition=partition, fetch_offset=len(read), partition_max_bytes=1 << 20)
@@ -102,6 +102,6 @@ class Asker:
 
 
 def batch_of(values: Sequence[bytes], *, producer_id: int = -1, base_sequence: int = -1) -> bytes:
-    """Build a batch as an idempotent producer of epoch 0 does."""
+    """Build a batch of an idempotent producer with epoch 0."""
     records = [Record(timestamp=1_700_000_000_000, key=b"key", value=value) for value in values]
     return bytes(build_batch(records, producer_id=producer_id, producer_epoch=-1 if producer_id < 0 else 0, base_sequence=base_sequence))

@@ -1,6 +1,6 @@
-"""A relay in front of a broker that loses answers: the request is carried out, its answer never comes, and the connection ends.
+"""A relay in front of a broker that drops responses: the request is processed, its response is lost, and the connection is closed.
 
-That is what a retry is for, and what idempotence must survive; a kill hits this moment only by luck.
+Producers retry then, and idempotence must prevent a duplicate; a kill rarely hits this point in time.
 """
 
 import asyncio
@@ -14,12 +14,12 @@ from protocol.frames import FrameReader
 
 
 class LossyRelay:
-    """Leads to HOST:PORT of a broker. Of the answers to Produce every `every`-th is lost, at most `times` of them. Use as a context manager."""
+    """Forwards to HOST:PORT of a broker. Every `every`-th Produce response is lost, at most `times` of them. Use as a context manager."""
 
     def __init__(self, *, every: int = 5, times: int = 10) -> None:
         self.lost = 0
         self.target = ("", 0)
-        """Where the relay leads to; may be set after the start."""
+        """The address of the broker; may be set after the start."""
         self.port = 0
         self._every = every
         self._times = times
@@ -42,7 +42,7 @@ class LossyRelay:
         self._thread.join(10)
 
     def begin_again(self) -> None:
-        """Count from nothing."""
+        """Reset the counters."""
         self._answers = self.lost = 0
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

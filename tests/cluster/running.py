@@ -1,4 +1,4 @@
-"""Clusters of processes for tests that are not asynchronous themselves, and what the nodes of a run noted."""
+"""Clusters of processes for synchronous tests, and the events that the nodes of a run logged."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from tests.cluster.asking import asking
 from tests.cluster.lossy_relay import LossyRelay
 
 QUICK_SESSIONS = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "200"}
-"""A broker that was killed registers again once its session is over: by default that takes 9 s."""
+"""A killed broker can register again once its session has expired: by default that takes 9 s."""
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def running_processes(directory: Path, *, brokers: int = 1, settings: Mapping[st
 
 @contextmanager
 def behind(relay: LossyRelay, directory: Path) -> Iterator[ProcessCluster]:
-    """Run one broker whose clients are sent to a relay that is started already; `cluster.bootstrap` does not lead through it."""
+    """Run one broker that advertises a running relay; `cluster.bootstrap` bypasses it."""
     to_relay = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{relay.port}"}
     with running_processes(directory, node_settings={"broker-1": to_relay}) as cluster:
         relay.target = (cluster.spec.host, cluster.spec.port)
@@ -53,7 +53,7 @@ def come_back(cluster: ProcessCluster, name: str) -> None:
 
 
 def noted(directory: RunDirectory, kind: str, node: str, incarnation: int | None = None) -> list[dict[str, Any]]:
-    """Return the events of a kind that a node noted, in all of its incarnations or in one."""
+    """Return the events of a kind that a node logged, in all of its incarnations or in one."""
     wanted = f"{node}.{incarnation or '*'}.jsonl"
     lines = [json.loads(line) for file in sorted(directory.events.glob(wanted)) for line in file.read_bytes().split(b"\n")[:-1]]
     return [line for line in lines if line["kind"] == kind]
@@ -67,7 +67,7 @@ def create_topic(cluster: ProcessCluster, topic: str, partitions: int) -> None:
 
 
 def wait_until_known(cluster: ProcessCluster, topic: str, partitions: int) -> None:
-    """Wait until every broker names a leader for each partition: the answer to CreateTopics comes before the news reaches all, as in Kafka."""
+    """Wait until every broker returns a leader for each partition: CreateTopics completes before all brokers have the metadata, as in Kafka."""
     for name in cluster.spec.broker_names:
         with asking(address_of(cluster, name)) as broker:
             broker.wait_for_leaders(topic, partitions)

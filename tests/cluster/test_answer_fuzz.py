@@ -1,4 +1,4 @@
-"""A short run of the answer fuzzer (docs/conformance.md): names of maximal length to every API, by broker and controller, with and without rights."""
+"""A short run of the response fuzzer (docs/conformance.md): maximum-length names for every API, on broker and controller, with and without ACLs."""
 
 import asyncio
 from random import Random
@@ -20,9 +20,9 @@ HEAD = Struct(">ihhi").unpack_from
 
 
 @pytest.mark.parametrize("name", [OPEN, GUARDED, ZOOKEEPER])
-def test_no_answer_ends_a_node_and_every_answer_can_be_read(name: str) -> None:
-    """Each API gets in each version a request, and one that ends too early. Then half of the frames ask for answers of maximal length, half are valid
-    requests with a few bytes changed; a healthy producer is served.
+def test_mutated_responses_never_crash_a_node_and_are_readable(name: str) -> None:
+    """Each API gets a request in each version, and one that is cut short. Then half of the frames request responses of maximum length, half are
+    valid requests with a few bytes changed; a healthy producer is served.
     """
     spec = clusters()[name]
     outcome = Outcome()
@@ -42,7 +42,7 @@ def test_no_answer_ends_a_node_and_every_answer_can_be_read(name: str) -> None:
     assert outcome.healthy_seconds, "the healthy producer was served"
 
 
-def test_frames_are_those_of_their_api_and_an_answer_to_another_request_is_noticed() -> None:
+def test_a_response_with_a_wrong_correlation_id_is_detected() -> None:
     maker = FrameMaker(Random(3), {22: VERSIONS}, ["orders"], [bytes(16)])
     frames = [*maker.each_once(), *(maker.next() for _ in range(100))]
     assert {each.version for each in maker.each_once()} == set(range(VERSIONS[0], VERSIONS[1] + 1))
@@ -54,7 +54,7 @@ def test_frames_are_those_of_their_api_and_an_answer_to_another_request_is_notic
     for each in [*frames, *cut_off]:
         size, key, version, correlation_id = HEAD(each.frame)
         assert (size + 4, key, version, correlation_id) == (len(each.frame), 22, each.version, each.correlation_id)
-    assert max(len(each.frame) for each in frames) > 32_767, "names of maximal length are among them"
+    assert max(len(each.frame) for each in frames) > 32_767, "names of maximum length are among them"
     asked = frames[0]
     right = b"".join(response_chunks(22, asked.version, asked.correlation_id, InitProducerIdResponse()))[4:]
     assert why_wrong(asked, right) is None

@@ -1,4 +1,4 @@
-"""Bytes that no client would send, over real sockets: the connection ends with a reason, the node goes on.   Source: SocketServer, NetworkReceive."""
+"""Malformed input over real sockets: the connection is closed with a reason, the node continues.   Source: SocketServer, NetworkReceive."""
 
 import socket
 import struct
@@ -29,13 +29,13 @@ def head(api_key: int, version: int) -> bytes:
 
 BAD = {
     "a negative size": struct.pack(">i", -1),
-    "the lowest size there is": struct.pack(">i", -(2**31)),
+    "the minimum size": struct.pack(">i", -(2**31)),
     "a size of two gigabytes": struct.pack(">i", 2**31 - 1) + b"x" * 1000,
     "a size of one more than allowed": struct.pack(">i", 104857601),
     "an empty frame": framed(b""),
     "an unknown api key": framed(head(31999, 0) + b"body"),
-    "a version of the future": framed(head(1, 99) + b"body"),
-    "a header that ends early": framed(b"\x00\x12\x00"),
+    "an unsupported version": framed(head(1, 99) + b"body"),
+    "a truncated header": framed(b"\x00\x12\x00"),
     "an array longer than any frame": framed(head(1, 4) + struct.pack(">iiiib", -1, 0, 0, 0, 0) + struct.pack(">i", 2**31 - 1)),
     "an array of negative length": framed(head(1, 4) + struct.pack(">iiiib", -1, 0, 0, 0, 0) + struct.pack(">i", -2)),
     "a greeting of another protocol": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -45,7 +45,7 @@ BAD = {
 
 @pytest.mark.parametrize("node", NODES)
 @pytest.mark.parametrize("what", BAD)
-def test_bad_bytes_end_the_connection_with_a_reason_and_nothing_else(cluster: ProcessCluster, node: str, what: str):
+def test_malformed_input_closes_only_its_connection_with_a_reason(cluster: ProcessCluster, node: str, what: str):
     before = len(closed_with_reason(cluster, node))
     with Peer.at(address_of(cluster, node)) as peer:
         peer.send_bytes(BAD[what])
@@ -56,16 +56,16 @@ def test_bad_bytes_end_the_connection_with_a_reason_and_nothing_else(cluster: Pr
 
 
 @pytest.mark.parametrize("node", NODES)
-def test_random_bytes_never_end_a_node_or_grow_it(cluster: ProcessCluster, node: str):
-    """Each piece is noise, whole or as the body of an API that is served, and every third connection is reset instead of closed."""
-    dice = Random(3)
+def test_random_bytes_never_crash_a_node_or_grow_its_memory(cluster: ProcessCluster, node: str):
+    """Each input is random, entirely or as the body of a served API, and every third connection is reset instead of closed."""
+    random = Random(3)
     process = psutil.Process(cluster.pid(node))
     before = process.memory_info().rss
     for number in range(120):
         with Peer.at(address_of(cluster, node)) as peer:
-            size = dice.choice((1, 3, 4, 5, 40, 4000))
-            noise = dice.randbytes(size)
-            api = struct.pack(">hhih", dice.choice((0, 1, 2, 3, 18, 19, 22, 58, 62, 63, 67)), dice.randrange(16), number, -1)
+            size = random.choice((1, 3, 4, 5, 40, 4000))
+            noise = random.randbytes(size)
+            api = struct.pack(">hhih", random.choice((0, 1, 2, 3, 18, 19, 22, 58, 62, 63, 67)), random.randrange(16), number, -1)
             peer.send_bytes(noise if number % 2 else framed(api + noise))
             if number % 3 == 0:
                 peer._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -74,8 +74,8 @@ def test_random_bytes_never_end_a_node_or_grow_it(cluster: ProcessCluster, node:
 
 
 @pytest.mark.parametrize("node", NODES)
-def test_a_frame_that_is_promised_and_never_comes_costs_no_memory(cluster: ProcessCluster, node: str):
-    """Twenty clients announce 100 MB each, send little and stay: the node keeps what came, not what was promised."""
+def test_an_announced_frame_that_never_arrives_costs_no_memory(cluster: ProcessCluster, node: str):
+    """Twenty clients announce 100 MB each, send little and stay connected: the node allocates for received bytes, not for the announced size."""
     process = psutil.Process(cluster.pid(node))
     before = process.memory_info().rss
     peers = [Peer.at(address_of(cluster, node)) for _ in range(20)]
@@ -89,7 +89,7 @@ def test_a_frame_that_is_promised_and_never_comes_costs_no_memory(cluster: Proce
 
 
 @pytest.mark.parametrize("node", NODES)
-def test_a_request_cut_off_by_its_client_is_forgotten(cluster: ProcessCluster, node: str):
+def test_a_partial_request_is_discarded_when_the_client_disconnects(cluster: ProcessCluster, node: str):
     whole = framed(head(18, 0))
     for size in range(1, len(whole)):
         with Peer.at(address_of(cluster, node)) as peer:

@@ -1,6 +1,6 @@
-"""The throttle that Kafka has against a broker that asks for blocks of producer ids in a loop: request_percentage, at the controller.
+"""Kafka's existing throttle for a broker that requests producer-id blocks in a loop: request_percentage on the controller.
 
-Over sockets, for it counts the time that requests take, and in simulation work takes none.   Source: KIP-124, KIP-730 (rate limiting).
+Over sockets, because it measures request handling time, which is zero in simulation.   Source: KIP-124, KIP-730 (rate limiting).
 """
 
 import time
@@ -22,19 +22,19 @@ SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Looped:
-    """What a caller in a loop was answered: how many blocks, and with how many of them it was told to be silent."""
+    """The responses to a client in a loop: the number of blocks, and of those with a throttle time."""
 
     blocks: int
     silenced: int
 
     @property
     def outcome(self) -> str:
-        """Return whether it was silenced now and then."""
+        """Return whether it was sometimes throttled."""
         return "silenced" if self.silenced else "served"
 
 
 def looped(controller: Peer, broker_epoch: int, *, error: ErrorCode = ErrorCode.NONE) -> Looped:
-    """Ask as broker 1 for a while, as fast as it goes."""
+    """Send requests as broker 1 for some time, as fast as possible."""
     blocks = silenced = 0
     ends_at = time.monotonic() + SECONDS
     while time.monotonic() < ends_at:
@@ -46,7 +46,7 @@ def looped(controller: Peer, broker_epoch: int, *, error: ErrorCode = ErrorCode.
 
 
 def limit(broker: Peer, percent: float | None) -> None:
-    """Give the caller's client id its request_percentage, or take it away."""
+    """Set the request_percentage of the client id, or delete it."""
     entity = [EntityData(entity_type="client-id", entity_name=CLIENT_ID)]
     alteration = QuotaAlteration(entity=entity, ops=[OpData(key="request_percentage", value=percent or 0.0, remove=percent is None)])
     answer = broker.ask(AlterClientQuotasRequest(entries=[alteration]), 1, AlterClientQuotasResponse)
@@ -54,8 +54,8 @@ def limit(broker: Peer, percent: float | None) -> None:
 
 
 @pytest.mark.kraftsim(brokers=1)
-def test_a_caller_above_its_request_percentage_is_served_and_then_silenced(kraftsim_cluster: EmbeddedCluster, figures):
-    """730-12: blocks are never refused over it, as by Apache Kafka; errors do not count."""
+def test_a_client_above_request_percentage_is_served_then_throttled(kraftsim_cluster: EmbeddedCluster, figures):
+    """730-12: blocks are never refused because of the quota, as in Apache Kafka; error responses do not count."""
     node = kraftsim_cluster.spec.node(kraftsim_cluster.spec.controller_names[0])
     with asking(kraftsim_cluster.bootstrap) as broker, Peer.at(f"{node.host}:{node.port}") as controller:
         broker.fresh_producer_id()

@@ -1,4 +1,4 @@
-"""A broker that comes up says nothing before it knows the cluster (kafka.server.BrokerServer.startup: requests are processed from then on)."""
+"""A starting broker processes no requests before it has caught up with the metadata (kafka.server.BrokerServer.startup)."""
 
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.ports import free_port_range
@@ -8,8 +8,8 @@ from protocol.messages.k03_metadata import MetadataRequest, MetadataResponse
 from tests.cluster.running import QUICK_SESSIONS
 
 
-def test_a_broker_answers_when_it_has_caught_up_and_no_sooner():
-    """Else clients that had known better would hear of a cluster without brokers, and forget those there are."""
+def test_a_broker_serves_clients_only_after_it_has_caught_up():
+    """Otherwise clients would get metadata without brokers, and discard the brokers that they know."""
     with EmbeddedCluster(ClusterSpec(brokers=2, port=free_port_range(2), settings=QUICK_SESSIONS)) as cluster:
         cluster.kill("broker-1")
         cluster.kill("controller-101")
@@ -17,7 +17,7 @@ def test_a_broker_answers_when_it_has_caught_up_and_no_sooner():
         with Peer.at(cluster.bootstrap.split(",")[0]) as peer:
             asked = MetadataRequest(topics=[])
             number = peer.send(asked, 9)
-            assert peer.is_silent(for_seconds=0.5), "it is connected, and is told nothing yet"
+            assert peer.is_silent(for_seconds=0.5), "it is connected, and gets no response yet"
             cluster.restart("controller-101")
             answer = peer.receive(asked, 9, number, MetadataResponse)
-        assert 2 in [broker.node_id for broker in answer.brokers], "of itself it may still be told that it is fenced"
+        assert 2 in [broker.node_id for broker in answer.brokers], "its response contains itself, although it may still be fenced"

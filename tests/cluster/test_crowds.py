@@ -1,6 +1,6 @@
-"""A thousand connections, clients that read slowly or never, half of a conversation, and bombs: memory stays bounded, and everybody else is served.
+"""A thousand connections, clients that read slowly or never, partial requests, decompression bombs: memory is bounded, other clients are served.
 
-Source: SocketServer (one request at a time per connection, no reading ahead of answers), queued.max.requests; KIP-219.
+Source: SocketServer (one request at a time per connection, no read before the response is sent), queued.max.requests; KIP-219.
 """
 
 import gzip
@@ -27,10 +27,10 @@ from tests.cluster.running import QUICK_SESSIONS, address_of, running_processes
 MEGABYTE = 1 << 20
 CONNECTIONS = 1000
 SETTINGS = {**QUICK_SESSIONS, "socket.listen.backlog.size": str(CONNECTIONS)}
-"""By default fifty may wait to be let in, and whoever comes at that moment tries again a second later."""
+"""The default listen backlog is 50; a client beyond it retries its SYN after a second."""
 TOPIC = "crowded"
 LATENCY_SECONDS = 1.0
-"""The slowest answer that a well-behaved client may get; on a quiet machine it is some milliseconds."""
+"""The maximum response time of a well-behaved client; on an idle machine it is some milliseconds."""
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def api_versions(correlation_id: int) -> bytes:
 
 
 def fetch(correlation_id: int) -> bytes:
-    """Ask for four megabytes, version 4."""
+    """Fetch four megabytes, version 4."""
     name = TOPIC.encode()
     partitions = struct.pack(">iiqi", 1, 0, 0, 4 * MEGABYTE)
     topics = struct.pack(">ih", 1, len(name)) + name + partitions
@@ -66,7 +66,7 @@ def memory(cluster: ProcessCluster) -> int:
 
 
 def served(broker: Asker) -> float:
-    """Append and ask for metadata; return how long the slower of both took."""
+    """Produce and send Metadata; return the duration of the slower one."""
     slowest = 0.0
     for work in (lambda: broker.produce(TOPIC, build_batch([Record(timestamp=1, key=b"k", value=b"v")])), lambda: broker.metadata(TOPIC)):
         began = time.monotonic()
@@ -76,7 +76,7 @@ def served(broker: Asker) -> float:
 
 
 def test_a_thousand_connections_are_all_answered(cluster: ProcessCluster) -> None:
-    """All at once, and each again; what they cost is given back."""
+    """All at once, and each again; their memory is released."""
     before = memory(cluster)
     with ExitStack() as crowd, asking(cluster.bootstrap) as broker:
         sockets = [crowd.enter_context(open_socket(cluster)) for _ in range(CONNECTIONS)]
@@ -90,8 +90,8 @@ def test_a_thousand_connections_are_all_answered(cluster: ProcessCluster) -> Non
         assert memory(cluster) - before < 64 * MEGABYTE
 
 
-def test_who_never_reads_and_who_says_half_costs_little(cluster: ProcessCluster) -> None:
-    """Three hundred ask for gigabytes and read nothing, three hundred stop in the middle of a request, one reads drop by drop."""
+def test_clients_that_never_read_or_send_half_a_request_cost_little(cluster: ProcessCluster) -> None:
+    """Three hundred fetch gigabytes and read nothing, three hundred stop in the middle of a request, one reads very slowly."""
     before = memory(cluster)
     with ExitStack() as crowd, asking(cluster.bootstrap) as broker:
         greedy = [crowd.enter_context(open_socket(cluster)) for _ in range(300)]
@@ -107,25 +107,25 @@ def test_who_never_reads_and_who_says_half_costs_little(cluster: ProcessCluster)
             slowest = max(slowest, served(broker))
             assert slow.recv(2000)
         assert slowest < LATENCY_SECONDS
-        assert memory(cluster) - before < 300 * MEGABYTE, "each of those who do not read is owed one answer, and no more is made"
+        assert memory(cluster) - before < 300 * MEGABYTE, "for each client that does not read, only one response is built"
         reads, _, _ = select.select(greedy, [], [], 0)
-        assert len(reads) > 200, "they could read if they would"
+        assert len(reads) > 200, "they can read if they want to"
     with asking(cluster.bootstrap) as broker:
         assert served(broker) < LATENCY_SECONDS
 
 
-def bomb(plain_bytes: int) -> bytes:
-    """A sound batch of one record whose body is nothing but zeros, and whose compressed form is a thousandth of it."""
+def compressed_zeros(plain_bytes: int) -> bytes:
+    """A valid batch with one record of zeros only, whose compressed size is a thousandth."""
     body = gzip.compress(bytes(plain_bytes), 5)
     covered = COVERED_HEADER.pack(Compression.GZIP, 0, 1, 1, -1, -1, -1, 1)
     before = BEFORE_CRC.pack(0, HEADER_SIZE_BYTES - LENGTH_OVERHEAD_BYTES + len(body), -1, MAGIC)
     return before + CRC.pack(crc32c(body, crc32c(covered))) + covered + body
 
 
-def test_bombs_are_refused_and_leave_no_crater(cluster: ProcessCluster) -> None:
-    """Two batches of 200 KB that would each be 200 MB: the error of Apache Kafka, nothing in the log, little memory."""
+def test_decompression_bombs_are_refused_and_memory_stays_bounded(cluster: ProcessCluster) -> None:
+    """Two batches of 200 KB that decompress to 200 MB each: the error of Apache Kafka, nothing in the log, little memory."""
     before = memory(cluster)
-    data = bomb(200 * MEGABYTE)
+    data = compressed_zeros(200 * MEGABYTE)
     assert len(data) < MEGABYTE
     with asking(cluster.bootstrap) as broker, Peer.at(address_of(cluster, "broker-1")) as other:
         for _ in range(2):

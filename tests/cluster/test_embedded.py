@@ -1,4 +1,4 @@
-"""A cluster inside the test process, through the pytest plug-in that anybody can use: sync and async tests, any client, nodes that are killed."""
+"""A cluster inside the test process, with the public pytest plug-in: sync and async tests, any client, kills of nodes."""
 
 import asyncio
 import socket
@@ -38,7 +38,7 @@ def brokers_of(cluster: EmbeddedCluster) -> list[tuple[str, int]]:
 
 
 def test_a_sync_test_gets_a_cluster_that_answers_while_the_test_blocks(kraftsim_cluster: EmbeddedCluster):
-    """The nodes have a thread and a loop of their own: a blocking client cannot deadlock them."""
+    """The nodes have their own thread and event loop: a blocking client cannot deadlock them."""
     with asking(kraftsim_cluster.bootstrap) as broker:
         broker.create_topic("t")
         assert broker.produce("t", batch_of([b"one", b"two"])).base_offset == 0
@@ -86,8 +86,8 @@ async def test_aiokafka_runs_beside_the_cluster_on_its_own_loop(kraftsim_cluster
 
 
 @pytest.mark.kraftsim(settings=QUICK_SESSIONS)
-def test_a_killed_broker_comes_back_with_its_records_and_its_producers(kraftsim_cluster: EmbeddedCluster):
-    """What a producer may send next survives a kill: the state is read from the log (KIP-98)."""
+def test_a_killed_broker_restarts_with_its_records_and_producer_state(kraftsim_cluster: EmbeddedCluster):
+    """Producer state survives a kill: it is rebuilt from the log (KIP-98)."""
     with asking(kraftsim_cluster.bootstrap) as broker:
         broker.create_topic("t")
         producer_id = broker.fresh_producer_id()
@@ -110,8 +110,8 @@ def test_a_killed_broker_comes_back_with_its_records_and_its_producers(kraftsim_
 
 
 @pytest.mark.kraftsim(settings=QUICK_SESSIONS)
-def test_a_killed_controller_gives_no_id_twice(kraftsim_cluster: EmbeddedCluster):
-    """Blocks are in the metadata log before anybody hears of them; the next controller goes on behind the last one (KIP-730)."""
+def test_a_killed_controller_allocates_no_producer_id_twice(kraftsim_cluster: EmbeddedCluster):
+    """Blocks are in the metadata log before a broker receives them; the next controller continues after the last one (KIP-730)."""
     with asking(kraftsim_cluster.bootstrap) as broker:
         first = broker.fresh_producer_id()
         kraftsim_cluster.kill("controller-101")
@@ -121,11 +121,11 @@ def test_a_killed_controller_gives_no_id_twice(kraftsim_cluster: EmbeddedCluster
     kraftsim_cluster.restart("broker-1")
     kraftsim_cluster.wait_until_ready()
     with asking(kraftsim_cluster.bootstrap) as broker:
-        assert broker.fresh_producer_id() // 1000 > first // 1000, "of a later block"
+        assert broker.fresh_producer_id() // 1000 > first // 1000, "the id is of a later block"
 
 
 @pytest.mark.kraftsim(settings=QUICK_SESSIONS)
-def test_a_broker_that_is_killed_while_it_comes_up_comes_up_the_next_time(kraftsim_cluster: EmbeddedCluster):
+def test_a_broker_killed_during_startup_starts_the_next_time(kraftsim_cluster: EmbeddedCluster):
     async def killed_at_once() -> None:
         coming_up = asyncio.ensure_future(kraftsim_cluster.restart_node("broker-1"))
         while kraftsim_cluster.is_down("broker-1"):
@@ -152,7 +152,7 @@ def test_a_stopped_cluster_leaves_no_thread_no_port_and_a_clean_log(kraftsim_clu
         probe.bind((cluster.spec.host, cluster.spec.port))
 
 
-def test_a_run_directory_keeps_what_the_nodes_noted_and_wrote(tmp_path: Path):
+def test_a_run_directory_keeps_event_logs_and_node_data(tmp_path: Path):
     directory = RunDirectory(tmp_path / "run")
     with EmbeddedCluster(ClusterSpec(brokers=1, port=free_port_range(1)), directory) as cluster, asking(cluster.bootstrap) as broker:
         broker.create_topic("t")
@@ -163,8 +163,8 @@ def test_a_run_directory_keeps_what_the_nodes_noted_and_wrote(tmp_path: Path):
 
 
 @pytest.mark.parametrize("seed, draws_alike", [("0", False), ("7", True)])
-def test_every_start_draws_ids_of_its_own_unless_a_seed_is_set(tmp_path: Path, seed: str, draws_alike: bool):
-    """Else a node whose events went, and whose data did not, would draw the ids again that are in its data."""
+def test_every_start_generates_new_ids_unless_a_seed_is_set(tmp_path: Path, seed: str, draws_alike: bool):
+    """Otherwise a node whose events were deleted, but not its data, would generate ids that are already in its data."""
     drawn = set()
     for events in ("first", "second"):
         spec = ClusterSpec(brokers=1, settings={"kraftsim.seed": seed})
@@ -175,32 +175,32 @@ def test_every_start_draws_ids_of_its_own_unless_a_seed_is_set(tmp_path: Path, s
     assert (len(drawn) == 1) is draws_alike
 
 
-def test_a_port_in_use_is_said_before_anything_starts(kraftsim_cluster: EmbeddedCluster):
+def test_a_port_in_use_is_reported_before_anything_starts(kraftsim_cluster: EmbeddedCluster):
     with pytest.raises(SpecError, match=rf"controller-101 cannot listen on .*:{kraftsim_cluster.spec.port + 100}: Address already in use"):
         EmbeddedCluster(ClusterSpec(brokers=1, port=kraftsim_cluster.spec.port)).start()
 
 
-def test_no_client_of_a_test_waits_for_a_first_block_or_a_first_rebalance(kraftsim_cluster: EmbeddedCluster):
+def test_clients_wait_neither_for_a_first_block_nor_an_initial_rebalance(kraftsim_cluster: EmbeddedCluster):
     """librdkafka retries 500 ms after COORDINATOR_LOAD_IN_PROGRESS; a new group waits group.initial.rebalance.delay.ms."""
     with asking(kraftsim_cluster.bootstrap) as broker:
         answer = broker.init_producer_id()
-    assert answer.error_code == ErrorCode.NONE, "at the first time of asking"
+    assert answer.error_code == ErrorCode.NONE, "at the first request"
     assert kraftsim_cluster.spec.settings["group.initial.rebalance.delay.ms"] == "0"
 
 
 @pytest.mark.kraftsim(settings={"group.initial.rebalance.delay.ms": "50"})
-def test_a_test_may_say_how_long_a_new_group_waits(kraftsim_cluster: EmbeddedCluster):
+def test_a_test_can_set_the_initial_rebalance_delay(kraftsim_cluster: EmbeddedCluster):
     assert kraftsim_cluster.spec.settings["group.initial.rebalance.delay.ms"] == "50"
 
 
-def test_a_cluster_that_stops_ends_what_still_runs_on_its_loop(kraftsim_cluster: EmbeddedCluster):
-    """asyncio complains of a task that is pending when its loop is closed, long after the test that left it."""
+def test_a_stopping_cluster_cancels_tasks_on_its_loop(kraftsim_cluster: EmbeddedCluster):
+    """asyncio warns about a task that is pending when its loop is closed, long after the test that left it."""
     left = kraftsim_cluster._submit(asyncio.Event().wait())
     kraftsim_cluster.stop()
     assert left.cancelled()
 
 
-def test_a_cluster_that_cannot_start_keeps_neither_loop_nor_directory(kraftsim_cluster: EmbeddedCluster):
+def test_a_failed_start_releases_its_loop_and_directory(kraftsim_cluster: EmbeddedCluster):
     refused = EmbeddedCluster(ClusterSpec(brokers=1, port=kraftsim_cluster.spec.port))
     with pytest.raises(SpecError):
         refused.start()
@@ -213,12 +213,12 @@ def test_all_nodes_are_stopped_when_one_fails_to_stop(monkeypatch: pytest.Monkey
     worlds = [running.world for running in cluster._nodes.values()]
     closed: list[str] = []
 
-    def close_and_note(world: RealWorld, close: Callable[[], None]) -> None:
+    def record_close(world: RealWorld, close: Callable[[], None]) -> None:
         closed.append(world.node)
         close()
 
     for world in worlds:
-        monkeypatch.setattr(world, "close", partial(close_and_note, world, world.close))
+        monkeypatch.setattr(world, "close", partial(record_close, world, world.close))
 
     async def fails() -> None:
         raise OSError("disk full")
@@ -232,15 +232,15 @@ def test_all_nodes_are_stopped_when_one_fails_to_stop(monkeypatch: pytest.Monkey
     assert not cluster._thread.is_alive() and not cluster.directory.root.exists()
 
 
-def test_a_controller_that_gives_no_producer_ids_is_named(kraftsim_cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch):
+def test_a_controller_that_allocates_no_producer_ids_is_named(kraftsim_cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("kraftsim.cluster.embedded.READY_SECONDS", 0.1)
     monkeypatch.setattr("kraftsim.cluster.embedded.fetch_producer_ids", lambda listeners: asyncio.sleep(60))
     with pytest.raises(NotReady, match=r"did not get producer ids from the controller within 0\.1 s"):
         kraftsim_cluster.fetch_producer_ids()
 
 
-def test_a_node_that_ends_by_itself_is_named_at_once(kraftsim_cluster: EmbeddedCluster):
-    """And not 30 s later as one that the controller does not unfence."""
+def test_a_node_that_crashes_is_named_at_once(kraftsim_cluster: EmbeddedCluster):
+    """Not only after 30 s, as a node that the controller does not unfence."""
     running = kraftsim_cluster._nodes["broker-1"]
 
     async def fail() -> None:

@@ -1,4 +1,4 @@
-"""`kraftsim kill`, `restart`, `pause`, `resume`, `cut`, `slow` and `heal` on a cluster that runs detached, used as anybody would use them."""
+"""`kraftsim kill`, `restart`, `pause`, `resume`, `cut`, `slow` and `heal` on a detached cluster, used as a user would."""
 
 import socket
 import subprocess
@@ -38,13 +38,13 @@ class Detached:
         assert done.returncode == 0, done.stderr
 
     def pid(self, name: str) -> int:
-        """Process id of a node, as `cluster.json` says."""
+        """Process id of a node, from `cluster.json`."""
         state = read_state(self.directory)
         assert state is not None
         return state.nodes[name]
 
     def do(self, *words: str) -> str:
-        """Run a verb that must succeed; return what it said."""
+        """Run a command that must succeed; return its output."""
         done = self.run(*words)
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
         return done.stdout
@@ -62,7 +62,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Detached]:
-    data = tmp_path_factory.mktemp("by hand") / "run"
+    data = tmp_path_factory.mktemp("manual faults") / "run"
     try:
         yield Detached(data, "--proxy")
     finally:
@@ -83,7 +83,7 @@ def fenced(cluster: Detached, broker_id: int, kind: str = "BrokerFenced") -> int
 
 
 def test_a_killed_node_stays_down_until_it_is_restarted(cluster: Detached):
-    """The cluster lives on: the kill was wanted."""
+    """The cluster continues: the kill was requested."""
     with asking(f"127.0.0.1:{cluster.port}") as broker:
         broker.create_topic("t", 2)
     before = psutil.Process(cluster.pid(BROKER))
@@ -99,7 +99,7 @@ def test_a_killed_node_stays_down_until_it_is_restarted(cluster: Detached):
         broker.wait_for_leaders("t", 2)
 
 
-def test_a_paused_node_stands_still_until_it_is_resumed(cluster: Detached):
+def test_a_paused_node_makes_no_progress_until_resumed(cluster: Detached):
     assert cluster.do("pause", BROKER) == "broker-1 paused\n"
     wait_until(lambda: psutil.Process(cluster.pid(BROKER)).status() == psutil.STATUS_STOPPED)
     assert cluster.do("pause", BROKER) == "broker-1 was paused already\n"
@@ -109,8 +109,8 @@ def test_a_paused_node_stands_still_until_it_is_resumed(cluster: Detached):
     assert cluster.do("resume", BROKER) == "broker-1 was not paused\n"
 
 
-def test_a_node_that_is_cut_off_is_fenced_and_healed(cluster: Detached):
-    """Of the two brokers only one; what it was asked meanwhile is answered after `heal`."""
+def test_a_partitioned_node_is_fenced_and_recovers_after_heal(cluster: Detached):
+    """Only one of the two brokers; requests sent to it in the meantime are answered after `heal`."""
     times, other = fenced(cluster, 2), fenced(cluster, 1)
     assert cluster.do("cut", OTHER) == "broker-2 cut off until `kraftsim heal`\n"
     wait_until(lambda: fenced(cluster, 2) > times)
@@ -121,7 +121,7 @@ def test_a_node_that_is_cut_off_is_fenced_and_healed(cluster: Detached):
     assert cluster.do("heal") == "0 faults of the network healed\n"
 
 
-def test_connections_can_be_reset_without_being_cut_off(cluster: Detached):
+def test_connections_can_be_reset_without_a_partition(cluster: Detached):
     said = cluster.do("cut", "--reset", "broker-*")
     count = int(said.split()[0])
     assert count >= 2 and said.endswith("of them with something under way\n")
@@ -129,8 +129,8 @@ def test_connections_can_be_reset_without_being_cut_off(cluster: Detached):
         assert broker.init_producer_id().error_code in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
-def test_a_slow_link_takes_the_time_that_was_asked_for(cluster: Detached):
-    """200 ms there and 200 back, for each of two requests; the other broker is as quick as ever."""
+def test_a_slow_link_has_the_requested_latency(cluster: Detached):
+    """200 ms in each direction, for each of two requests; the other broker is as fast as before."""
 
     def seconds(port: int) -> float:
         began = time.monotonic()
@@ -145,7 +145,7 @@ def test_a_slow_link_takes_the_time_that_was_asked_for(cluster: Detached):
     assert seconds(cluster.port) < 0.4
 
 
-def test_the_leader_need_not_be_named(cluster: Detached):
+def test_the_leader_can_be_targeted_without_its_name(cluster: Detached):
     assert cluster.do("pause", "leader") == "controller-101 paused\n"
     assert cluster.do("resume", "controller-*") == "controller-101 resumed\n"
 
@@ -159,13 +159,13 @@ def test_the_leader_need_not_be_named(cluster: Detached):
         (("kill",), "Missing argument 'NODE...'."),
     ],
 )
-def test_what_cannot_be_done_is_one_clear_line(cluster: Detached, words: tuple[str, ...], line: str):
+def test_impossible_fault_commands_print_one_line(cluster: Detached, words: tuple[str, ...], line: str):
     done = cluster.run(*words)
     assert done.returncode == 3 and f"Error: {line}" in done.stderr and not done.stdout
 
 
 @pytest.mark.parametrize("words", [("cut", "broker-1"), ("slow", "broker-1", "--latency", "5"), ("heal",)])
-def test_without_a_proxy_the_line_says_how_to_get_one(plain: Detached, words: tuple[str, ...]):
+def test_without_a_proxy_the_error_names_the_option(plain: Detached, words: tuple[str, ...]):
     wanted = f"there is no proxy in front of the nodes of this cluster; start one by: kraftsim up --proxy --data {plain.data}"
     assert one_line_of(plain.run(*words)) == f"Error: {wanted}"
 
@@ -175,8 +175,8 @@ def test_nodes_can_be_killed_and_restarted_without_a_proxy(plain: Detached):
     assert plain.do("restart", BROKER) == "broker-1 started again\n"
 
 
-def test_down_stops_a_cluster_of_which_some_are_dead_and_some_stand_still(tmp_path: Path):
-    """Nobody is left behind: the nodes, their proxy, their supervisor."""
+def test_down_stops_a_cluster_with_dead_and_paused_nodes(tmp_path: Path):
+    """No process remains: nodes, proxy, supervisor."""
     cluster = Detached(tmp_path / "run", "--proxy")
     state = read_state(cluster.directory)
     assert state is not None
@@ -190,20 +190,20 @@ def test_down_stops_a_cluster_of_which_some_are_dead_and_some_stand_still(tmp_pa
     assert one_line_of(cluster.run("kill", BROKER)) == wanted
 
 
-def test_files_that_hold_a_password_are_readable_by_their_owner_only(plain: Detached):
+def test_files_with_passwords_are_readable_by_their_owner_only(plain: Detached):
     holders = [path for path in plain.data.rglob("*") if path.is_file() and PASSWORD.encode() in path.read_bytes()]
     assert {path.name for path in holders} == {"cluster.json", f"{BROKER}.properties", f"{CONTROLLER}.properties"}
     assert not [path for path in [*holders, plain.directory.state_file] if path.stat().st_mode & 0o077]
 
 
-def test_an_order_without_the_secret_is_not_carried_out(plain: Detached):
-    """A socket on loopback can be reached by every user of the machine."""
+def test_a_fault_command_without_the_secret_is_refused(plain: Detached):
+    """A loopback socket is reachable for every user of the machine."""
     state = read_state(plain.directory)
     assert state is not None
     for secret in ("", "0" * len(state.secret)):
-        with socket.create_connection(("127.0.0.1", state.door), timeout=SECONDS) as door:
-            door.sendall(msgspec.json.encode(ByHand(verb="kill", targets=(BROKER,), secret=secret)) + b"\n")
-            assert door.makefile("rb").readline() == b""
+        with socket.create_connection(("127.0.0.1", state.door), timeout=SECONDS) as connection:
+            connection.sendall(msgspec.json.encode(ByHand(verb="kill", targets=(BROKER,), secret=secret)) + b"\n")
+            assert connection.makefile("rb").readline() == b""
     assert psutil.pid_exists(state.nodes[BROKER]) and plain.pid(BROKER) == state.nodes[BROKER]
 
 
@@ -213,7 +213,7 @@ def test_the_proxy_serves_only_clients_that_know_its_secret(cluster: Detached):
     order = msgspec.json.encode(Envelope(id=1, order=LiftAll())) + b"\n"
     answers = []
     for first in (b"", b"0" * len(state.secret) + b"\n", state.secret.encode() + b"\n"):
-        with socket.create_connection(("127.0.0.1", state.door), timeout=SECONDS) as door:
-            door.sendall(first + order)
-            answers.append(bool(door.makefile("rb").readline()))
+        with socket.create_connection(("127.0.0.1", state.door), timeout=SECONDS) as connection:
+            connection.sendall(first + order)
+            answers.append(bool(connection.makefile("rb").readline()))
     assert answers == [False, False, True]

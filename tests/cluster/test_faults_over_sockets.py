@@ -1,4 +1,4 @@
-"""Every kind of fault that says it can be played over sockets: it fires there, changes something, and the cluster is well again afterwards."""
+"""Every fault kind that supports sockets: it fires, it is effective, and the cluster recovers afterwards."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -28,7 +28,7 @@ QUICK_QUORUM = {
     "controller.quorum.request.timeout.ms": "700",
 }
 QUICK_ZOOKEEPER = {"zookeeper.session.timeout.ms": "1500"}
-"""Whoever asks for nothing else says within a third of this that it is still there."""
+"""ZooKeeper clients without other requests send a ping within a third of this timeout."""
 NOW = AtTime(at_ms=0)
 HEARTBEAT, FETCH, INIT_PRODUCER_ID = int(ApiKey.BROKER_HEARTBEAT), int(ApiKey.FETCH), int(ApiKey.INIT_PRODUCER_ID)
 ANSWER = OnFrame(api_key=HEARTBEAT, is_response=True)
@@ -71,7 +71,7 @@ ON_ZOOKEEPER: dict[str, tuple[str, Trigger, dict[str, Value]]] = {
 
 
 class Running:
-    """A cluster behind a proxy on a loop that all tests of this file share."""
+    """A cluster behind a proxy on an event loop that all tests of this file share."""
 
     def __init__(self, directory: Path, *, zookeeper: bool = False) -> None:
         self.loop = asyncio.new_event_loop()
@@ -101,16 +101,16 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @asynccontextmanager
 async def traffic(running: Running) -> AsyncIterator[None]:
-    """Let a client connect and ask for producer ids, on a new connection each time."""
+    """Let a client request producer ids, on a new connection each time."""
 
     async def ask() -> None:
         addresses = [(node.host, node.port) for node in map(running.cluster.spec.node, running.cluster.spec.broker_names)]
         while True:
-            asker = InitProducerIdClient(running.world, bootstrap=addresses, client_id="asker", retry_backoff_ms=20)
+            client = InitProducerIdClient(running.world, bootstrap=addresses, client_id="asker", retry_backoff_ms=20)
             with suppress(OSError):
                 async with asyncio.timeout(0.3):
-                    await asker.ask(5)
-            await asker.close()
+                    await client.ask(5)
+            await client.close()
             await asyncio.sleep(0.02)
 
     asking = asyncio.ensure_future(ask())
@@ -122,10 +122,10 @@ async def traffic(running: Running) -> AsyncIterator[None]:
             await asking
 
 
-async def played(running: Running, fault: Fault) -> list[Event]:
-    """Play one fault to its end, mend, and return what was noted."""
-    noted: list[Event] = []
-    schedule = FieldSchedule(running.cluster, [fault], noted.append)
+async def injected(running: Running, fault: Fault) -> list[Event]:
+    """Inject one fault until its end, heal, and return the logged events."""
+    events: list[Event] = []
+    schedule = FieldSchedule(running.cluster, [fault], events.append)
     async with traffic(running):
         schedule.inject()
         async with asyncio.timeout(SECONDS):
@@ -133,32 +133,32 @@ async def played(running: Running, fault: Fault) -> list[Event]:
             await schedule.mend()
             await running.cluster.answering(timeout_seconds=SECONDS)
     await schedule.close()
-    return noted
+    return events
 
 
-def test_every_kind_that_is_played_over_sockets_is_tried_here():
+def test_every_fault_kind_supported_over_sockets_is_tested():
     assert sorted([*CASES, *ON_ZOOKEEPER]) == [kind.name for kind in FAULTS.all() if kind.modes != (SIM,)]
 
 
-def test_a_kind_says_what_it_does_over_sockets_exactly_if_it_can_be_played_there():
+def test_only_fault_kinds_supported_over_sockets_document_it():
     assert [kind.name for kind in FAULTS.all() if (kind.over_sockets is not None) != (kind.modes != (SIM,))] == []
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_a_kind_fires_and_bites_over_sockets(running: Running, name: str):
-    """And everything answers again within seconds once it is mended."""
-    assert_fires_and_bites(running, name, *CASES[name])
+def test_a_fault_kind_is_effective_over_sockets(running: Running, name: str):
+    """All nodes respond again within seconds after it is healed."""
+    assert_effective(running, name, *CASES[name])
 
 
-def test_a_kind_fires_and_bites_over_sockets_where_there_is_a_zookeeper(tmp_path: Path):
-    """The proxy stands in front of it, too, and understands nothing of what is said to it."""
+def test_a_fault_kind_is_effective_over_sockets_in_zookeeper_mode(tmp_path: Path):
+    """The proxy is in front of ZooKeeper too, without parsing its protocol."""
     with started(tmp_path, zookeeper=True) as running:
         for name, case in ON_ZOOKEEPER.items():
-            assert_fires_and_bites(running, name, *case)
+            assert_effective(running, name, *case)
 
 
-def assert_fires_and_bites(running: Running, name: str, target: str, trigger: Trigger, params: dict[str, Value]) -> None:
-    noted = running.loop.run_until_complete(played(running, Fault(kind=name, target=target, trigger=trigger, params=params)))
-    kinds = [type(event) for event in noted]
-    assert kinds[:2] == [FaultArmed, FaultFired] and FaultBit in kinds, noted
+def assert_effective(running: Running, name: str, target: str, trigger: Trigger, params: dict[str, Value]) -> None:
+    events = running.loop.run_until_complete(injected(running, Fault(kind=name, target=target, trigger=trigger, params=params)))
+    kinds = [type(event) for event in events]
+    assert kinds[:2] == [FaultArmed, FaultFired] and FaultBit in kinds, events
     assert kinds[-1] == FaultEnded

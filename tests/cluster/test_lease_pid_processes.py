@@ -38,7 +38,7 @@ def write(data: Path, bootstrap: str, *options: str) -> str:
     return done.stdout
 
 
-def test_a_killed_server_loses_and_doubles_nothing_and_a_successor_takes_its_id_over(tmp_path: Path) -> None:
+def test_a_killed_lease_server_loses_nothing_and_a_successor_reuses_its_id(tmp_path: Path) -> None:
     first = free_port_range(4)
     zookeeper, *ports = range(first, first + 4)
     brokers = ",".join(f"{number}@127.0.0.1:{port}" for number, port in enumerate(ports, 1))
@@ -51,9 +51,9 @@ def test_a_killed_server_loses_and_doubles_nothing_and_a_successor_takes_its_id_
     with processes(*commands, log=tmp_path / "log") as running:
         assert "in the log: 300, without an answer: 0" in write(tmp_path / "first", bootstrap, "--messages", "300")
         os.kill(running[1].pid, signal.SIGKILL)
-        told = write(tmp_path / "second", bootstrap, "--messages", "50", "--known-id", "1")
-        found = re.match(r"id 1, generation (\d+), in the log: 350, without an answer: 0", told)
-        assert found, told
+        output = write(tmp_path / "second", bootstrap, "--messages", "50", "--known-id", "1")
+        found = re.match(r"id 1, generation (\d+), in the log: 350, without an answer: 0", output)
+        assert found, output
         for each in running[2:]:
             each.send_signal(signal.SIGTERM)
         deadline = time.monotonic() + 20

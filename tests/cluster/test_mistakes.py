@@ -1,4 +1,4 @@
-"""An exception that nobody handles inside a node is never mistaken for a lost connection."""
+"""An unhandled exception inside a node is never treated as a lost connection."""
 
 import asyncio
 
@@ -11,13 +11,13 @@ from kraftsim.node.outbound import PeerConnection
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 @pytest.mark.parametrize("error, is_mistake", [(AssertionError("a false belief"), True), (NameError("x"), True), (ConnectionResetError(), False)])
-def test_what_leaves_a_callback_is_heard(new_loop, error, is_mistake):
-    """Broken connections and disks are the world's fault; everything else is ours."""
-    heard: list[Exception] = []
+def test_an_exception_in_a_callback_is_reported(new_loop, error, is_mistake):
+    """Errors of connections and disks come from the environment; any other exception is a bug."""
+    errors: list[Exception] = []
 
     async def work() -> None:
         loop = asyncio.get_running_loop()
-        hear_of_mistakes(loop, heard.append)
+        hear_of_mistakes(loop, errors.append)
         done = loop.create_future()
 
         class Breaks(asyncio.Protocol):
@@ -40,11 +40,11 @@ def test_what_leaves_a_callback_is_heard(new_loop, error, is_mistake):
         loop.run_until_complete(work())
     finally:
         loop.close()
-    assert heard == ([error] if is_mistake else [])
+    assert errors == ([error] if is_mistake else [])
 
 
-def test_an_embedded_cluster_raises_what_a_node_did_wrong(kraftsim_cluster_factory, monkeypatch):
-    """A test that uses the fixture fails by it, though every client got its answer in the end."""
+def test_an_embedded_cluster_raises_the_exception_of_a_node(kraftsim_cluster_factory, monkeypatch):
+    """A test with the fixture fails because of it, even if every client got its response in the end."""
     cluster = kraftsim_cluster_factory()
     monkeypatch.setattr(PeerConnection, "data_received", lambda self, data: (_ for _ in ()).throw(NameError("a typing error of ours")))
     cluster.kill("broker-1")

@@ -1,4 +1,4 @@
-"""Ports for clusters: free when they are found, and nobody else's until the cluster that was given them listens there."""
+"""Ports for clusters: free when they are found, and reserved until the cluster that gets them listens there."""
 
 import socket
 import subprocess
@@ -17,8 +17,8 @@ def region(port: int) -> int:
     return port // REGION_PORTS
 
 
-def test_processes_look_in_regions_of_their_own():
-    """A port that one of them has found and does not use yet is not found by another."""
+def test_processes_search_separate_port_ranges():
+    """A port found by one process and not yet in use is not returned to another."""
     own = region(free_port_range(3))
     others = [subprocess.Popen([sys.executable, "-c", ASK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     regions = [{region(int(port)) for port in other.stdout.readline().strip("[]\n").split(",")} for other in others]
@@ -28,23 +28,23 @@ def test_processes_look_in_regions_of_their_own():
     assert len({own, *set.union(*regions)}) == 4, (own, regions)
 
 
-def test_what_was_found_last_is_found_last_again(monkeypatch):
-    """A cluster that was given its ports a moment ago may not listen yet."""
+def test_recently_used_ports_are_tried_last(monkeypatch):
+    """A cluster that has just got its ports may not listen yet."""
     monkeypatch.setattr(ports, "_regions", ports._Regions())
     found = [free_port_range(3) for _ in range(20)]
     taken = [first + step for first in found for step in range(3)]
     assert len(set(taken)) == len(taken) and len({region(first) for first in found}) == 1
 
 
-def test_a_port_that_is_taken_is_passed_over(monkeypatch):
+def test_a_port_in_use_is_skipped(monkeypatch):
     monkeypatch.setattr(ports, "_regions", ports._Regions())
     first = free_port_range(1)
     with socket.create_server(("127.0.0.1", first + 1)):
         assert free_port_range(1) == first + 2
 
 
-def test_where_every_region_is_anothers_the_answer_is_one_clear_line(monkeypatch):
-    """Ports below those of other tests, which go on meanwhile."""
+def test_an_error_is_reported_when_all_port_ranges_are_taken(monkeypatch):
+    """Ports below those of other tests, which may run concurrently."""
     monkeypatch.setattr(ports, "FIRST_PORT", ports.FIRST_PORT - 2 * REGION_PORTS)
     monkeypatch.setattr(ports, "LAST_PORT", ports.FIRST_PORT + REGION_PORTS)
     other = ports._Regions()

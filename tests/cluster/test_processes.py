@@ -1,4 +1,4 @@
-"""Nodes as processes: SIGKILL in the middle of everything, logs with damaged tails, and what is back afterwards."""
+"""Nodes as processes: SIGKILL under load, logs with damaged tails, and the recovered state."""
 
 import asyncio
 import signal
@@ -24,13 +24,13 @@ BROKER = "broker-1"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
-    """One controller, one broker, shared by the tests of this file; whoever kills a node brings it back."""
+    """One controller, one broker, shared by the tests of this file; a test that kills a node restarts it."""
     with running_processes(tmp_path_factory.mktemp("processes") / "run") as running:
         yield running
 
 
-async def test_a_broker_killed_while_records_stream_in_loses_and_doubles_nothing(cluster: ProcessCluster, tmp_path: Path):
-    """An idempotent producer retries what was under way; what had arrived already is recognised by its sequence (KIP-98)."""
+async def test_a_broker_killed_under_load_loses_and_duplicates_nothing(cluster: ProcessCluster, tmp_path: Path):
+    """An idempotent producer retries batches in flight; those already appended are recognised by their sequence (KIP-98)."""
     world = real_world(run="test", node="writer", incarnation=1, data_dir=tmp_path / "data", events_dir=tmp_path / "events", seed=1)
     bootstrap = [(cluster.spec.host, cluster.spec.port)]
     await create_topic(bootstrap, "stream", 2)
@@ -46,7 +46,7 @@ async def test_a_broker_killed_while_records_stream_in_loses_and_doubles_nothing
     writing = asyncio.ensure_future(write())
     while len(noted(cluster.directory, "BatchAppended", BROKER)) < 20:
         await asyncio.sleep(0.005)
-    assert not writing.done(), "the kill must come while records stream in"
+    assert not writing.done(), "the kill must happen while records are produced"
     cluster.kill(BROKER)
     cluster.restart(BROKER)
     await writing
@@ -60,7 +60,7 @@ async def test_a_broker_killed_while_records_stream_in_loses_and_doubles_nothing
 
 
 def test_a_retry_after_a_lost_answer_is_recognised(tmp_path: Path):
-    """The batch is in the log, the producer does not know: what it sends again is acknowledged, not appended (KIP-98)."""
+    """The batch is in the log, but its response was lost: the retry is acknowledged, not appended (KIP-98)."""
 
     async def write(port: int) -> None:
         world = real_world(run="test", node="writer", incarnation=1, data_dir=tmp_path / "data", events_dir=tmp_path / "events", seed=1)
@@ -82,8 +82,8 @@ def test_a_retry_after_a_lost_answer_is_recognised(tmp_path: Path):
         assert len(noted(lossy.directory, "DuplicateAnswered", BROKER)) >= relay.lost
 
 
-def test_a_batch_that_was_acknowledged_before_sigkill_is_a_duplicate_after_it(cluster: ProcessCluster):
-    """Producer state is read from the log at recovery: the same sequence again is answered with its first offset."""
+def test_a_batch_acknowledged_before_sigkill_is_a_duplicate_afterwards(cluster: ProcessCluster):
+    """Producer state is rebuilt from the log at recovery: a retry with the same sequence returns the original offset."""
     with asking(cluster.bootstrap) as broker:
         broker.create_topic("doubled")
         producer_id = broker.fresh_producer_id()
@@ -100,12 +100,12 @@ def test_a_batch_that_was_acknowledged_before_sigkill_is_a_duplicate_after_it(cl
 
 
 def torn(last: bytes) -> bytes:
-    """A write that the crash cut short."""
+    """A partial write at the crash."""
     return last[: len(last) // 2]
 
 
 def corrupt(last: bytes) -> bytes:
-    """A batch whose checksum does not fit."""
+    """A batch with a wrong checksum."""
     return last[:-1] + bytes([last[-1] ^ 1])
 
 
@@ -115,8 +115,8 @@ def noise(last: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("damage", [torn, corrupt, noise])
-def test_a_damaged_tail_is_cut_and_recovery_says_how_much(cluster: ProcessCluster, damage: Callable[[bytes], bytes]):
-    """Whatever follows the last good batch is cut, counted, and the next batch takes its offset."""
+def test_recovery_truncates_a_damaged_tail_and_reports_the_bytes(cluster: ProcessCluster, damage: Callable[[bytes], bytes]):
+    """Everything after the last valid batch is truncated and counted, and the next batch gets its offset."""
     topic = f"tail-{damage.__name__}"
     with asking(cluster.bootstrap) as broker:
         broker.create_topic(topic)
@@ -135,8 +135,8 @@ def test_a_damaged_tail_is_cut_and_recovery_says_how_much(cluster: ProcessCluste
         assert broker.values(topic) == [b"kept", b"next"]
 
 
-def test_a_controller_that_is_killed_and_back_knows_everything(cluster: ProcessCluster):
-    """Its log is flushed before anything is answered: topics, brokers and blocks of producer ids are all there (KIP-631, KIP-730)."""
+def test_a_killed_controller_restarts_with_its_metadata(cluster: ProcessCluster):
+    """Its log is flushed before a response: topics, brokers and producer-id blocks are recovered (KIP-631, KIP-730)."""
     with asking(cluster.bootstrap) as broker:
         broker.create_topic("before")
         last_known = broker.fresh_producer_id()
@@ -154,7 +154,7 @@ def test_a_controller_that_is_killed_and_back_knows_everything(cluster: ProcessC
     assert blocks == [1000 * number for number in range(len(blocks))]
 
 
-def test_a_node_that_ends_by_itself_is_missed_and_its_last_words_are_told(tmp_path: Path):
+def test_a_crashed_node_is_detected_and_its_output_is_shown(tmp_path: Path):
     with running_processes(tmp_path / "run") as doomed:
         doomed.require_running()
         doomed.nodes[BROKER].process.send_signal(signal.SIGKILL)
@@ -163,8 +163,8 @@ def test_a_node_that_ends_by_itself_is_missed_and_its_last_words_are_told(tmp_pa
             doomed.require_running()
 
 
-def test_a_clean_stop_is_known_at_the_next_start(tmp_path: Path):
-    """Kafka's own mark: the logs need no look at their checksums (KIP-966)."""
+def test_a_clean_shutdown_is_detected_at_the_next_start(tmp_path: Path):
+    """Kafka's .kafka_cleanshutdown file: logs need no recovery (KIP-966)."""
     with running_processes(tmp_path / "run") as first, asking(first.bootstrap) as broker:
         broker.create_topic("t")
         broker.produce("t", batch_of([b"value"]))

@@ -1,4 +1,4 @@
-"""The proxy in front of a real cluster: it knows who dials whom, holds what is sent, and cuts single frames; nodes and producers survive it."""
+"""The proxy in front of a real cluster: it identifies both ends of a connection, delays data and truncates frames; nodes and producers recover."""
 
 import asyncio
 import os
@@ -49,49 +49,49 @@ async def behind_proxy(directory: Path, *, brokers: int = 1, **options: int) -> 
         yield cluster
 
 
-async def until_noted(cluster: ProcessCluster, kind: str, node: str, times: int) -> None:
+async def until_logged(cluster: ProcessCluster, kind: str, node: str, times: int) -> None:
     async with asyncio.timeout(SECONDS):
         while len(noted(cluster.directory, kind, node)) < times:
             await asyncio.sleep(0.02)
 
 
-async def test_a_broker_that_its_controller_does_not_hear_is_fenced_and_comes_back(tmp_path: Path):
-    """One direction of one link is enough; clients reach the broker all the time, and bytes that were held were counted (KIP-631)."""
+async def test_a_broker_whose_heartbeats_are_lost_is_fenced_and_unfenced(tmp_path: Path):
+    """One direction of one link is enough; clients still reach the broker, and delayed bytes are counted (KIP-631)."""
     async with behind_proxy(tmp_path) as cluster:
         field = FieldOfCluster(cluster)
         number = await field.impose([(BROKER, CONTROLLER)], Condition(holds=True))
-        await until_noted(cluster, "BrokerFenced", CONTROLLER, 1)
+        await until_logged(cluster, "BrokerFenced", CONTROLLER, 1)
         await wait_until_answering([(cluster.spec.host, cluster.spec.port)], brokers=0)
         effect = await field.lift(number)
         assert effect.touched_bytes > 0 and effect.connections >= 1
-        await until_noted(cluster, "BrokerUnfenced", CONTROLLER, 2)
+        await until_logged(cluster, "BrokerUnfenced", CONTROLLER, 2)
         assert len(noted(cluster.directory, "NodeStarted", BROKER)) == 1, "it never went down"
         await field.close()
 
 
-async def test_a_node_that_stands_still_is_fenced_and_goes_on(tmp_path: Path):
+async def test_a_paused_broker_is_fenced_and_continues(tmp_path: Path):
     async with behind_proxy(tmp_path) as cluster:
         field = FieldOfCluster(cluster)
         assert await field.pause(BROKER) and not await field.pause(BROKER)
         async with asyncio.timeout(SECONDS):
             while psutil.Process(cluster.pid(BROKER)).status() != psutil.STATUS_STOPPED:
                 await asyncio.sleep(0.01)
-        await until_noted(cluster, "BrokerFenced", CONTROLLER, 1)
+        await until_logged(cluster, "BrokerFenced", CONTROLLER, 1)
         assert await field.resume(BROKER) and not await field.resume(BROKER)
-        await until_noted(cluster, "BrokerUnfenced", CONTROLLER, 2)
+        await until_logged(cluster, "BrokerUnfenced", CONTROLLER, 2)
         await field.close()
     assert len(noted(cluster.directory, "NodeStopped", BROKER)) == 1
 
 
-async def test_a_cluster_with_a_node_that_stands_still_stops_in_good_order(tmp_path: Path):
-    """SIGTERM is not heard by a process that is stopped."""
+async def test_a_cluster_with_a_paused_node_stops_cleanly(tmp_path: Path):
+    """A stopped process does not handle SIGTERM."""
     async with behind_proxy(tmp_path) as cluster:
         await cluster.pause_node(BROKER)
     assert len(noted(cluster.directory, "NodeStopped", BROKER)) == 1
 
 
-async def test_a_produce_response_that_is_cut_anywhere_leads_to_a_retry_and_no_duplicate(tmp_path: Path):
-    """The batch is in the log; the producer learns it from the answer to its retry (KIP-98). After the last byte nothing is left to retry."""
+async def test_a_truncated_produce_response_causes_a_retry_and_no_duplicate(tmp_path: Path):
+    """The batch is in the log; the producer gets its offset from the response to its retry (KIP-98). After the last byte there is no retry."""
     cuts = {3: 0, 6: 1, 9: 4, 12: 11, 15: 30, 18: -1}
     faults = [
         Fault(
@@ -99,11 +99,11 @@ async def test_a_produce_response_that_is_cut_anywhere_leads_to_a_retry_and_no_d
         )
         for nth, after_bytes in cuts.items()
     ]
-    bites: list[str] = []
+    effects: list[str] = []
     async with behind_proxy(tmp_path / "run") as cluster:
         bootstrap = [(cluster.spec.host, cluster.spec.port)]
         await create_topic(bootstrap, "t", 1)
-        schedule = FieldSchedule(cluster, faults, lambda event: bites.append(event.effect) if isinstance(event, FaultBit) else None)
+        schedule = FieldSchedule(cluster, faults, lambda event: effects.append(event.effect) if isinstance(event, FaultBit) else None)
         schedule.inject()
         await asyncio.sleep(0.2)
         world = real_world(run="r", node="writer", incarnation=1, data_dir=tmp_path / "data", events_dir=tmp_path / "events", seed=1)
@@ -121,15 +121,15 @@ async def test_a_produce_response_that_is_cut_anywhere_leads_to_a_retry_and_no_d
         await reader.close()
         world.close()
     assert [record.value for record in read] == [b"%d" % number for number in range(60)]
-    assert len(bites) == len(cuts) and all(bite.startswith("a frame of") for bite in bites)
+    assert len(effects) == len(cuts) and all(effect.startswith("a frame of") for effect in effects)
     assert len(noted(cluster.directory, "DuplicateAnswered", BROKER)) == sum(after_bytes >= 0 for after_bytes in cuts.values())
 
 
-async def test_clients_are_known_by_their_ids_and_nodes_by_their_addresses(tmp_path: Path):
-    """A condition on one client leaves the others alone; one on all clients leaves nodes alone."""
+async def test_clients_are_identified_by_client_id_and_nodes_by_address(tmp_path: Path):
+    """A condition on one client does not affect others; one on all clients does not affect nodes."""
     async with behind_proxy(tmp_path) as cluster:
         assert cluster.proxy is not None
-        door = await Door.at(cluster.proxy.door, cluster.proxy.secret)
+        control = await Door.at(cluster.proxy.door, cluster.proxy.secret)
         nodes = cluster.spec.node_names
 
         async def answered(client_id: str) -> bool:
@@ -146,31 +146,31 @@ async def test_clients_are_known_by_their_ids_and_nodes_by_their_addresses(tmp_p
             return True
 
         await create_topic([(cluster.spec.host, cluster.spec.port)], "t", 1)
-        one = await door.impose(links_of("unlucky<>broker-1", nodes), Condition(holds=True))
+        one = await control.impose(links_of("unlucky<>broker-1", nodes), Condition(holds=True))
         assert await asyncio.gather(answered("unlucky"), answered("lucky")) == [False, True]
-        assert (await door.lift(one)).connections >= 1
-        everybody = await door.impose([(CLIENTS, BROKER)], Condition(holds=True))
+        assert (await control.lift(one)).connections >= 1
+        all_clients = await control.impose([(CLIENTS, BROKER)], Condition(holds=True))
         assert not await answered("other")
-        assert (await door.lift(everybody)).touched_bytes > 0
+        assert (await control.lift(all_clients)).touched_bytes > 0
         assert not noted(cluster.directory, "BrokerFenced", CONTROLLER)
-        assert await door.lift_all() == 0
-        await door.close()
+        assert await control.lift_all() == 0
+        await control.close()
 
 
-async def test_nodes_without_an_address_of_their_own_are_known_by_their_client_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """As on systems that have 127.0.0.1 only: one link is held, and no other."""
+async def test_nodes_without_own_addresses_are_identified_by_client_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """As on systems with 127.0.0.1 only: exactly one link is delayed."""
     monkeypatch.setattr("kraftsim.cluster.spec.HAS_OUTGOING_NETWORK", False)
     async with behind_proxy(tmp_path, brokers=2) as cluster:
         assert cluster.spec.node(BROKER).outgoing_host is None
         field = FieldOfCluster(cluster)
         number = await field.impose([(BROKER, CONTROLLER)], Condition(holds=True))
-        await until_noted(cluster, "BrokerFenced", CONTROLLER, 1)
+        await until_logged(cluster, "BrokerFenced", CONTROLLER, 1)
         assert (await field.lift(number)).touched_bytes > 0
         assert {event["broker_id"] for event in noted(cluster.directory, "BrokerFenced", CONTROLLER)} == {1}
         await field.close()
 
 
-async def test_clients_that_reset_before_accept_do_not_end_the_proxy(tmp_path: Path):
+async def test_connections_reset_before_accept_do_not_crash_the_proxy(tmp_path: Path):
     """`kraftsim conformance` does so; uvloop then accepts a connection without an address."""
     async with behind_proxy(tmp_path) as cluster:
         address = (cluster.spec.host, cluster.spec.port)
@@ -185,7 +185,7 @@ async def test_clients_that_reset_before_accept_do_not_end_the_proxy(tmp_path: P
         assert cluster.proxy.is_running
 
 
-async def test_an_embedded_cluster_can_stand_behind_a_proxy_too(tmp_path: Path):
+async def test_an_embedded_cluster_can_run_behind_a_proxy(tmp_path: Path):
     spec = ClusterSpec(brokers=1, port=free_port_range(1), behind_proxy=True, settings=QUICK_SESSIONS)
     async with EmbeddedCluster(spec, RunDirectory(tmp_path)) as cluster:
         field = FieldOfCluster(cluster)
@@ -198,7 +198,7 @@ async def test_an_embedded_cluster_can_stand_behind_a_proxy_too(tmp_path: Path):
         await cluster.answering()
 
 
-async def test_without_a_proxy_nothing_can_be_done_between_nodes():
+async def test_without_a_proxy_network_faults_are_refused():
     cluster = ProcessCluster(ClusterSpec(), RunDirectory(Path()))
     with pytest.raises(NoProxy):
         await FieldOfCluster(cluster).impose([(BROKER, CONTROLLER)], Condition(holds=True))
@@ -225,7 +225,7 @@ time.sleep(60)
     process.wait()
 
 
-def test_a_proxy_ends_with_whoever_started_it_however_that_ends(orphan: subprocess.Popen[bytes], tmp_path: Path):
+def test_a_proxy_exits_with_its_parent_process(orphan: subprocess.Popen[bytes], tmp_path: Path):
     assert orphan.stdout is not None and orphan.stdout.readline() == b"up\n"
     (proxy,) = psutil.Process(orphan.pid).children()
     os.kill(orphan.pid, signal.SIGKILL)
@@ -235,8 +235,8 @@ def test_a_proxy_ends_with_whoever_started_it_however_that_ends(orphan: subproce
         time.sleep(0.02)
 
 
-def test_nodes_behind_a_proxy_are_reached_at_the_same_ports_and_listen_elsewhere():
-    """Brokers advertise the proxy, voters stand at it, and on Linux each node dials from an address of its own."""
+def test_nodes_behind_a_proxy_are_reached_at_their_advertised_ports():
+    """Brokers advertise the proxy, voters are addressed through it, and on Linux each node connects from its own address."""
     plain, behind = (ClusterSpec(port=20000, behind_proxy=each) for each in (False, True))
     assert behind.bootstrap == plain.bootstrap
     for name in behind.node_names:
@@ -269,16 +269,16 @@ TIMED = AtTime(at_ms=1)
         (Fault(kind="disk-full", target="broker-1", trigger=TIMED), "processes", (False, False, False)),
     ],
 )
-def test_what_can_be_played_over_sockets_and_what_that_needs(fault: Fault, mode: str, verdict: tuple[bool, bool, bool]):
-    """Whether it can be played at all; whether through a proxy; whether one that follows frames."""
+def test_requirements_of_fault_kinds_over_sockets(fault: Fault, mode: str, verdict: tuple[bool, bool, bool]):
+    """Whether it is supported at all; whether it needs a proxy; whether the proxy must parse frames."""
     assert (can_play(fault, mode), wants_proxy([fault]), follows_frames([fault])) == verdict
 
 
 @pytest.mark.parametrize("mode", [Mode.PROCESSES, Mode.EMBEDDED])
-def test_a_quorum_under_faults_draws_faults_of_the_network_over_sockets(mode: Mode):
-    """And nothing that could not be played there."""
-    story = scenario("quorum_under_faults")
-    drawn = [fault for seed in range(60) for fault in story.faults(stream(seed, "harness", 1, "faults"), mode)]
+def test_quorum_under_faults_generates_network_faults_over_sockets(mode: Mode):
+    """And no fault that is not supported there."""
+    quorum_under_faults = scenario("quorum_under_faults")
+    drawn = [fault for seed in range(60) for fault in quorum_under_faults.faults(stream(seed, "harness", 1, "faults"), mode)]
     assert all(can_play(fault, mode) for fault in drawn)
     kinds = {fault.kind for fault in drawn}
     assert kinds == {"restart", "partition", "cut-connection", "slow-link"} | ({"pause"} if mode is Mode.PROCESSES else set())

@@ -1,4 +1,4 @@
-"""The proxy's look at frames: it finds them whatever the portions, and does to one exactly what was decided, to the byte."""
+"""Frame parsing of the proxy: it finds frames independent of read sizes, and changes exactly the requested bytes of a frame."""
 
 from collections.abc import Sequence
 
@@ -60,7 +60,7 @@ PORTIONS = (1, 2, 3, 11, 12, 13, 40, len(ALL))
 
 
 @pytest.mark.parametrize("portion", PORTIONS)
-def test_nothing_is_changed_that_nobody_waits_for(portion: int):
+def test_frames_pass_unchanged_without_a_condition(portion: int):
     line = Line()
     line.feed(ALL, portion)
     assert bytes(line.sent) == ALL
@@ -69,7 +69,7 @@ def test_nothing_is_changed_that_nobody_waits_for(portion: int):
 @pytest.mark.parametrize("portion", PORTIONS)
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("nth, place", [(1, 1), (2, 2), (3, 4)])
-def test_the_nth_frame_is_held_with_all_that_follows_or_only_that(portion: int, moment: str, nth: int, place: int):
+def test_the_nth_frame_is_delayed_alone_or_with_all_later_frames(portion: int, moment: str, nth: int, place: int):
     line = Line()
     line.watch(Watch(api_key=PRODUCE, nth=nth, moment=moment))
     line.feed(ALL, portion)
@@ -81,7 +81,7 @@ def test_the_nth_frame_is_held_with_all_that_follows_or_only_that(portion: int, 
 
 
 @pytest.mark.parametrize("portion", (1, 7, len(ALL)))
-def test_a_frame_is_cut_after_any_of_its_bytes(portion: int):
+def test_a_frame_can_be_truncated_after_any_byte(portion: int):
     """From none of them to all."""
     for after_bytes in range(len(FRAMES[1]) + 1):
         line = Line()
@@ -93,22 +93,22 @@ def test_a_frame_is_cut_after_any_of_its_bytes(portion: int):
 
 
 @pytest.mark.parametrize("portion", PORTIONS)
-def test_a_frame_can_be_swallowed_or_copied_without_its_neighbours(portion: int):
-    line, copies = Line(), list[bytes]()
+def test_a_single_frame_can_be_dropped_or_duplicated(portion: int):
+    line, duplicates = Line(), list[bytes]()
     line.watch(Watch(api_key=PRODUCE))
     line.watch(Watch(api_key=METADATA, nth=2))
     line.feed(ALL[: STARTS[2]], portion)
     line.stream.swallow()
     line.stream.thaw()
     line.feed(ALL[STARTS[2] :], portion)
-    line.stream.copy(copies.append)
+    line.stream.copy(duplicates.append)
     line.stream.thaw()
     assert bytes(line.sent) == FRAMES[0] + b"".join(FRAMES[2:])
-    assert copies == [FRAMES[3]]
+    assert duplicates == [FRAMES[3]]
 
 
 @pytest.mark.parametrize("portion", (1, 5, 1000))
-def test_a_response_goes_by_the_api_of_its_request(portion: int):
+def test_a_response_has_the_api_of_its_request(portion: int):
     asked: dict[int, int] = {}
     requests, responses = Line(asked=asked), Line(is_response=True, asked=asked)
     responses.watch(Watch(api_key=PRODUCE, is_response=True, nth=2))
@@ -119,8 +119,8 @@ def test_a_response_goes_by_the_api_of_its_request(portion: int):
     assert bytes(responses.sent) == b"".join(answers[:2])
 
 
-def test_what_a_dead_sender_was_about_to_send_never_arrives():
-    """But for what was only late: that had been sent."""
+def test_delayed_frames_of_a_dead_sender_are_dropped():
+    """Except for frames delayed by latency only: these had been sent."""
     for is_under_way in (False, True):
         line = Line()
         line.watch(Watch(api_key=PRODUCE))
@@ -132,8 +132,8 @@ def test_what_a_dead_sender_was_about_to_send_never_arrives():
         assert bytes(line.sent) == (ALL if is_under_way else FRAMES[0])
 
 
-def test_bytes_that_are_no_frames_pass_as_they_came():
-    """A size that is none, and the beginning of a head after which nothing comes."""
+def test_bytes_that_are_not_frames_pass_unchanged():
+    """An invalid size, and an incomplete header."""
     line = Line()
     line.watch(Watch())
     line.feed(b"\xff\xff\xff\xff" + ALL, 9)
@@ -167,7 +167,7 @@ FRAME = Frame(api_key=PRODUCE, correlation_id=5, is_response=False, client="writ
         (Watch(nth=2), False),
     ],
 )
-def test_a_watch_fits_what_it_names(watch: Watch, fits: bool):
+def test_a_watch_matches_only_the_frames_it_names(watch: Watch, fits: bool):
     watches = FrameWatches(frozenset(NODES))
     watches.add(watch, lambda news: None)
     assert bool(watches.due(FRAME)) == fits
@@ -177,8 +177,8 @@ def holding(conditions: Conditions, links: Sequence[tuple[str, str]]) -> list[bo
     return [conditions.state(*link).holds for link in links]
 
 
-def test_conditions_add_up_and_end_one_by_one():
-    """Of two that hold a link, each is lifted by itself; delays are summed, of caps the smaller counts."""
+def test_link_conditions_add_up_and_end_separately():
+    """Two blocks of a link are removed separately; latencies are added, the smaller bandwidth limit applies."""
     conditions = Conditions(NODES)
     links = [("broker-1", "controller-101"), ("controller-101", "broker-1"), ("writer", "broker-1"), ("broker-1", "broker-2")]
     assert holding(conditions, links) == [False] * 4
@@ -204,11 +204,11 @@ def test_conditions_add_up_and_end_one_by_one():
         ("writer<>broker-1", [("writer", "broker-1"), ("broker-1", "writer")]),
     ],
 )
-def test_links_are_named_by_nodes_and_clients(target: str, links: list[tuple[str, str]]):
+def test_links_can_be_selected_by_node_and_client(target: str, links: list[tuple[str, str]]):
     assert links_of(target, NODES) == links
 
 
-def test_all_links_of_a_node_are_those_to_everybody_else_and_back():
+def test_a_node_selects_its_links_in_both_directions():
     others = ("controller-101", "broker-2", CLIENTS)
     assert sorted(links_of("broker-1", NODES)) == sorted(pair for other in others for pair in (("broker-1", other), (other, "broker-1")))
     with pytest.raises(KeyError):
@@ -216,7 +216,7 @@ def test_all_links_of_a_node_are_those_to_everybody_else_and_back():
 
 
 @pytest.mark.parametrize("client_id, name", [(b"writer", "writer"), (b"", CLIENTS), (b"\xff\xfe", CLIENTS)])
-def test_a_client_is_known_once_its_id_is_whole(client_id: bytes, name: str):
+def test_a_client_is_identified_once_its_client_id_has_arrived(client_id: bytes, name: str):
     begin = request(METADATA, 1)[:12] + len(client_id).to_bytes(2) + client_id
     assert [client_id_of(begin[:size]) for size in range(len(begin))] == [None] * len(begin) if client_id else True
     assert client_id_of(begin) == name

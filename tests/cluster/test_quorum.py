@@ -1,4 +1,4 @@
-"""Three controllers as processes: the leader is ended by SIGKILL, and no producer id is handed out twice."""
+"""Three controllers as processes: the leader is killed with SIGKILL, and no producer id is allocated twice."""
 
 import time
 from pathlib import Path
@@ -23,14 +23,14 @@ def leader_of(cluster: ProcessCluster) -> str:
 
 
 def blocks(cluster: ProcessCluster) -> list[int]:
-    """Return the first id of every block that any controller gave, ascending."""
+    """Return the first id of every block that any controller allocated, ascending."""
     return sorted(
         event["first_producer_id"] for name in cluster.spec.controller_names for event in noted(cluster.directory, "ProducerIdBlockAllocated", name)
     )
 
 
-def test_producer_ids_go_on_when_the_leader_is_killed(tmp_path: Path):
-    """KIP-595 and KIP-730: another controller is elected, knows every block that was given, and the one that was killed comes back."""
+def test_producer_ids_stay_unique_when_the_leader_is_killed(tmp_path: Path):
+    """KIP-595 and KIP-730: another controller is elected, has every allocated block, and the killed one rejoins."""
     with running_processes(tmp_path / "run", controllers=3, settings=QUICK_ELECTIONS) as cluster:
         with asking(address_of(cluster, "broker-1")) as broker:
             ids = [broker.fresh_producer_id() for _ in range(1500)]
@@ -39,7 +39,7 @@ def test_producer_ids_go_on_when_the_leader_is_killed(tmp_path: Path):
             cluster.kill(killed)
             give_up_at = time.monotonic() + SECONDS
             while len(blocks(cluster)) <= before:
-                assert time.monotonic() < give_up_at, "no other controller gave a block"
+                assert time.monotonic() < give_up_at, "no other controller allocated a block"
                 ids.append(broker.fresh_producer_id())
         assert leader_of(cluster) != killed
         come_back(cluster, killed)

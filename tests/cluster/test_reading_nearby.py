@@ -1,4 +1,4 @@
-"""A consumer that names its rack is sent to the follower there, and reads from it (KIP-392)."""
+"""A consumer with client.rack is directed to the follower in its rack, and reads from it (KIP-392)."""
 
 import time
 
@@ -24,7 +24,7 @@ def fetch(peer: Peer, offset: int, rack: str, max_wait_ms: int = 0) -> Partition
 
 
 def test_a_consumer_reads_from_the_follower_of_its_rack() -> None:
-    """The leader sends it there without records and at once; what is produced meanwhile comes from the follower, too."""
+    """The leader redirects it at once and without records; records produced later are read from the follower too."""
     spec = ClusterSpec(
         brokers=2,
         port=free_port_range(2),
@@ -49,8 +49,8 @@ def test_a_consumer_reads_from_the_follower_of_its_rack() -> None:
 
 
 def produced(leader: Peer) -> None:
-    """Produce three records, as soon as the partition is led."""
+    """Produce three records, as soon as the partition has a leader."""
     give_up_at = time.monotonic() + 10
     while produce(leader, "t", batch(3)).error_code:
-        assert time.monotonic() < give_up_at, "nobody leads the partition"
+        assert time.monotonic() < give_up_at, "the partition has no leader"
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Partitions with three replicas, on three brokers that are killed: what was acknowledged is on all who are in sync, and producers are remembered."""
+"""Partitions with three replicas on three brokers that are killed: acknowledged records are on all in-sync replicas, and producer state is kept."""
 
 import time
 
@@ -45,8 +45,8 @@ def wait_for_in_sync(cluster: EmbeddedCluster, asked: str, topic: str, count: in
 
 
 @pytest.mark.kraftsim(brokers=3, settings=QUICK)
-def test_the_next_leader_knows_the_producers_of_the_last_one(kraftsim_cluster: EmbeddedCluster):
-    """A batch is sent again to the next leader: it says where the batch is, and writes nothing (KIP-98)."""
+def test_a_new_leader_has_the_producer_state_of_the_old_one(kraftsim_cluster: EmbeddedCluster):
+    """A batch is retried on the next leader: it returns the original offset, and appends nothing (KIP-98)."""
     cluster = kraftsim_cluster
     with asking(address(cluster, "broker-1")) as broker:
         broker.create_topic("t", replicas=3)
@@ -62,7 +62,9 @@ def test_the_next_leader_knows_the_producers_of_the_last_one(kraftsim_cluster: E
     with asking(address(cluster, second)) as leader:
         answers = [leader.produce("t", batch) for batch in batches]
         found = [(ErrorCode(answer.error_code).name, answer.base_offset) for answer in answers]
-        assert found == [("OUT_OF_ORDER_SEQUENCE_NUMBER", -1), *[("NONE", number) for number in range(1, 6)]], "five batches are remembered"
+        assert found == [("OUT_OF_ORDER_SEQUENCE_NUMBER", -1), *[("NONE", number) for number in range(1, 6)]], (
+            "five batches are in the producer state"
+        )
         assert leader.produce("t", batch_of([b"6"], producer_id=producer_id, base_sequence=6)).base_offset == 6
     cluster.restart(first)
     wait_for_in_sync(cluster, survivor, "t", 3)
@@ -71,8 +73,8 @@ def test_the_next_leader_knows_the_producers_of_the_last_one(kraftsim_cluster: E
 
 
 @pytest.mark.kraftsim(brokers=3, settings=QUICK)
-def test_too_few_in_sync_refuse_acks_all_and_take_acks_1(kraftsim_cluster: EmbeddedCluster):
-    """min.insync.replicas: nothing is appended that was asked to be on all; what only the leader must have is taken, and not shown (KIP-966)."""
+def test_too_few_in_sync_replicas_refuse_acks_all_but_not_acks_1(kraftsim_cluster: EmbeddedCluster):
+    """min.insync.replicas: acks=all is refused; acks=1 is appended, but the high watermark does not advance (KIP-966)."""
     cluster = kraftsim_cluster
     with asking(address(cluster, "broker-1")) as broker:
         broker.create_topic("t", replicas=3)
@@ -85,7 +87,7 @@ def test_too_few_in_sync_refuse_acks_all_and_take_acks_1(kraftsim_cluster: Embed
         answer = broker.produce("t", batch_of([b"refused"]))
         assert (ErrorCode(answer.error_code).name, answer.base_offset) == ("NOT_ENOUGH_REPLICAS", -1)
         assert broker.produce("t", batch_of([b"taken"]), acks=1).base_offset == 0
-        assert broker.values("t") == [], "the high watermark stands still"
+        assert broker.values("t") == [], "the high watermark does not advance"
     other = next(name for name in BROKERS if name != leader)
     cluster.restart(other)
     wait_for_in_sync(cluster, leader, "t", 2)
@@ -95,8 +97,8 @@ def test_too_few_in_sync_refuse_acks_all_and_take_acks_1(kraftsim_cluster: Embed
 
 
 @pytest.mark.kraftsim(brokers=3, settings={**QUICK, "broker.session.timeout.ms": "3000", "min.insync.replicas": "1"})
-def test_an_append_that_is_not_copied_in_time_says_so_and_stays(kraftsim_cluster: EmbeddedCluster):
-    """The follower is dead and still counts as in sync: acks=all waits for it as long as the client says (timeout.ms), then until it is fenced."""
+def test_an_append_not_replicated_in_time_times_out_and_stays_in_the_log(kraftsim_cluster: EmbeddedCluster):
+    """The follower is dead and still in the ISR: acks=all waits for it until timeout.ms of the client, then until it is fenced."""
     cluster = kraftsim_cluster
     with asking(address(cluster, "broker-1")) as broker:
         broker.create_topic("t", replicas=2)
@@ -112,8 +114,8 @@ def test_an_append_that_is_not_copied_in_time_says_so_and_stays(kraftsim_cluster
 
 
 @pytest.mark.kraftsim(brokers=2, settings=QUICK)
-def test_a_follower_serves_consumers_that_know_how_and_says_where_epochs_end(kraftsim_cluster: EmbeddedCluster):
-    """Since Fetch 11 consumers may ask any replica, and read what it knows to be replicated (KIP-392); producers may not."""
+def test_a_follower_serves_consumers_and_offsets_for_leader_epoch(kraftsim_cluster: EmbeddedCluster):
+    """Since Fetch 11 consumers may fetch from any replica, up to its high watermark (KIP-392); producers may not."""
     cluster = kraftsim_cluster
     with asking(address(cluster, "broker-1")) as broker:
         broker.create_topic("t", replicas=2)

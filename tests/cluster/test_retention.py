@@ -1,4 +1,4 @@
-"""Records go when they are too old or too many, and when a client says so; on followers as on leaders, and a restart changes nothing."""
+"""Records are deleted by retention and by DeleteRecords, on followers as on leaders, also across a restart."""
 
 import time
 from collections.abc import Callable
@@ -23,7 +23,7 @@ PRUNED_OFTEN = {**QUICK, "log.retention.check.interval.ms": "100", "log.initial.
 
 
 def beginning(cluster: EmbeddedCluster, name: str, topic: str) -> int:
-    """Return where a replica's log begins, led or not."""
+    """Return the log start offset of a replica, leader or not."""
     row = ListOffsetsPartition(partition_index=0, timestamp=EARLIEST_TIMESTAMP)
     asked = ListOffsetsRequest(replica_id=DEBUGGING_REPLICA_ID, topics=[ListOffsetsTopic(name=topic, partitions=[row])])
     with asking(address(cluster, name)) as broker:
@@ -46,7 +46,7 @@ def delete(leader: Asker, topic: str, offset: int) -> tuple[str, int]:
 
 @pytest.mark.kraftsim(brokers=2, settings=QUICK)
 def test_deleted_records_stay_deleted_on_every_replica(kraftsim_cluster: EmbeddedCluster):
-    """The answer comes once the follower has heard of it; after a kill the checkpoint or the leader says where the log begins (KIP-107)."""
+    """The response is sent once the follower has the new log start offset; after a kill it comes from the checkpoint or the leader (KIP-107)."""
     cluster = kraftsim_cluster
     with asking(address(cluster, "broker-1")) as broker:
         broker.create_topic("t", replicas=2)
@@ -60,12 +60,12 @@ def test_deleted_records_stay_deleted_on_every_replica(kraftsim_cluster: Embedde
     cluster.kill(follower)
     cluster.restart(follower)
     wait_for_in_sync(cluster, leader, "t", 2)
-    wait_until(lambda: beginning(cluster, follower, "t") == 6, "the follower begins where the leader does")
+    wait_until(lambda: beginning(cluster, follower, "t") == 6, "the follower has the log start offset of the leader")
 
 
 @pytest.mark.kraftsim(brokers=1, settings={**PRUNED_OFTEN, "log.segment.bytes": "1024", "log.retention.bytes": "2048", "log.retention.ms": "-1"})
 def test_a_log_that_is_too_large_loses_its_oldest_segments(kraftsim_cluster: EmbeddedCluster):
-    """What is left is at most retention.bytes and the segment on its border."""
+    """At most retention.bytes and one segment remain."""
     cluster = kraftsim_cluster
     with asking(address(cluster, "broker-1")) as broker:
         broker.create_topic("t")

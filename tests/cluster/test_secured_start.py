@@ -1,4 +1,4 @@
-"""Clusters whose brokers want a login or a certificate start as others do, and one that cannot start says why."""
+"""Clusters whose brokers require a login or a certificate start like others, and a failed start reports the reason."""
 
 import asyncio
 import os
@@ -50,14 +50,14 @@ Running = Callable[[ClusterSpec, Path], AbstractContextManager[None]]
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with both.pem and certificate.pem, made by the commands of the page."""
+    """A directory with both.pem and certificate.pem, created by the commands of the docs page."""
     directory = tmp_path_factory.mktemp("certificates")
     subprocess.run(["bash", "-ec", blocks("bash")[1]], cwd=directory, check=True, capture_output=True)
     return directory
 
 
 def blocks(language: str) -> list[str]:
-    """The samples of the page, in their order."""
+    """The examples of the docs page, in order."""
     return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
@@ -93,7 +93,7 @@ def processes(spec: ClusterSpec, directory: Path) -> Iterator[None]:
 
 
 async def brokers_seen(spec: ClusterSpec, security: LinkSecurity | None, user: str = "") -> int:
-    """How many brokers a client finds, that logs in as a broker does; with `user` as one whom it makes before, by SCRAM."""
+    """The number of brokers that a client finds when it logs in as a broker; with `user` as a SCRAM user that it creates first."""
     node = spec.node("broker-1")
     connection = PeerConnection(node.host, node.port, client_id="client", security=security)
     await connection.connect()
@@ -117,7 +117,7 @@ def scram_client(user: str) -> ClientExchange:
 
 
 @pytest.mark.parametrize(("running", "protocol"), [(embedded, "SASL_PLAINTEXT"), (embedded, "SSL"), (embedded, "SASL_SSL"), (processes, "SASL_SSL")])
-def test_a_secured_cluster_starts_and_lets_clients_in(running: Running, protocol: str, certificates: Path, tmp_path: Path):
+def test_a_secured_cluster_starts_and_accepts_clients(running: Running, protocol: str, certificates: Path, tmp_path: Path):
     brokers = 2 if protocol == "SASL_SSL" else 1
     spec = ClusterSpec(brokers=brokers, port=free_port_range(brokers), settings=settings_for(protocol, certificates))
     (listener, *_) = listeners_of([spec.node(name) for name in spec.broker_names], {})
@@ -149,7 +149,7 @@ def test_failed_tls_handshakes_are_reported_and_leave_no_connection(certificates
 
 
 @pytest.mark.parametrize("running", [embedded, processes])
-def test_a_login_that_the_brokers_refuse_ends_the_start_and_is_named(running: Running, tmp_path: Path, capfd):
+def test_a_refused_login_aborts_the_start_and_is_named(running: Running, tmp_path: Path, capfd):
     wrong = JAAS.replace('password="admin-secret"', 'password="wrong"')
     settings = settings_for("SASL_PLAINTEXT", tmp_path) | {"listener.name.plaintext.plain.sasl.jaas.config": wrong}
     spec = ClusterSpec(brokers=1, port=free_port_range(1), settings=settings)
@@ -161,7 +161,7 @@ def test_a_login_that_the_brokers_refuse_ends_the_start_and_is_named(running: Ru
     assert "was destroyed but it is pending" not in capfd.readouterr().err
 
 
-def test_a_certificate_that_no_broker_trusts_ends_the_start_and_is_named(certificates: Path, tmp_path: Path):
+def test_an_untrusted_certificate_aborts_the_start_and_is_named(certificates: Path, tmp_path: Path):
     settings = settings_for("SSL", certificates)
     del settings["ssl.truststore.location"]
     spec = ClusterSpec(brokers=1, port=free_port_range(1), settings=settings)
@@ -170,8 +170,8 @@ def test_a_certificate_that_no_broker_trusts_ends_the_start_and_is_named(certifi
 
 
 @pytest.mark.parametrize("running", [embedded, processes])
-def test_a_start_that_is_late_says_what_is_in_the_way(running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd):
-    """Two of three voters are not there: no controller is elected, and no broker is let in."""
+def test_a_slow_start_reports_what_it_waits_for(running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd):
+    """Two of three voters are missing: no controller is elected, and no broker can register."""
     monkeypatch.setattr("kraftsim.cluster.embedded.READY_SECONDS", 1.0)
     monkeypatch.setattr(ProcessCluster.start, "__kwdefaults__", {"timeout_seconds": 4.0})
     port = free_port_range(1, controllers=3)
@@ -183,7 +183,7 @@ def test_a_start_that_is_late_says_what_is_in_the_way(running: Running, tmp_path
 
 
 @pytest.mark.interop
-def test_the_samples_of_the_page_work(tmp_path: Path, certificates: Path):
+def test_the_examples_of_the_docs_page_work(tmp_path: Path, certificates: Path):
     port = free_port_range(1)
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 

@@ -1,4 +1,4 @@
-"""The contract that others script against: `kraftsim up`, `down` and `node`, run as anybody would run them."""
+"""The command-line contract for scripts: `kraftsim up`, `down` and `node`, run as a user would."""
 
 import difflib
 import os
@@ -44,7 +44,7 @@ class Foreground:
         self.line = self.process.stdout.readline()
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str, str]:
-        """Send a signal; return the exit code and what came on both streams since the first line."""
+        """Send a signal; return the exit code and the output on both streams since the first line."""
         self.process.send_signal(number)
         out, err = self.process.communicate(timeout=SECONDS)
         return self.process.returncode, out, err
@@ -67,7 +67,7 @@ def kraftsim(*words: str, cwd: Path | None = None, environment: dict[str, str] |
 
 
 def one_line_of(done: subprocess.CompletedProcess[str]) -> str:
-    """Return the one line with which a verb failed."""
+    """Return the single error line of a failed command."""
     assert done.returncode == FAILED, (done.returncode, done.stdout, done.stderr)
     assert not done.stdout and len(done.stderr.splitlines()) == 1, done.stderr
     return done.stderr.strip()
@@ -105,8 +105,8 @@ def test_nodes_listen_on_loopback_only(cluster: Foreground):
     assert [each.laddr.ip for each in connections] == ["127.0.0.1"] * 3
 
 
-def test_a_data_directory_in_use_is_one_clear_line(cluster: Foreground):
-    """Two processes that append to one log would ruin it."""
+def test_a_data_directory_in_use_prints_one_line(cluster: Foreground):
+    """Two processes that append to one log would corrupt it."""
     file = cluster.directory.properties("broker-1")
     listeners = f"listeners=PLAINTEXT://127.0.0.1:{free_port_range(1)}"
     assert one_line_of(kraftsim("node", str(file), "--set", listeners)).endswith("/data/broker-1 is in use by another process")
@@ -115,15 +115,15 @@ def test_a_data_directory_in_use_is_one_clear_line(cluster: Foreground):
     assert one_line_of(kraftsim("up", "--port", str(free_port_range(3)), "--data", str(data))) == f"{line} --data {data}"
 
 
-def test_a_port_in_use_is_one_clear_line(cluster: Foreground, tmp_path: Path):
+def test_a_port_in_use_prints_one_line(cluster: Foreground, tmp_path: Path):
     port = cluster.port + 1
     done = kraftsim("up", "--brokers", "1", "--port", str(port), "--data", str(tmp_path / "run"))
     assert one_line_of(done) == f"Error: broker-1 cannot listen on 127.0.0.1:{port}: Address already in use; choose another --port"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_up_stops_its_nodes_in_good_order(tmp_path: Path, number: signal.Signals):
-    """SIGTERM or Ctrl-C: exit 0, nothing more is said, nobody is left; another cluster is not let into the directory afterwards."""
+def test_up_stops_its_nodes_cleanly(tmp_path: Path, number: signal.Signals):
+    """SIGTERM or Ctrl-C: exit 0, no more output, no process remains; the directory is refused to another cluster afterwards."""
     with up(tmp_path / "run") as running:
         nodes = nodes_of(running)
         assert len(nodes) == 2
@@ -137,17 +137,17 @@ def test_up_stops_its_nodes_in_good_order(tmp_path: Path, number: signal.Signals
     assert f"belongs to cluster a3JhZnRzaW0tY2x1c3RlcQ, not to {other} (kraftsim.cluster.id)" in one_line_of(kraftsim(*words))
 
 
-def test_up_goes_down_with_a_node_that_dies_and_says_which(tmp_path: Path):
+def test_up_exits_when_a_node_dies_and_names_it(tmp_path: Path):
     with up(tmp_path / "run") as cluster:
         nodes = psutil.Process(cluster.process.pid).children()
         next(node for node in nodes if "broker-1.properties" in node.cmdline()[-1]).kill()
         out, err = cluster.process.communicate(timeout=SECONDS)
     assert (cluster.process.returncode, out) == (FAILED, "")
     assert err.startswith("Error: broker-1 went down with status -9") and len(err.splitlines()) == 1
-    assert not any(node.is_running() for node in nodes), "nobody is left behind"
+    assert not any(node.is_running() for node in nodes), "no process remains"
 
 
-def test_detached_clusters_run_until_down(tmp_path: Path):
+def test_a_detached_cluster_runs_until_down(tmp_path: Path):
     """`up --detach` returns once every broker answers; a second cluster on the same data is refused; `down` stops all, cleanly."""
     data = str(tmp_path / "run")
     words = ["up", "--brokers", "1", "--port", str(free_port_range(1)), "--data", data]
@@ -196,10 +196,10 @@ def test_down_also_finds_nodes_whose_supervisor_was_killed(tmp_path: Path):
         ),
     ],
 )
-def test_what_cannot_be_started_is_one_clear_line(
+def test_an_impossible_start_prints_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], line: str
 ):
-    """Nothing was started, so the verb may run in this process."""
+    """Nothing was started, so the command may run in this process."""
     port = free_port_range(1)
     monkeypatch.setattr(sys, "argv", ["kraftsim", "up", "--brokers", "1", "--port", str(port), "--data", str(tmp_path / "run"), *options])
     with pytest.raises(SystemExit) as ended:
@@ -209,16 +209,16 @@ def test_what_cannot_be_started_is_one_clear_line(
 
 
 @pytest.mark.parametrize("release, first_answer", [("3.9", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), ("3.5", ErrorCode.NONE)])
-def test_the_release_decides_whether_the_first_request_waits(tmp_path: Path, release: str, first_answer: ErrorCode):
-    """Before 3.6 a broker without a block of producer ids waits for one; since then it refuses (KAFKA-14694)."""
+def test_the_first_producer_id_request_waits_depending_on_the_release(tmp_path: Path, release: str, first_answer: ErrorCode):
+    """Before 3.6 a broker without a producer-id block waits for one; since then it returns a retriable error (KAFKA-14694)."""
     with up(tmp_path / "run", "--release", release) as running, asking(f"127.0.0.1:{running.port}") as broker:
         assert broker.init_producer_id().error_code == first_answer
         assert broker.fresh_producer_id() < 1000
     assert [event["release"] for event in noted(running.directory, "NodeStarted", "broker-1")] == [release]
 
 
-def test_a_node_takes_kafkas_own_environment_variables(tmp_path: Path):
-    """As the image of Apache Kafka does (KIP-975); --set wins, and what is not a setting of a node is left alone."""
+def test_a_node_reads_kafka_environment_variables(tmp_path: Path):
+    """As the image of Apache Kafka does (KIP-975); --set takes precedence, and variables that are not node configs are ignored."""
     port = free_port_range(1)
     environment = {
         "KAFKA_NODE_ID": "101",
@@ -245,8 +245,8 @@ def test_a_node_takes_kafkas_own_environment_variables(tmp_path: Path):
     assert one_line_of(kraftsim("node")).startswith("Error: no properties are given: name a FILE")
 
 
-def test_join_prints_what_a_broker_of_apache_kafka_must_be_told(cluster: Foreground):
-    """The quorum, an id and a port that nobody has, and the two commands that use the file."""
+def test_join_prints_the_configuration_for_an_apache_kafka_broker(cluster: Foreground):
+    """The quorum, an unused id and port, and the two commands that use the file."""
     data = ["--data", str(cluster.directory.root)]
     printed = kraftsim("join", *data, "--node-id", "9", "--port", str(cluster.port + 5)).stdout
     assert f"\ncontroller.quorum.voters=101@127.0.0.1:{cluster.port + 100}\n" in printed
@@ -258,7 +258,7 @@ def test_join_prints_what_a_broker_of_apache_kafka_must_be_told(cluster: Foregro
     assert listening == f"Error: 127.0.0.1:{cluster.port + 100} is where a node of the cluster listens; choose another --port"
 
 
-def test_join_without_a_cluster_is_one_clear_line(tmp_path: Path):
+def test_join_without_a_cluster_prints_one_line(tmp_path: Path):
     assert one_line_of(kraftsim("join", "--data", str(tmp_path))) == "Error: there is no cluster: `kraftsim up` writes the properties of its nodes"
 
 
@@ -278,8 +278,8 @@ def test_an_interrupted_start_in_the_background_leaves_nothing_running(tmp_path:
     assert not [name for name in names if is_locked(name)]
 
 
-def test_down_while_a_cluster_starts_stops_it_and_no_process_of_an_old_state_file(tmp_path: Path):
-    """Process ids in the file of a supervisor that was killed may be those of other programs now."""
+def test_down_stops_a_starting_cluster_and_ignores_a_stale_state_file(tmp_path: Path):
+    """Process ids in the state file of a killed supervisor may belong to other programs now."""
     data = tmp_path / "run"
     directory = RunDirectory(data)
     directory.create()
@@ -291,7 +291,7 @@ def test_down_while_a_cluster_starts_stops_it_and_no_process_of_an_old_state_fil
         while not directory.human_log("controller-101").exists():
             assert time.monotonic() < deadline and starting.poll() is None
             time.sleep(0.01)
-        down(data)  # a process of its own would take as long to start as the cluster does
+        down(data)  # a separate process would take as long to start as the cluster
         was_alive = other.poll() is None
         other.terminate()
     _, said = starting.communicate(timeout=SECONDS)

@@ -1,7 +1,7 @@
-"""Every story of upgrades and migrations over sockets: what is judged in simulation holds where time, files and processes are real.
+"""Every upgrade and migration scenario over sockets: the invariants that are checked in simulation also hold with real time, files and processes.
 
-The bridge release within one process is one of the tests of interoperation. The others restart a dozen nodes and more, one after the other, and take
-minutes: they are played where KRAFTSIM_UPGRADES is set (`make upgrades`).
+The bridge release in one process is one of the interoperability tests. The others restart a dozen nodes or more, one after the other, and take
+minutes: they run if KRAFTSIM_UPGRADES is set (`make upgrades`).
 """
 
 import os
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.interop
 SHORT = ("bridge_release", Mode.EMBEDDED)
 EVERYTHING = "KRAFTSIM_UPGRADES"
 ONE_HOP = {"hops": 1, "copiers": 1, "writers": 1}
-STORIES: dict[str, dict[str, int]] = {
+SCENARIOS: dict[str, dict[str, int]] = {
     "rolling_upgrade": ONE_HOP,
     "rolling_upgrade_on_zookeeper": ONE_HOP,
     "bridge_release": {},
@@ -32,23 +32,23 @@ STORIES: dict[str, dict[str, int]] = {
     "zookeeper_fails_under_load": {},
     "from_zookeeper_to_the_newest": {},
 }
-"""With which knobs turned down."""
+"""The reduced workload parameters."""
 
 
 def cases() -> list[ParameterSet]:
-    """Every story in either mode, and which of them are long."""
+    """Every scenario in either mode; long ones are marked."""
     is_asked_for = os.environ.get(EVERYTHING) is not None
     found = []
-    for name in STORIES:
+    for name in SCENARIOS:
         for mode in (Mode.EMBEDDED, Mode.PROCESSES):
-            left_out = pytest.mark.skipif((name, mode) != SHORT and not is_asked_for, reason=f"takes minutes: {EVERYTHING}=1 plays it")
+            left_out = pytest.mark.skipif((name, mode) != SHORT and not is_asked_for, reason=f"takes minutes: set {EVERYTHING}=1 to run it")
             found.append(pytest.param(name, mode, id=f"{name} {mode.value}", marks=left_out))
     return found
 
 
 @pytest.mark.parametrize(("name", "mode"), cases())
-def test_a_story_of_upgrades_comes_true_over_sockets(name: str, mode: Mode, tmp_path: Path) -> None:
-    """All its invariants hold, and those that it must exercise were exercised."""
-    assert set(STORIES[name]) <= set(scenario(name).workload), "a knob that the story does not have changes nothing"
-    result = play_request(RunRequest(scenario=scenario(name), mode=mode, seed=1, workload=STORIES[name]), tmp_path / name)
+def test_an_upgrade_scenario_passes_over_sockets(name: str, mode: Mode, tmp_path: Path) -> None:
+    """All its invariants hold, and the required ones were exercised."""
+    assert set(SCENARIOS[name]) <= set(scenario(name).workload), "an unknown workload parameter has no effect"
+    result = play_request(RunRequest(scenario=scenario(name), mode=mode, seed=1, workload=SCENARIOS[name]), tmp_path / name)
     assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(result.lines())

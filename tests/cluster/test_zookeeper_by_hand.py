@@ -1,4 +1,4 @@
-"""`kraftsim kill`, `restart`, `pause`, `cut` and `slow` at the ZooKeeper server of a cluster that runs detached, while a client writes.
+"""`kraftsim kill`, `restart`, `pause`, `cut` and `slow` on the ZooKeeper server of a detached cluster, while a client writes.
 
 It takes half a minute, so it is part of `make upgrades`.
 """
@@ -19,7 +19,7 @@ from tests.cluster.test_up import kraftsim
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.skipif(os.environ.get("KRAFTSIM_UPGRADES") is None, reason="takes half a minute: KRAFTSIM_UPGRADES=1 plays it"),
+    pytest.mark.skipif(os.environ.get("KRAFTSIM_UPGRADES") is None, reason="takes half a minute: set KRAFTSIM_UPGRADES=1 to run it"),
 ]
 
 SERVER = "zookeeper-1"
@@ -28,7 +28,7 @@ TOPIC = "t"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Detached]:
-    data = tmp_path_factory.mktemp("zookeeper by hand") / "run"
+    data = tmp_path_factory.mktemp("manual zookeeper faults") / "run"
     try:
         found = Detached(data, "--proxy", "--zookeeper")
         create(found, TOPIC)
@@ -38,7 +38,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Detached]:
 
 
 def write(cluster: Detached, value: bytes) -> None:
-    """Write a record, whichever of the brokers leads; leaders lead on without ZooKeeper."""
+    """Write a record to the current leader; leaders stay leaders without ZooKeeper."""
     with asking(f"127.0.0.1:{cluster.port}") as first:
         leader = first.metadata(TOPIC).topics[0].partitions[0].leader_id
         with asking(f"127.0.0.1:{cluster.port + leader - 1}") as broker:
@@ -53,13 +53,13 @@ def values(cluster: Detached) -> list[bytes]:
 
 
 def create(cluster: Detached, topic: str) -> None:
-    """Make a topic, by whoever is the controller now, and wait until all know it."""
+    """Create a topic with the current controller, and wait until all brokers have it."""
     addresses = [("127.0.0.1", cluster.port), ("127.0.0.1", cluster.port + 1)]
     asyncio.run(asyncio.wait_for(create_topic(addresses, topic, 1, 2), SECONDS))
 
 
-def test_zookeeper_is_killed_and_started_again_while_somebody_writes(cluster: Detached):
-    """Its sessions outlive it; nothing is lost."""
+def test_zookeeper_is_killed_and_restarted_while_a_client_writes(cluster: Detached):
+    """Its sessions survive; nothing is lost."""
     assert cluster.do("kill", SERVER) == "zookeeper-1 killed\n"
     write(cluster, b"without")
     assert cluster.do("restart", SERVER) == "zookeeper-1 started again\n"
@@ -70,7 +70,7 @@ def test_zookeeper_is_killed_and_started_again_while_somebody_writes(cluster: De
     assert values(cluster) == [b"without", b"with"]
 
 
-def test_zookeeper_stands_still_and_goes_on(cluster: Detached):
+def test_zookeeper_is_paused_and_resumed(cluster: Detached):
     assert cluster.do("pause", SERVER) == "zookeeper-1 paused\n"
     write(cluster, b"paused")
     assert cluster.do("resume", SERVER) == "zookeeper-1 resumed\n"
@@ -78,12 +78,12 @@ def test_zookeeper_stands_still_and_goes_on(cluster: Detached):
     assert values(cluster)[-1] == b"paused"
 
 
-def test_a_broker_that_is_cut_off_from_zookeeper_loses_its_session_and_gets_another(cluster: Detached):
-    """The other one keeps its own: only the link between the two is cut."""
+def test_a_broker_partitioned_from_zookeeper_gets_a_new_session(cluster: Detached):
+    """The other broker keeps its session: only one link is partitioned."""
     lost, began = (len(noted(cluster.directory, kind, OTHER)) for kind in ("BrokerSessionLost", "BrokerSessionBegan"))
     others = len(noted(cluster.directory, "BrokerSessionLost", BROKER))
     assert cluster.do("cut", f"{OTHER}<>{SERVER}") == "broker-2<>zookeeper-1 cut off until `kraftsim heal`\n"
-    time.sleep(1.5 * ZOOKEEPER_SESSION_MS / 1000)  # nobody can say earlier that a session is over
+    time.sleep(1.5 * ZOOKEEPER_SESSION_MS / 1000)  # a session cannot expire earlier
     assert cluster.do("heal") == "1 fault of the network healed\n"
     wait_until(lambda: len(noted(cluster.directory, "BrokerSessionLost", OTHER)) > lost)
     wait_until(lambda: len(noted(cluster.directory, "BrokerSessionBegan", OTHER)) > began)
@@ -93,8 +93,8 @@ def test_a_broker_that_is_cut_off_from_zookeeper_loses_its_session_and_gets_anot
     assert values(cluster)[-1] == b"healed"
 
 
-def test_zookeeper_is_as_slow_as_it_was_asked_to_be(cluster: Detached):
-    """Half a second for each of its answers, and a topic takes several of them; somebody who knocks at its own port waits as long."""
+def test_zookeeper_can_be_slowed_down(cluster: Detached):
+    """Half a second for each of its responses, and a topic creation needs several; direct clients of its port wait as long."""
     assert cluster.do("slow", f"{SERVER}>*", "--latency", "500") == "zookeeper-1>* slowed until `kraftsim heal`\n"
     began = time.monotonic()
     create(cluster, "made-slowly")
@@ -102,8 +102,8 @@ def test_zookeeper_is_as_slow_as_it_was_asked_to_be(cluster: Detached):
     assert cluster.do("heal") == "1 fault of the network healed\n"
 
 
-def test_its_connections_can_be_reset(cluster: Detached):
-    """Every broker comes back with the session that it had."""
+def test_zookeeper_connections_can_be_reset(cluster: Detached):
+    """Every broker reconnects with its session."""
     lost = [len(noted(cluster.directory, "BrokerSessionLost", name)) for name in (BROKER, OTHER)]
     count = int(cluster.do("cut", "--reset", SERVER).split()[0])
     assert count >= 2
@@ -111,7 +111,7 @@ def test_its_connections_can_be_reset(cluster: Detached):
     assert [len(noted(cluster.directory, "BrokerSessionLost", name)) for name in (BROKER, OTHER)] == lost
 
 
-def test_leader_means_the_broker_that_is_controller(cluster: Detached):
+def test_the_leader_target_is_the_controller_broker(cluster: Detached):
     before = {broker: len(noted(cluster.directory, "ZookeeperControllerElected", broker)) for broker in (BROKER, OTHER)}
     killed, word = cluster.do("kill", "leader").split()
     assert word == "killed" and before[killed] > 0, "it has been controller"

@@ -1,6 +1,6 @@
-"""What docker-compose.yml declares, as far as it uses the language: variables with defaults, services, volumes, published ports, health checks.
+"""Parses docker-compose.yml, as far as the file uses the Compose Specification: variables with defaults, services, volumes, ports, health checks.
 
-Only what is named here may stand in the file; anything else is a failure, so that the rehearsal cannot pass over something.
+Only supported keys may be in the file; anything else is a failure, so that the rehearsal cannot ignore anything.
 Source: the Compose Specification.
 """
 
@@ -24,7 +24,7 @@ CONDITIONS = {"service_healthy", "service_completed_successfully"}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HealthCheck:
-    """A command that tells whether a service is well, and how long one waits for that."""
+    """The health-check command of a service, and its time limits."""
 
     command: tuple[str, ...]
     interval_seconds: float
@@ -34,7 +34,7 @@ class HealthCheck:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Published:
-    """A port of this machine that leads to a port of a service."""
+    """A port of this machine that is published for a port of a service."""
 
     host: str
     port: int
@@ -43,7 +43,7 @@ class Published:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Service:
-    """One service; `entrypoint` is None where that of the image holds."""
+    """One service; `entrypoint` is None if that of the image is used."""
 
     name: str
     target: str
@@ -52,7 +52,7 @@ class Service:
     environment: Mapping[str, str]
     published: tuple[Published, ...]
     volumes: Mapping[str, str]
-    """Name of a volume -> where it is in the container."""
+    """Name of a volume -> its path in the container."""
     health: HealthCheck | None
     depends_on: Mapping[str, str]
     profiles: tuple[str, ...]
@@ -67,13 +67,13 @@ def composition(**variables: str) -> dict[str, Service]:
     services = {name: _service(name, each) for name, each in declared.items()}
     for service in services.values():
         assert set(service.volumes) <= set(whole["volumes"]), f"{service.name} uses a volume that is not declared"
-        assert set(service.depends_on) <= set(services), f"{service.name} waits for a service that is not there"
+        assert set(service.depends_on) <= set(services), f"{service.name} depends on an undefined service"
     assert all(options is None for options in whole["volumes"].values())
     return services
 
 
 def _filled(value: Any, variables: Mapping[str, str]) -> Any:
-    """Put variables in."""
+    """Substitute variables."""
     match value:
         case dict():
             return {key: _filled(each, variables) for key, each in value.items()}

@@ -1,4 +1,4 @@
-"""Images, built once for all tests of this room."""
+"""Images, built once for all tests of this directory."""
 
 import pytest
 
@@ -7,11 +7,11 @@ from tests.compose.dockerfile import Image
 
 @pytest.fixture(scope="session")
 def node_image(tmp_path_factory: pytest.TempPathFactory) -> Image:
-    """The image that nodes run in."""
+    """The image of nodes."""
     return Image(tmp_path_factory.mktemp("node_image")).build("node")
 
 
 @pytest.fixture(scope="session")
 def analysis_image(tmp_path_factory: pytest.TempPathFactory) -> Image:
-    """The image in which scenarios are played and judged."""
+    """The image in which scenarios are run and checked."""
     return Image(tmp_path_factory.mktemp("analysis_image")).build("analysis")

@@ -1,7 +1,7 @@
-"""What the Dockerfile declares, and its steps carried out in a clean folder where no container engine is at hand.
+"""Parses the Dockerfile, and executes its steps in a clean folder, without a container engine.
 
-The folder stands for the root of the image: WORKDIR, COPY and the paths in RUN lead into it. A fresh virtual environment stands for the Python of the
-base image, and a directory for the home of the user that `useradd` would make. The context is what .dockerignore lets through.
+The folder replaces the root of the image: WORKDIR, COPY and the paths in RUN point into it. A new virtual environment replaces the Python of the base
+image, and a directory the home of the user that `useradd` would create. The build context is filtered by .dockerignore.
 """
 
 import json
@@ -18,9 +18,9 @@ FILE = HOUSE / "Dockerfile"
 IGNORE_FILE = HOUSE / ".dockerignore"
 KNOWN = {"FROM", "ENV", "RUN", "WORKDIR", "COPY", "USER", "VOLUME", "ENTRYPOINT", "CMD"}
 IMAGE_PATH = re.compile(r"(?<![\w./-])/(?=(?:opt|var/lib)/kraftsim\b)")
-"""Where paths of the image begin; whatever else begins with a slash is the system's."""
+"""Prefixes of paths of the image; other absolute paths belong to the system."""
 KEEPS_NO_CACHE = "PIP_NO_CACHE_DIR"
-"""Makes an image smaller; here it would only mean to download everything again."""
+"""Makes an image smaller; here it would only cause everything to be downloaded again."""
 STEP_SECONDS = 600
 SYSTEM_PROGRAMS = ("/usr/bin", "/bin")
 NOT_IN_THE_BASE_IMAGE = ("java", "python", "pip")
@@ -50,7 +50,7 @@ class Stage:
 
 
 def stages() -> dict[str, Stage]:
-    """Return the stages by name, in the order of the file; an image is built from the last one unless told otherwise."""
+    """Return the stages by name, in the order of the file; by default an image is built from the last one."""
     found: dict[str, Stage] = {}
     lines = [line for line in FILE.read_text().splitlines() if line.strip() and not line.startswith("#")]
     for line in "\n".join(lines).replace("\\\n", " ").splitlines():
@@ -65,26 +65,26 @@ def stages() -> dict[str, Stage]:
 
 
 def steps_of(target: str) -> list[Step]:
-    """Return all steps to a stage, those of the stages that it is based on first."""
+    """Return all steps of a stage, those of its base stages first."""
     stage = stages()[target]
     return [*(steps_of(stage.base) if stage.base in stages() else []), *stage.steps]
 
 
 def context_files() -> list[Path]:
-    """Return the files that .dockerignore lets into the context, relative to the house."""
+    """Return the files of the build context after .dockerignore, relative to the repository."""
     lines = [line for line in IGNORE_FILE.read_text().splitlines() if line and not line.startswith("#")]
     assert lines[0] == "*" and lines[-1] == "**/__pycache__" and all(line.startswith("!") for line in lines[1:-1])
     found = []
     for name in (line.removeprefix("!") for line in lines[1:-1]):
         place = HOUSE / name
-        assert place.exists(), f".dockerignore lets {name} in, which is not there"
+        assert place.exists(), f".dockerignore includes {name}, which does not exist"
         files = sorted(place.rglob("*")) if place.is_dir() else [place]
         found += [file.relative_to(HOUSE) for file in files if file.is_file() and "__pycache__" not in file.parts]
     return found
 
 
 class Image:
-    """A stage that was carried out below `root`."""
+    """A stage that was executed below `root`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -97,21 +97,21 @@ class Image:
 
     @property
     def programs(self) -> Path:
-        """Where the programs of the base image would be."""
+        """The directory in place of that of the programs of the base image."""
         return self.root / "python" / "bin"
 
     def local(self, text: str) -> str:
-        """Lead every path of the image into the folder."""
+        """Map every path of the image into the folder."""
         return IMAGE_PATH.sub(f"{self.root}/", text)
 
     def process_environment(self) -> dict[str, str]:
-        """Return what a process in a container would find: nothing of the caller's but where to look for programs, and for packages."""
+        """Return the environment of a process in a container: only the search paths of the caller are kept."""
         passed = {key: value for key, value in os.environ.items() if key in {"LANG", "LC_ALL"} or key.startswith(("PIP_", "SSL_"))}
         home = self.local(f"/var/lib/{self.user}") if self.user != "root" else os.environ.get("HOME", "/")
         return {**passed, "PATH": f"{self.programs}:{self.root / 'system'}", "HOME": home, **self.environment}
 
     def build(self, target: str) -> "Image":
-        """Carry out the steps of a stage."""
+        """Execute the steps of a stage."""
         venv.create(self.root / "python", with_pip=True)
         stand_in = self.programs / "useradd"
         stand_in.write_text(USERADD)
@@ -122,7 +122,7 @@ class Image:
         return self
 
     def _link_system_programs(self) -> None:
-        """Offer the programs of this machine, but for those that the base image lacks and something here would use if it found them."""
+        """Link the programs of this machine, except for those that the base image lacks and that would be used if found."""
         system = self.root / "system"
         system.mkdir()
         for directory in SYSTEM_PROGRAMS:
@@ -139,7 +139,7 @@ class Image:
                 self.directory = Path(self.local(step.words))
                 self.directory.mkdir(parents=True, exist_ok=True)
             case "VOLUME":
-                assert Path(self.local(step.words)).is_dir(), f"VOLUME {step.words}: a step must make it, so that it belongs to the user"
+                assert Path(self.local(step.words)).is_dir(), f"VOLUME {step.words}: a step must create it, so that it belongs to the user"
             case "USER":
                 self.user = step.words
             case "ENTRYPOINT":
@@ -169,11 +169,11 @@ class Image:
         self.done.append(words)
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run the image with these words, as `docker run` would."""
+        """Run the image with these arguments, as `docker run` would."""
         return self.process(*self.entrypoint, *(words or self.default_command))
 
     def process(self, *words: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
-        """Run a command where and as the image would."""
+        """Run a command in the directory and environment of the image."""
         command = [self.local(word) for word in words]
         return subprocess.run(
             command, cwd=self.directory, env=self.process_environment(), capture_output=True, text=True, timeout=seconds, check=False

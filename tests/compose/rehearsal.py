@@ -1,8 +1,8 @@
-"""Plays docker-compose.yml without containers: every service is a process with a loopback address and directories of its own.
+"""Runs docker-compose.yml without containers: every service is a process with its own loopback address and directories.
 
-The commands, the environment and the health checks are the file's. Three things are mapped, as a container engine maps them: the host name of a
-service to its address, a volume to a directory, and a published port to a relay that leads to the service. Programs come from the image that the
-Dockerfile's steps made.
+The commands, the environment and the health checks are those of the file. Three things are mapped, as by a container engine: the host name of a
+service to its address, a volume to a directory, and a published port to a relay to the service. Programs come from the image built by the
+steps of the Dockerfile.
 """
 
 import asyncio
@@ -19,10 +19,10 @@ from tests.compose.composition import Published, Service
 from tests.compose.dockerfile import Image
 
 NETWORK = f"127.{1 + os.getpid() % 200}.{os.getpid() // 200 % 250}"
-"""A network of this process: another rehearsal on the same machine has its own."""
+"""The network of this process: another rehearsal on the same machine has another one."""
 FIRST_ADDRESS = 11
 PATIENCE_SECONDS = 0.1
-"""Health checks are repeated sooner than the file says, but not more often."""
+"""Health checks are repeated at a shorter interval than in the file, but with the same number of retries."""
 
 
 class Rehearsal:
@@ -36,26 +36,26 @@ class Rehearsal:
         self._names = re.compile(rf"(?:(?<=^)|(?<=//)|(?<=@))({'|'.join(map(re.escape, services))})(?=:\d)")
 
     def address(self, name: str) -> str:
-        """Return the address that stands for the host name of a service."""
+        """Return the address for the host name of a service."""
         return f"{NETWORK}.{FIRST_ADDRESS + list(self.services).index(name)}"
 
     def volume(self, name: str) -> Path:
-        """Return the directory that stands for a volume."""
+        """Return the directory for a volume."""
         return self.directory / "volumes" / name
 
     def log(self, name: str) -> str:
-        """Return what a service said."""
+        """Return the output of a service."""
         return (self.directory / f"{name}.log").read_text(errors="replace")
 
     def local(self, service: Service, text: str) -> str:
-        """Put addresses in place of host names, and directories in place of volumes and of the image."""
+        """Replace host names by addresses, and volumes and the image by directories."""
         text = self._names.sub(lambda found: self.address(found[1]), text)
         for volume, place in service.volumes.items():
             text = text.replace(place, str(self.volume(volume)))
         return self._image.local(text)
 
     def start(self, name: str) -> None:
-        """Start a service; what it depends on must be as it asks."""
+        """Start a service; its dependencies must meet their conditions."""
         service = self.services[name]
         for other, condition in service.depends_on.items():
             assert condition == "service_healthy"
@@ -68,22 +68,22 @@ class Rehearsal:
             )
 
     def run(self, name: str, *, seconds: float) -> subprocess.CompletedProcess[str]:
-        """Run a service that ends by itself."""
+        """Run a service that exits by itself."""
         service = self.services[name]
         words = [self.local(service, word) for word in self.words(service)]
         where, environment = self._directory(service), self.environment(service)
         return subprocess.run(words, cwd=where, env=environment, capture_output=True, text=True, timeout=seconds, check=False)
 
     def words(self, service: Service) -> tuple[str, ...]:
-        """Return the command of a service: the entry point, its own or the image's, and what it says to it."""
+        """Return the command of a service: the entry point, its own or that of the image, and its arguments."""
         return (*(self._image.entrypoint if service.entrypoint is None else service.entrypoint), *service.command)
 
     def environment(self, service: Service) -> dict[str, str]:
-        """Return what the process of a service finds in its environment."""
+        """Return the environment of the process of a service."""
         return {**self._image.process_environment(), **{key: self.local(service, value) for key, value in service.environment.items()}}
 
     def is_healthy(self, name: str) -> bool:
-        """Carry out the health check of a service once."""
+        """Run the health check of a service once."""
         service = self.services[name]
         assert service.health is not None, f"{name} has a health check"
         words = [self.local(service, word) for word in service.health.command]
@@ -94,7 +94,7 @@ class Rehearsal:
         return done.returncode == 0
 
     def wait_until_healthy(self, name: str) -> None:
-        """Wait for as many health checks as the service is given."""
+        """Repeat the health check for the configured number of retries."""
         health = self.services[name].health
         assert health is not None, f"{name} has a health check"
         for _ in range(health.retries):
@@ -112,7 +112,7 @@ class Rehearsal:
             self.wait_until_healthy(name)
 
     def stop_all(self) -> dict[str, int]:
-        """Stop every service as an engine does, those first that no running one depends on; return the exit codes."""
+        """Stop every service as an engine does, dependent services first; return the exit codes."""
         codes: dict[str, int] = {}
         while self.processes:
             needed = {other for name in self.processes for other in self.services[name].depends_on}
@@ -132,7 +132,7 @@ class Rehearsal:
             return process.wait()
 
     def _directory(self, service: Service) -> Path:
-        """Return where a service starts: the image's own directory, with the volumes in it that lie below."""
+        """Return the working directory of a service: that of the image, with the volumes below it."""
         home = self.directory / "homes" / service.name
         home.mkdir(parents=True, exist_ok=True)
         for volume, place in service.volumes.items():
@@ -145,20 +145,20 @@ class Rehearsal:
 
 @contextmanager
 def rehearsal(services: Mapping[str, Service], image: Image, directory: Path) -> Iterator[Rehearsal]:
-    """Start services, publish their ports, and stop them in the end."""
-    play = Rehearsal(services, image, directory)
-    ports = [(each, play.address(service.name)) for service in services.values() for each in service.published]
+    """Start services, publish their ports, and stop them at the end."""
+    running = Rehearsal(services, image, directory)
+    ports = [(each, running.address(service.name)) for service in services.values() for each in service.published]
     with published(ports):
         try:
-            play.start_all()
-            yield play
+            running.start_all()
+            yield running
         finally:
-            play.stop_all()
+            running.stop_all()
 
 
 @contextmanager
 def published(ports: list[tuple[Published, str]]) -> Iterator[None]:
-    """Lead each published port to its service, on a thread and a loop of their own."""
+    """Forward each published port to its service, in a separate thread and event loop."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="published ports", daemon=True)
     thread.start()

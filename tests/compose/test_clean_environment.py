@@ -1,4 +1,4 @@
-"""kraftsim as a user installs it: a wheel, in an environment that has its core dependencies and nothing else."""
+"""kraftsim as a user installs it: a wheel, in an environment with only its core dependencies."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ HINT = "which is not installed: pip install 'kraftsim[analysis]'"
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel, built from a copy: setuptools leaves things beside its sources."""
+    """A wheel, built from a copy: setuptools writes files beside the sources."""
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in SOURCES:
         place = HOUSE / name
@@ -48,16 +48,16 @@ def _run(*command: str, cwd: Path | None = None, status: int = 0) -> subprocess.
     return done
 
 
-def test_a_wheel_has_the_marks_of_typed_packages_and_the_page_of_the_report(wheel: Path):
+def test_a_wheel_contains_py_typed_and_the_report_page(wheel: Path):
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {"kraftsim/py.typed", "protocol/py.typed", "scenarios/py.typed", "kraftsim/analysis/page/style.css"} <= names
 
 
-def test_what_needs_an_extra_says_so_and_the_rest_works(bare: Path, tmp_path: Path):
+def test_commands_without_their_extra_name_it_and_others_work(bare: Path, tmp_path: Path):
     kraftsim = str(bare / "kraftsim")
     run = str(tmp_path / "run")
-    played = _run(kraftsim, "scenario", "producer_ids_survive_failover", "--seed", "7", "--out", run, cwd=tmp_path)
-    assert "producer_ids_survive_failover (sim, seed 7): ok" in played.stdout
+    simulated = _run(kraftsim, "scenario", "producer_ids_survive_failover", "--seed", "7", "--out", run, cwd=tmp_path)
+    assert "producer_ids_survive_failover (sim, seed 7): ok" in simulated.stdout
     for verb in ("ingest", "analyze", "report", "trail"):
         done = _run(kraftsim, verb, run, cwd=tmp_path, status=3)
         assert done.stderr.count("\n") == 1 and HINT in done.stderr, done.stderr

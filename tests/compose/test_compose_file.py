@@ -1,4 +1,4 @@
-"""docker-compose.yml as it stands: what its services say fits together, and fits the images and the nodes."""
+"""docker-compose.yml itself: its services are consistent with each other, with the images and with the nodes."""
 
 from kraftsim.cli.environment import properties_of_environment
 from kraftsim.node.config import NodeConfig
@@ -12,7 +12,7 @@ def config_of(service: Service) -> NodeConfig:
     return NodeConfig.parse(properties_of_environment(service.environment))
 
 
-def test_there_are_a_controller_and_three_brokers_and_a_profile_for_the_rest():
+def test_compose_has_a_controller_three_brokers_and_a_profile():
     services = composition()
     assert tuple(name for name, service in services.items() if not service.profiles) == NODES
     assert [name for name, service in services.items() if service.profiles == ("scenario",)] == ["scenario", "analysis"]
@@ -20,8 +20,8 @@ def test_there_are_a_controller_and_three_brokers_and_a_profile_for_the_rest():
     assert [config_of(services[name]).node_id for name in NODES] == [101, 1, 2, 3]
 
 
-def test_nodes_name_each_other_by_service_and_the_outside_by_localhost():
-    """listeners and advertised.listeners as in Kafka: brokers talk by service names, clients outside by published ports of this machine."""
+def test_nodes_advertise_service_names_inside_and_localhost_outside():
+    """listeners and advertised.listeners as in Kafka: brokers use service names, clients outside use published ports of this machine."""
     services = composition()
     voters = {config_of(services[name]).controller_quorum_voters for name in NODES}
     controller = config_of(services["controller"])
@@ -34,13 +34,13 @@ def test_nodes_name_each_other_by_service_and_the_outside_by_localhost():
         assert (inside.host, inside.port) == (name, 9092)
         (port,) = service.published
         assert (outside.host, outside.port) == ("localhost", port.port) == ("localhost", 9092 + number)
-        assert port.host == "127.0.0.1", "nothing is reachable from outside this machine"
+        assert port.host == "127.0.0.1", "nothing is reachable from other machines"
         assert port.target_port == next(endpoint.port for endpoint in config.listeners if endpoint.listener == "EXTERNAL")
     chosen = composition(BROKER_2_PORT="12345")["broker-2"]
     assert (chosen.published[0].port, config_of(chosen).advertised_at("EXTERNAL").port) == (12345, 12345)
 
 
-def test_every_node_has_a_disk_of_its_own_and_a_health_check_of_its_own():
+def test_every_node_has_its_own_volume_and_health_check():
     services = composition()
     for name in NODES:
         service, config = services[name], config_of(services[name])
@@ -50,12 +50,12 @@ def test_every_node_has_a_disk_of_its_own_and_a_health_check_of_its_own():
         assert service.depends_on == ({} if name == "controller" else {"controller": "service_healthy"})
 
 
-def test_services_run_in_images_that_the_dockerfile_makes_with_volumes_that_are_theirs():
+def test_services_use_images_of_the_dockerfile_and_declared_volumes():
     for service in composition().values():
         assert service.target in stages()
         declared = {step.words for step in steps_of(service.target) if step.verb == "VOLUME"}
         assert set(service.volumes.values()) == declared, "a volume takes its owner from the directory in the image"
 
 
-def test_no_address_of_a_registry_is_in_the_file():
+def test_the_compose_file_names_no_registry():
     assert "://" not in FILE.read_text().replace("INTERNAL://", "").replace("EXTERNAL://", "").replace("CONTROLLER://", "")

@@ -1,4 +1,4 @@
-"""The Dockerfile: what it may ask for, and its steps in a clean folder."""
+"""The Dockerfile: its allowed dependencies, and its steps in a clean folder."""
 
 import shutil
 from pathlib import Path
@@ -10,8 +10,8 @@ from kraftsim.cluster.ports import free_port_range
 from tests.compose.dockerfile import FILE, Image, context_files, stages, steps_of
 
 
-def test_the_images_are_made_of_the_project_and_python_alone():
-    """No address of a registry, no image but Python's; what is built unless told otherwise is the node."""
+def test_images_are_built_from_the_project_and_python_only():
+    """No registry address, no base image except Python's; the default target is the node."""
     found = stages()
     assert [stage.base for stage in found.values() if stage.base not in found] == ["python:3.11-slim"]
     assert "://" not in FILE.read_text() and "--index" not in FILE.read_text()
@@ -19,15 +19,15 @@ def test_the_images_are_made_of_the_project_and_python_alone():
 
 
 @pytest.mark.parametrize("target", ["node", "analysis"])
-def test_the_steps_use_locks_and_end_with_an_unprivileged_user(target: str):
+def test_dockerfile_steps_use_lock_files_and_an_unprivileged_user(target: str):
     steps = steps_of(target)
     installs = [step.words for step in steps if step.verb == "RUN" and "pip install" in step.words]
     assert all("--require-hashes" in words or "--no-deps" in words for words in installs)
     assert [step.words for step in steps if step.verb == "USER"][-1] == "kraftsim"
 
 
-def test_the_context_is_the_packages_and_what_builds_them():
-    """Nothing else gets into an image: no tests, no runs, no history."""
+def test_the_build_context_has_only_packages_and_build_files():
+    """Nothing else is in an image: no tests, no runs, no history."""
     parts = {file.parts[0] for file in context_files()}
     assert parts == {"LICENSE", "NOTICE", "README.md", "pyproject.toml", "requirements-core.lock", "requirements-analysis.lock"} | {
         "kraftsim",
@@ -38,8 +38,8 @@ def test_the_context_is_the_packages_and_what_builds_them():
 
 
 @pytest.mark.interop
-def test_a_cluster_runs_from_what_the_steps_of_the_node_image_install(node_image: Image):
-    """Nothing of the checkout is used but what was copied, and that is no longer needed; nothing is installed but what the lock pins."""
+def test_a_cluster_runs_from_the_installed_node_image(node_image: Image):
+    """Only copied files of the checkout are used, and these are not needed afterwards; only packages pinned in the lock file are installed."""
     shutil.rmtree(node_image.local("/opt/kraftsim"))
     assert node_image.run().stdout.startswith("Usage: kraftsim")
     assert node_image.run("--version").stdout.strip() == f"kraftsim, version {__version__}"

@@ -1,4 +1,4 @@
-"""The composed cluster is played with its own commands, environment and health checks, and real clients work through it."""
+"""The Compose cluster runs with its own commands, environment and health checks, and real clients use it."""
 
 import json
 import time
@@ -21,26 +21,26 @@ QUIET: dict[str, str | int | float] = {"log_level": 0, "broker.address.family": 
 
 
 def nodes() -> dict[str, Service]:
-    """The services that come up by themselves, on ports that are free."""
+    """The default services, on free ports."""
     first = free_port_range(3)
     chosen = composition(**{f"BROKER_{number}_PORT": str(first + number) for number in (1, 2, 3)})
     return {name: service for name, service in chosen.items() if not service.profiles}
 
 
 @pytest.fixture(scope="module")
-def play(node_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsal]:
+def cluster(node_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsal]:
     with rehearsal(nodes(), node_image, tmp_path_factory.mktemp("composed")) as running:
         admin = AdminClient({**QUIET, "bootstrap.servers": outside(running)})
         give_up_at = time.monotonic() + SECONDS
-        while len(admin.list_topics(timeout=SECONDS).brokers) < 3:  # a healthy broker may wait for the others' news
-            assert time.monotonic() < give_up_at, "three brokers are let in"
+        while len(admin.list_topics(timeout=SECONDS).brokers) < 3:  # a healthy broker may not have the metadata of the others yet
+            assert time.monotonic() < give_up_at, "three brokers are unfenced"
             time.sleep(0.05)
         yield running
 
 
-def outside(play: Rehearsal) -> str:
-    """What a client on this machine bootstraps at."""
-    return ",".join(f"localhost:{service.published[0].port}" for service in play.services.values() if service.published)
+def outside(cluster: Rehearsal) -> str:
+    """The bootstrap servers for a client on this machine."""
+    return ",".join(f"localhost:{service.published[0].port}" for service in cluster.services.values() if service.published)
 
 
 def read_all(bootstrap: str, count: int) -> list[Message]:
@@ -55,51 +55,51 @@ def read_all(bootstrap: str, count: int) -> list[Message]:
     return read
 
 
-def test_clients_inside_and_outside_are_told_addresses_that_they_can_reach(play: Rehearsal):
-    """advertised.listeners: who asks by the published port is sent to published ports, who asks by a service name to service names."""
-    described = AdminClient({**QUIET, "bootstrap.servers": outside(play).partition(",")[0]}).list_topics(timeout=SECONDS)
-    ports = [service.published[0].port for service in play.services.values() if service.published]
+def test_clients_inside_and_outside_get_reachable_addresses(cluster: Rehearsal):
+    """advertised.listeners: clients of a published port get published ports, clients of a service name get service names."""
+    described = AdminClient({**QUIET, "bootstrap.servers": outside(cluster).partition(",")[0]}).list_topics(timeout=SECONDS)
+    ports = [service.published[0].port for service in cluster.services.values() if service.published]
     assert {(broker.host, broker.port) for broker in described.brokers.values()} == {("localhost", port) for port in ports}
-    inside = AdminClient({**QUIET, "bootstrap.servers": f"{play.address('broker-2')}:9092"}).list_topics(timeout=SECONDS)
-    brokers = [name for name in play.services if name.startswith("broker-")]
-    assert {(broker.host, broker.port) for broker in inside.brokers.values()} == {(play.address(name), 9092) for name in brokers}
+    inside = AdminClient({**QUIET, "bootstrap.servers": f"{cluster.address('broker-2')}:9092"}).list_topics(timeout=SECONDS)
+    brokers = [name for name in cluster.services if name.startswith("broker-")]
+    assert {(broker.host, broker.port) for broker in inside.brokers.values()} == {(cluster.address(name), 9092) for name in brokers}
 
 
-def test_records_are_written_from_outside_and_survive_a_stop_of_everything(play: Rehearsal):
-    """Each broker leads a partition; all are stopped, and started again on the same volumes."""
-    admin = AdminClient({**QUIET, "bootstrap.servers": outside(play)})
+def test_records_written_from_outside_survive_a_full_stop(cluster: Rehearsal):
+    """Each broker is leader of a partition; all are stopped, and restarted on the same volumes."""
+    admin = AdminClient({**QUIET, "bootstrap.servers": outside(cluster)})
     admin.create_topics([NewTopic(TOPIC, 3, 1)])[TOPIC].result(SECONDS)
-    producer = Producer({**QUIET, "bootstrap.servers": outside(play), "enable.idempotence": True, "linger.ms": 5})
+    producer = Producer({**QUIET, "bootstrap.servers": outside(cluster), "enable.idempotence": True, "linger.ms": 5})
     for number in range(600):
         producer.produce(TOPIC, b"%d" % number, partition=number % 3)
     assert producer.flush(SECONDS) == 0
     partitions = admin.list_topics(TOPIC, timeout=SECONDS).topics[TOPIC].partitions.values()
     assert {partition.leader for partition in partitions} == {1, 2, 3}
-    assert sorted(int(message.value() or b"") for message in read_all(outside(play), 600)) == list(range(600))
-    assert play.stop_all() == dict.fromkeys(play.services, 0), "a node that is asked to stop ends with 0"
-    play.start_all()
-    assert sorted(int(message.value() or b"") for message in read_all(outside(play), 600)) == list(range(600))
+    assert sorted(int(message.value() or b"") for message in read_all(outside(cluster), 600)) == list(range(600))
+    assert cluster.stop_all() == dict.fromkeys(cluster.services, 0), "a node that is asked to stop exits with 0"
+    cluster.start_all()
+    assert sorted(int(message.value() or b"") for message in read_all(outside(cluster), 600)) == list(range(600))
 
 
-def test_a_health_check_fails_while_its_node_is_down(play: Rehearsal):
-    assert play.is_healthy("broker-3")
-    play.processes["broker-3"].terminate()
-    assert play.processes["broker-3"].wait(SECONDS) == 0
-    assert not play.is_healthy("broker-3")
-    play.start("broker-3")
-    play.wait_until_healthy("broker-3")
+def test_a_health_check_fails_while_its_node_is_down(cluster: Rehearsal):
+    assert cluster.is_healthy("broker-3")
+    cluster.processes["broker-3"].terminate()
+    assert cluster.processes["broker-3"].wait(SECONDS) == 0
+    assert not cluster.is_healthy("broker-3")
+    cluster.start("broker-3")
+    cluster.wait_until_healthy("broker-3")
 
 
 @pytest.mark.spark
-def test_the_profile_plays_a_scenario_and_judges_it(analysis_image: Image, tmp_path: Path):
-    """Its commands, one after the other, in the image that they ask for."""
+def test_the_compose_profile_runs_and_checks_a_scenario(analysis_image: Image, tmp_path: Path):
+    """Its commands, one after the other, in their image."""
     services = {name: service for name, service in composition(SEED="2", RUN="second").items() if "scenario" in service.profiles}
-    play = Rehearsal(services, analysis_image, tmp_path)
+    cluster = Rehearsal(services, analysis_image, tmp_path)
     assert services["analysis"].depends_on == {"scenario": "service_completed_successfully"}
     for name, seconds in (("scenario", 120), ("analysis", 300)):
-        done = play.run(name, seconds=seconds)
+        done = cluster.run(name, seconds=seconds)
         assert done.returncode == 0, done.stdout + done.stderr
-    run = play.volume("runs") / "second"
+    run = cluster.volume("runs") / "second"
     about = json.loads((run / "run.json").read_text())
     assert (about["scenario"], about["mode"], about["seed"], about["outcome"]) == ("producer_ids_survive_failover", "processes", 2, "ok")
     assert (run / "report.html").stat().st_size > 10_000

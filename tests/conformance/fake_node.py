@@ -1,4 +1,4 @@
-"""Nodes for tests of the judge: each connection is answered by a function from a frame to an answer, to silence, or to an end."""
+"""Fake nodes for tests of the suite: a function maps each frame to a response, to silence, or to a close."""
 
 import socket
 import threading
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 SILENT = None
-"""What such a function returns for a request that gets no answer."""
+"""The return value of such a function for a request without a response."""
 
 
 class HangUp(Exception):
@@ -36,13 +36,13 @@ def fake_node(answering: Answering) -> Iterator[str]:
 
 
 def api_versions_0(frame: bytes, ranges: Mapping[int, tuple[int, int]]) -> bytes:
-    """Return the answer of ApiVersions version 0 with these ranges, in this order."""
+    """Return an ApiVersions version 0 response with these ranges, in this order."""
     rows = b"".join(key.to_bytes(2) + first.to_bytes(2) + last.to_bytes(2) for key, (first, last) in ranges.items())
     return frame[4:8] + b"\x00\x00" + len(ranges).to_bytes(4) + rows
 
 
 def asks_api_versions(frame: bytes) -> bool:
-    """Tell whether a frame asks for ApiVersions in version 0."""
+    """Return whether a frame is an ApiVersions version 0 request."""
     return frame[:4] == b"\x00\x12\x00\x00"
 
 

@@ -1,4 +1,4 @@
-"""Nodes with a SASL listener and an authorizer, Apache Kafka's and ours, configured alike."""
+"""Nodes with a SASL listener and an authorizer, Apache Kafka's and ours, with the same configuration."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -68,7 +68,7 @@ def secured_kraftsim(release: str, brokers: int = 1) -> Iterator[Target]:
 
 @contextmanager
 def secured_zookeeper_mode(release: str) -> Iterator[Target]:
-    """A broker of ours in ZooKeeper mode, which is the controller, too."""
+    """A broker of ours in ZooKeeper mode, which is also the controller."""
     port = free_port_range(2)
     plain, sasl = (f"127.0.0.1:{port + index}" for index in range(2))
     settings = _of_zookeeper_mode()
@@ -80,7 +80,7 @@ def secured_zookeeper_mode(release: str) -> Iterator[Target]:
 
 @contextmanager
 def secured_apache_kafka_in_zookeeper_mode() -> Iterator[Target]:
-    """A broker of Apache Kafka 3.9, the last line with ZooKeeper, on a ZooKeeper server of ours."""
+    """A broker of Apache Kafka 3.9, the last release line with ZooKeeper, on a ZooKeeper server of ours."""
     port = free_port_range(2)
     plain, sasl = (f"127.0.0.1:{port + index}" for index in range(2))
     listeners = f"PLAINTEXT://{plain},SASL://{sasl}"
@@ -90,18 +90,18 @@ def secured_apache_kafka_in_zookeeper_mode() -> Iterator[Target]:
         broker.port = port
         with broker:
             target = Target(plain, "", sasl)
-            settled(lambda: _live_brokers(target), lambda count: count > 0, "a broker that the controller knows", ZOOKEEPER_SECONDS)
+            settled(lambda: _live_brokers(target), lambda count: count > 0, "a broker registered at the controller", ZOOKEEPER_SECONDS)
             yield target
 
 
 def _live_brokers(target: Target) -> int:
-    """Return how many brokers Metadata names: none until UpdateMetadata of the controller."""
+    """Return the number of brokers in Metadata: none until UpdateMetadata of the controller."""
     with target.peer() as peer:
         return len(peer.ask(MetadataRequest(topics=[]), 9, MetadataResponse).brokers)
 
 
 def _of_zookeeper_mode() -> dict[str, str]:
-    """Return the settings without what concerns KRaft controllers."""
+    """Return the configs without those of KRaft controllers."""
     settings = {key: value for key, value in SECURITY.items() if "watched" not in key and key != "controller.listener.names"}
     settings["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT"
     settings["authorizer.class.name"] = "kafka.security.authorizer.AclAuthorizer"

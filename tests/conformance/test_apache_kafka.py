@@ -1,4 +1,4 @@
-"""Apache Kafka meets every requirement: what it does not do is no requirement, but a mistake of ours."""
+"""Apache Kafka meets every requirement: one that it does not meet is an error of the suite."""
 
 import pytest
 
@@ -14,25 +14,25 @@ from tests.apache_kafka.harness import ApacheKafka
 
 pytestmark = pytest.mark.interop
 LINES = {"apache_kafka_3_5": "3.5", "apache_kafka": "3.9", "apache_kafka_4": "4.1", "apache_kafka_newest": "4.4"}
-"""From the fixture to its release line."""
+"""Fixture -> release line."""
 
 
 def sentence(requirement: Requirement) -> str:
-    """How a requirement is called in the list of tests."""
+    """The test id of a requirement."""
     return f"{requirement.label} {requirement.sentence}"
 
 
 ASKED_ELSEWHERE = {"security", "tiered-storage", "zookeeper", "describe/4"}
-"""Of nodes with authentication (test_security.py), a remote store (test_tiered_storage.py), several log directories, and in ZooKeeper mode."""
+"""Requirements for nodes with authentication (test_security.py), remote store (test_tiered_storage.py), several log directories, ZooKeeper mode."""
 
 
 def target_of(kafka: ApacheKafka) -> Target:
-    """A node that is broker and controller at once, both of which are judged."""
+    """A combined broker and controller, both of which are tested."""
     return Target(kafka.bootstrap, kafka.controller)
 
 
 def cases(*, holding: bool) -> list[object]:
-    """Every requirement for every release for which it holds, or does not."""
+    """Every requirement with every release, split by whether it holds."""
     return [
         pytest.param(fixture, requirement, id=f"{line} {sentence(requirement)}")
         for fixture, line in LINES.items()
@@ -42,16 +42,16 @@ def cases(*, holding: bool) -> list[object]:
 
 
 @pytest.mark.parametrize(("fixture", "requirement"), cases(holding=True))
-def test_apache_kafka_meets(fixture, requirement, request):
+def test_apache_kafka_meets_every_requirement(fixture, requirement, request):
     finding = judge(requirement, target_of(request.getfixturevalue(fixture)))
     if finding.verdict is Verdict.SKIPPED and ({requirement.section.chapter, requirement.section.label} & ASKED_ELSEWHERE):
-        pytest.skip(f"asked of other nodes than these: {finding.why}")
+        pytest.skip(f"tested with other nodes: {finding.why}")
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])
 
 
 @pytest.mark.parametrize(("fixture", "requirement"), cases(holding=False))
-def test_apache_kafka_does_not_meet_what_came_later_or_went(fixture, requirement, request):
-    """Else the release that the requirement names is wrong."""
+def test_apache_kafka_fails_requirements_of_other_releases(fixture, requirement, request):
+    """Otherwise the release of the requirement is wrong."""
     assert judge(requirement, target_of(request.getfixturevalue(fixture))).verdict is not Verdict.MET
 
 
@@ -60,8 +60,8 @@ def test_the_release_is_guessed_from_what_a_node_advertises(fixture, line, reque
     assert release_line_of(target_of(request.getfixturevalue(fixture))).name == line
 
 
-def test_the_first_question_for_a_producer_id_is_answered_14(apache_kafka):
-    """A broker asks for its first block when it is first asked itself, and does not let the producer wait (KAFKA-15459; since 3.6)."""
+def test_the_first_init_producer_id_returns_coordinator_load_in_progress(apache_kafka):
+    """A broker requests its first block at the first InitProducerId, and does not let the producer wait (KAFKA-15459; since 3.6)."""
     with ApacheKafka(apache_kafka.release) as fresh, Target(fresh.bootstrap).peer() as peer:
         version = Target(fresh.bootstrap).newest(ApiKey.INIT_PRODUCER_ID)
         codes = []

@@ -1,4 +1,4 @@
-"""What is asked of nodes with several log directories is kept by Apache Kafka, and by kraftsim configured likewise."""
+"""Apache Kafka, and kraftsim with the same configuration, meet the requirements for nodes with several log directories."""
 
 from collections.abc import Iterator
 
@@ -37,13 +37,13 @@ def theirs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.mark.parametrize("requirement", OF_DIRECTORIES, ids=sentence)
-def test_kraftsim_meets(requirement, ours):
+def test_kraftsim_meets_every_requirement(requirement, ours):
     finding = judge(requirement, ours)
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])
 
 
 @pytest.mark.interop
 @pytest.mark.parametrize("requirement", OF_DIRECTORIES, ids=sentence)
-def test_apache_kafka_meets(requirement, theirs):
+def test_apache_kafka_meets_every_requirement(requirement, theirs):
     finding = judge(requirement, theirs)
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])

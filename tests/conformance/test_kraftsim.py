@@ -1,4 +1,4 @@
-"""kraftsim meets every requirement that Apache Kafka meets: on one broker, on three, and in its oldest and newest personas."""
+"""kraftsim meets every requirement that Apache Kafka meets: with one broker, with three, and as its oldest and newest release."""
 
 from collections.abc import Iterator
 
@@ -21,11 +21,11 @@ AT_ONCE = {
     "socket.listen.backlog.size": "1000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
-"""Nobody waits for more members of a new group, for a second because many connect at once, or long behind a transaction's time-out."""
+"""No initial rebalance delay, no SYN retry with many connections, and a short check interval for transaction timeouts."""
 
 
 def meets(requirement: Requirement, target: Target) -> None:
-    """The judgement as a test."""
+    """A check as a test."""
     finding = judge(requirement, target)
     if finding.verdict is Verdict.SKIPPED:
         pytest.skip(finding.why)
@@ -33,7 +33,7 @@ def meets(requirement: Requirement, target: Target) -> None:
 
 
 def sentence(requirement: Requirement) -> str:
-    """How a requirement is called in the list of tests."""
+    """The test id of a requirement."""
     return f"{requirement.label} {requirement.sentence}"
 
 
@@ -51,38 +51,38 @@ def three_brokers() -> Iterator[Target]:
 
 
 @pytest.fixture(scope="module")
-def persona_3_5() -> Iterator[Target]:
-    """One broker that re-enacts 3.5."""
+def kraftsim_3_5() -> Iterator[Target]:
+    """One broker that emulates 3.5."""
     yield from running(1, "3.5")
 
 
 @pytest.fixture(scope="module")
-def persona_4_4() -> Iterator[Target]:
-    """One broker that re-enacts 4.4, the newest."""
+def kraftsim_4_4() -> Iterator[Target]:
+    """One broker that emulates 4.4, the newest."""
     yield from running(1, "4.4")
 
 
 @pytest.mark.parametrize("requirement", all_requirements(release="3.9"), ids=sentence)
-def test_three_brokers_meet(requirement, three_brokers):
+def test_three_brokers_meet_every_requirement(requirement, three_brokers):
     meets(requirement, three_brokers)
 
 
 @pytest.mark.parametrize("requirement", all_requirements(release="3.5"), ids=sentence)
-def test_the_3_5_persona_meets(requirement, persona_3_5):
-    meets(requirement, persona_3_5)
+def test_kraftsim_as_3_5_meets_every_requirement(requirement, kraftsim_3_5):
+    meets(requirement, kraftsim_3_5)
 
 
 @pytest.mark.parametrize("requirement", all_requirements(release="4.4"), ids=sentence)
-def test_the_4_4_persona_meets(requirement, persona_4_4):
-    meets(requirement, persona_4_4)
+def test_kraftsim_as_4_4_meets_every_requirement(requirement, kraftsim_4_4):
+    meets(requirement, kraftsim_4_4)
 
 
-def test_a_node_is_taken_for_the_release_that_it_re_enacts(three_brokers, persona_3_5, persona_4_4):
-    assert [release_line_of(node).name for node in (three_brokers, persona_3_5, persona_4_4)] == ["3.9", "3.5", "4.4"]
+def test_the_guessed_release_is_the_emulated_one(three_brokers, kraftsim_3_5, kraftsim_4_4):
+    assert [release_line_of(node).name for node in (three_brokers, kraftsim_3_5, kraftsim_4_4)] == ["3.9", "3.5", "4.4"]
 
 
 def codes_until_an_id(target: Target) -> list[int]:
-    """Ask a broker that nobody has asked before until it hands out an id, and return all error codes."""
+    """Send InitProducerId to a broker without a block until it returns an id, and return all error codes."""
     version = target.newest(ApiKey.INIT_PRODUCER_ID)
     asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60000)
     codes: list[int] = []
@@ -93,8 +93,8 @@ def codes_until_an_id(target: Target) -> list[int]:
     return codes
 
 
-def test_the_first_question_for_a_producer_id_is_answered_14(kraftsim_cluster):
-    """A broker asks for its first block when it is first asked itself, and does not let the producer wait (since 3.6)."""
+def test_the_first_init_producer_id_returns_coordinator_load_in_progress(kraftsim_cluster):
+    """A broker requests its first block at the first InitProducerId, and does not let the producer wait (since 3.6)."""
     kraftsim_cluster.kill("broker-1")  # the fixture has fetched a block, which the next incarnation does not have
     kraftsim_cluster.restart("broker-1")
     kraftsim_cluster.wait_until_ready()
@@ -104,6 +104,6 @@ def test_the_first_question_for_a_producer_id_is_answered_14(kraftsim_cluster):
 
 
 @pytest.mark.kraftsim(release="3.5")
-def test_before_3_6_the_first_question_for_a_producer_id_waits_for_the_block(kraftsim_cluster):
-    """KAFKA-15459: the request thread of 3.5 sleeps until the controller has answered."""
+def test_before_3_6_the_first_init_producer_id_waits_for_the_block(kraftsim_cluster):
+    """KAFKA-15459: the request thread of 3.5 blocks until the controller has responded."""
     assert codes_until_an_id(Target(kraftsim_cluster.bootstrap)) == [ErrorCode.NONE]

@@ -1,6 +1,6 @@
-"""The releases that a requirement names are those of Apache Kafka: it is asked of the lines on both sides of each, and so is kraftsim.
+"""The releases of a requirement are right for Apache Kafka: it is checked on the release lines on both sides of each boundary, also with kraftsim.
 
-test_apache_kafka.py asks 3.5, 3.9, 4.1 and 4.4; a requirement that came or went between these is asked here of the line where it did.
+test_apache_kafka.py tests 3.5, 3.9, 4.1 and 4.4; a requirement that was added or removed between these is tested here with the line of the change.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ OTHERWISE_HERE: Final = {
     ("4.0", "transactions/12.11"),
     ("4.3", "consumer-groups/7.9"),
 }
-"""(line, requirement) that a persona meets a line too early, as docs/deviations.md says."""
+"""(line, requirement) that an emulated release meets one line too early, see docs/deviations.md."""
 
 
 def changes_at(line: str) -> list[Requirement]:
@@ -63,24 +63,24 @@ def ours(request: pytest.FixtureRequest) -> Iterator[Target]:
 
 
 def assert_holds(requirement: Requirement, target: Target, line: str) -> None:
-    """It is met by a line for which it holds, and by no other."""
+    """It is met exactly by the lines for which it holds."""
     finding = judge(requirement, target)
     assert (finding.verdict is Verdict.MET) == requirement.holds_for(line), "\n".join([finding.why, *finding.transcript])
 
 
-def test_there_are_changes_at_each_line() -> None:
+def test_every_release_line_changes_a_requirement() -> None:
     assert all(changes_at(line) for line in ASKED)
     assert {(line, each.label) for line in ASKED for each in changes_at(line)} >= OTHERWISE_HERE
 
 
 @pytest.mark.interop
 @pytest.mark.parametrize(("theirs", "requirement"), CASES, indirect=["theirs"])
-def test_apache_kafka_changed_there(theirs: Target, requirement: Requirement, request: pytest.FixtureRequest) -> None:
+def test_apache_kafka_changes_at_the_release_boundary(theirs: Target, requirement: Requirement, request: pytest.FixtureRequest) -> None:
     assert_holds(requirement, theirs, request.node.callspec.params["theirs"])
 
 
 @pytest.mark.parametrize(("ours", "requirement"), CASES, indirect=["ours"])
-def test_kraftsim_changes_there(ours: Target, requirement: Requirement, request: pytest.FixtureRequest) -> None:
+def test_kraftsim_changes_at_the_release_boundary(ours: Target, requirement: Requirement, request: pytest.FixtureRequest) -> None:
     line = request.node.callspec.params["ours"]
     if (line, requirement.label) not in OTHERWISE_HERE:
         assert_holds(requirement, ours, line)

@@ -1,4 +1,4 @@
-"""The chapter of security is kept by Apache Kafka with a SASL listener and an authorizer, and by kraftsim configured likewise."""
+"""Apache Kafka with a SASL listener and an authorizer, and kraftsim with the same configuration, meet the section on security."""
 
 from collections.abc import Iterator
 
@@ -12,17 +12,17 @@ from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE
 from tests.conformance.secured import secured_apache_kafka, secured_kraftsim, secured_zookeeper_mode
 
 NEWEST, NEWEST_LINE = "", "4.4"
-"""All requirements that no release has ended, and the line of the newest release."""
+"""All requirements that still hold, and the newest release line."""
 APACHE = {"3.9": DEFAULT_RELEASE, "4.1": "4.1.2", NEWEST_LINE: NEWEST_RELEASE}
 
 
 def sentence(requirement: Requirement) -> str:
-    """How a requirement is called in the list of tests."""
+    """The test id of a requirement."""
     return f"{requirement.label} {requirement.sentence}"
 
 
 def of_security(release: str) -> list[Requirement]:
-    """The chapter, as far as it holds for a release."""
+    """The requirements of the section that hold for a release."""
     return [each for each in all_requirements(release=release) if each.section.chapter == "security"]
 
 
@@ -41,7 +41,7 @@ def apache_secured(request) -> Iterator[tuple[str, Target]]:
 
 
 @pytest.mark.parametrize("requirement", of_security("3.9"), ids=sentence)
-def test_kraftsim_meets(requirement, kraftsim_secured):
+def test_kraftsim_meets_every_requirement(requirement, kraftsim_secured):
     finding = judge(requirement, kraftsim_secured)
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])
 
@@ -54,15 +54,15 @@ def newest_kraftsim_secured() -> Iterator[Target]:
 
 
 @pytest.mark.parametrize("requirement", [each for each in of_security(NEWEST) if not each.holds_for("3.9")], ids=sentence)
-def test_kraftsim_as_the_newest_release_meets(requirement, newest_kraftsim_secured):
-    """What later releases are held to beside all that 3.9 is."""
+def test_kraftsim_as_the_newest_release_meets_every_requirement(requirement, newest_kraftsim_secured):
+    """Requirements of later releases in addition to those of 3.9."""
     finding = judge(requirement, newest_kraftsim_secured)
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])
 
 
 @pytest.fixture(scope="module")
 def zookeeper_secured() -> Iterator[Target]:
-    """A broker in ZooKeeper mode, where no KRaft controller checks what brokers hand on."""
+    """A broker in ZooKeeper mode, where no KRaft controller checks forwarded requests."""
     with secured_zookeeper_mode("3.5") as target:
         yield target
 
@@ -71,17 +71,17 @@ DECIDED_BY_CONTROLLER = ("security/2.8", "security/2.9")
 
 
 @pytest.mark.parametrize("requirement", [each for each in of_security("3.5") if each.label in DECIDED_BY_CONTROLLER], ids=sentence)
-def test_kraftsim_in_zookeeper_mode_meets(requirement, zookeeper_secured):
-    """The whole chapter holds there; these two are what the broker that is the controller decides."""
+def test_kraftsim_in_zookeeper_mode_meets_every_requirement(requirement, zookeeper_secured):
+    """The whole section holds there; these two depend on the broker that is the controller."""
     finding = judge(requirement, zookeeper_secured)
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])
 
 
 @pytest.mark.interop
 @pytest.mark.parametrize("requirement", of_security(NEWEST), ids=sentence)
-def test_apache_kafka_meets(requirement, apache_secured):
+def test_apache_kafka_meets_every_requirement(requirement, apache_secured):
     line, target = apache_secured
     if not requirement.holds_for(line):
-        pytest.skip(f"{line} is not held to it")
+        pytest.skip(f"does not hold for {line}")
     finding = judge(requirement, target)
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])

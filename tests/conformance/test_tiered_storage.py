@@ -1,4 +1,4 @@
-"""What is asked of nodes with a remote store is kept by Apache Kafka with its LocalTieredStorage, and by kraftsim with a directory."""
+"""Apache Kafka with its LocalTieredStorage, and kraftsim with a directory, meet the requirements for nodes with a remote store."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ from tests.conformance.test_security import sentence
 
 WITHOUT_STORE = "tiered-storage/1.1"
 CHAPTER = [each for each in all_requirements() if each.section.chapter == "tiered-storage" and each.label != WITHOUT_STORE]
-"""What is asked of nodes without a remote store is asked of them, in test_kraftsim.py and test_apache_kafka.py."""
+"""Requirements for nodes without a remote store are tested in test_kraftsim.py and test_apache_kafka.py."""
 OURS = {
     "remote.log.storage.system.enable": "true",
     "rsm.config.dir": "remote",
@@ -47,13 +47,13 @@ def theirs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.mark.parametrize("requirement", CHAPTER, ids=sentence)
-def test_kraftsim_meets(requirement: Requirement, ours: Target) -> None:
+def test_kraftsim_meets_every_requirement(requirement: Requirement, ours: Target) -> None:
     finding = judge(requirement, ours)
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])
 
 
 @pytest.mark.interop
 @pytest.mark.parametrize("requirement", CHAPTER, ids=sentence)
-def test_apache_kafka_meets(requirement: Requirement, theirs: Target) -> None:
+def test_apache_kafka_meets_every_requirement(requirement: Requirement, theirs: Target) -> None:
     finding = judge(requirement, theirs)
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])

@@ -1,4 +1,4 @@
-"""`kraftsim conformance`: what it prints, writes and returns, for nodes good, bad, hanging and dying."""
+"""`kraftsim conformance`: its output, files and exit code, for good, bad, hanging and crashing nodes."""
 
 import json
 import socket
@@ -16,11 +16,11 @@ from tests.conformance.fake_node import SILENT, HangUp, api_versions_0, asks_api
 SANE = {1: (4, 17), 3: (0, 12), 18: (0, 2)}
 UPSIDE_DOWN = {3: (0, 12), 1: (4, 17), 18: (0, 2)}
 RANGES_ARE_SANE = "wire/4.2"
-METADATA_COMES_FIRST = "wire/4.9"
+AFTER_METADATA = "wire/4.9"
 
 
 def conformance(*arguments: str) -> int:
-    """Run the verb and return its exit code."""
+    """Run the command and return its exit code."""
     try:
         status = kraftsim.main(["conformance", *arguments], standalone_mode=False)
     except click.ClickException as trouble:
@@ -30,7 +30,7 @@ def conformance(*arguments: str) -> int:
 
 
 def advertising(ranges):
-    """A node that answers ApiVersions and hangs up on everything else."""
+    """A node that responds to ApiVersions and closes the connection on everything else."""
 
     def answer(frame: bytes) -> bytes | None:
         if not asks_api_versions(frame):
@@ -40,7 +40,7 @@ def advertising(ranges):
     return answer
 
 
-def test_a_requirement_that_is_met_ends_with_0(capsys):
+def test_met_requirements_exit_with_0(capsys):
     with fake_node(advertising(SANE)) as address:
         assert conformance("--bootstrap", f"{address},127.0.0.1:1", "--only", RANGES_ARE_SANE) == 0
     said = capsys.readouterr().out
@@ -48,7 +48,7 @@ def test_a_requirement_that_is_met_ends_with_0(capsys):
     assert f"{address} is judged as Apache Kafka 3.9: it offers Fetch up to version 17 and tells of no features" in said
 
 
-def test_a_requirement_that_is_not_met_ends_with_1_and_shows_what_was_sent_expected_and_came(capsys):
+def test_an_unmet_requirement_exits_with_1_and_shows_the_exchange(capsys):
     with fake_node(advertising(UPSIDE_DOWN)) as address:
         assert conformance("--bootstrap", address, "--only", RANGES_ARE_SANE) == 1
     said = capsys.readouterr().out
@@ -67,34 +67,34 @@ def test_a_requirement_that_is_not_met_ends_with_1_and_shows_what_was_sent_expec
         assert part in said, part
 
 
-def test_a_check_that_hangs_is_not_met_and_ends_in_time(capsys):
+def test_a_check_that_hangs_times_out_as_not_met(capsys):
     def answer(frame: bytes) -> bytes | None:
         return api_versions_0(frame, SANE) if asks_api_versions(frame) else SILENT
 
     started = time.monotonic()
     with fake_node(answer) as address:
-        assert conformance("--bootstrap", address, "--only", METADATA_COMES_FIRST, "--timeout", "1") == 1
+        assert conformance("--bootstrap", address, "--only", AFTER_METADATA, "--timeout", "1") == 1
     assert time.monotonic() - started < 5
     said = capsys.readouterr().out
     assert "the check ran out of time" in said and "all answers within 1 s" in said
 
 
 @pytest.mark.parametrize("answer", [lambda frame: SILENT, lambda frame: b"\x00", lambda frame: b"\x00" * 3])
-def test_a_node_that_does_not_answer_api_versions_cannot_be_judged(answer, capsys, monkeypatch):
+def test_a_node_without_api_versions_cannot_be_tested(answer, capsys, monkeypatch):
     monkeypatch.setattr(runner, "ALIVE_SECONDS", 0.3)
     with fake_node(answer) as address:
         assert conformance("--bootstrap", address, "--only", "wire") == 3
     assert f"{address} could not be judged: it does not answer ApiVersions" in capsys.readouterr().err
 
 
-def test_an_address_where_nobody_listens_cannot_be_judged(capsys):
+def test_an_address_without_a_listener_cannot_be_tested(capsys):
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
     assert conformance("--bootstrap", address) == 3
     assert "could not be judged" in capsys.readouterr().err
 
 
-def test_a_node_that_dies_of_a_requirement_ends_the_judgement(capsys, monkeypatch, tmp_path):
+def test_a_node_that_crashes_during_a_check_ends_the_run(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(runner, "ALIVE_SECONDS", 0.3)
     is_dead = False
 
@@ -106,17 +106,17 @@ def test_a_node_that_dies_of_a_requirement_ends_the_judgement(capsys, monkeypatc
         return api_versions_0(frame, SANE)
 
     with fake_node(answer) as address:
-        only = ("--only", METADATA_COMES_FIRST, "--only", "wire/9")
+        only = ("--only", AFTER_METADATA, "--only", "wire/9")
         assert conformance("--bootstrap", address, *only, "--json", str(tmp_path / "found.json")) == 3
     said = capsys.readouterr()
-    assert f"it does not answer any more after {METADATA_COMES_FIRST}" in said.err
+    assert f"it does not answer any more after {AFTER_METADATA}" in said.err
     assert "1 not met, 8 not judged" in said.out
     found = json.loads((tmp_path / "found.json").read_text())
-    assert METADATA_COMES_FIRST in found["could_not_be_judged"] and len(found["findings"]) == 1
+    assert AFTER_METADATA in found["could_not_be_judged"] and len(found["findings"]) == 1
 
 
-def test_a_node_that_could_not_be_asked_is_an_error_in_junit_xml(tmp_path, monkeypatch):
-    """An empty document without errors is green in every CI system."""
+def test_an_unreachable_node_is_an_error_in_junit_xml(tmp_path, monkeypatch):
+    """An empty document without errors would pass in every CI system."""
     monkeypatch.setattr(runner, "ALIVE_SECONDS", 0.3)
     file = tmp_path / "found.xml"
     with fake_node(lambda frame: SILENT) as address:
@@ -128,25 +128,25 @@ def test_a_node_that_could_not_be_asked_is_an_error_in_junit_xml(tmp_path, monke
     assert error is not None and "does not answer ApiVersions" in error.attrib["message"]
 
 
-def test_of_several_addresses_the_first_that_answers_is_judged(capsys):
+def test_the_first_bootstrap_address_that_answers_is_tested(capsys):
     with fake_node(advertising(SANE)) as address:
         assert conformance("--bootstrap", f"127.0.0.1:1, {address}", "--only", RANGES_ARE_SANE) == 0
     assert f"{address} is judged" in capsys.readouterr().out
 
 
-def test_where_none_of_several_addresses_answers_each_is_named(capsys):
+def test_each_address_is_named_when_none_answers(capsys):
     assert conformance("--bootstrap", "127.0.0.1:1,127.0.0.1:2", "--only", RANGES_ARE_SANE) == 3
     said = capsys.readouterr().err
     assert said.count("it does not answer ApiVersions") == 2 and "127.0.0.1:1: it" in said and "127.0.0.1:2: it" in said
 
 
-def test_a_patch_release_is_judged_as_its_line(capsys):
+def test_a_patch_release_is_tested_as_its_release_line(capsys):
     with fake_node(advertising(SANE)) as address:
         assert conformance("--bootstrap", address, "--only", RANGES_ARE_SANE, "--release", "3.9.2") == 0
     assert "is judged as Apache Kafka 3.9: as asked" in capsys.readouterr().out
 
 
-def test_what_cannot_be_asked_is_skipped_and_said(capsys):
+def test_checks_that_cannot_run_are_skipped_and_reported(capsys):
     with fake_node(advertising(SANE)) as address:
         assert conformance("--bootstrap", address, "--only", "controller/1.1", "--only", "wire/4.15") == 0
     said = capsys.readouterr().out
@@ -155,13 +155,13 @@ def test_what_cannot_be_asked_is_skipped_and_said(capsys):
     assert "0 met, 0 not met, 2 skipped" in said
 
 
-def test_the_release_can_be_decided(capsys):
+def test_the_release_can_be_given(capsys):
     with fake_node(advertising(SANE)) as address:
         assert conformance("--bootstrap", address, "--only", "wire/4.15", "--release", "4.0") == 1
     assert "is judged as Apache Kafka 4.0: as asked" in capsys.readouterr().out
 
 
-def test_json_says_what_the_screen_says(capsys):
+def test_json_output_matches_the_text_output(capsys):
     with fake_node(advertising(UPSIDE_DOWN)) as address:
         assert conformance("--bootstrap", address, "--only", RANGES_ARE_SANE, "--json", "-") == 1
     found = json.loads(capsys.readouterr().out)
@@ -172,7 +172,7 @@ def test_json_says_what_the_screen_says(capsys):
     assert any("ApiVersionsRequest" in line for line in row["transcript"])
 
 
-def test_junit_xml_holds_a_suite_per_section_and_a_case_per_requirement(tmp_path):
+def test_junit_xml_has_a_suite_per_section_and_a_case_per_requirement(tmp_path):
     file = tmp_path / "found.xml"
     with fake_node(advertising(UPSIDE_DOWN)) as address:
         conformance("--bootstrap", address, "--only", RANGES_ARE_SANE, "--only", "wire/4.15", "--only", "wire/9.3", "--junit", str(file))
@@ -199,10 +199,10 @@ JUNIT_10 = {
     "failure": ({"message", "type"}, set()),
     "error": ({"message", "type"}, set()),
 }
-"""Element -> attributes and children, of those that junit-10.xsd of Jenkins' xUnit plug-in allows. Each attribute is to be there."""
+"""Element -> attributes and children, of those that junit-10.xsd of Jenkins' xUnit plug-in allows. Each attribute is required."""
 
 
-def test_junit_xml_keeps_the_schema_that_readers_share(tmp_path):
+def test_junit_xml_conforms_to_the_common_schema(tmp_path):
     file, lost = tmp_path / "found.xml", tmp_path / "lost.xml"
     with fake_node(advertising(UPSIDE_DOWN)) as address:
         conformance("--bootstrap", address, "--only", "wire/4", "--only", "controller/1", "--junit", str(file))
@@ -242,11 +242,11 @@ def test_the_list_names_every_requirement_with_its_number_and_source(capsys):
         (("--bootstrap", "127.0.0.1:1,"), "127.0.0.1:1, could not be judged: it does not answer"),
     ],
 )
-def test_what_cannot_be_understood_ends_with_3(arguments, complaint, capsys):
+def test_invalid_arguments_exit_with_3(arguments, complaint, capsys):
     assert conformance(*arguments) == 3
     assert complaint in capsys.readouterr().err
 
 
-def test_a_terminal_without_ticks_gets_letters(monkeypatch):
+def test_a_terminal_without_unicode_gets_letters(monkeypatch):
     monkeypatch.setattr(conformance_screen, "_has_ticks", lambda: False)
     assert {click.unstyle(conformance_screen.mark(verdict)) for verdict in runner.Verdict} == {"ok", "NO", "--"}

@@ -1,4 +1,4 @@
-"""The chapter on ZooKeeper: a broker in ZooKeeper mode beside a controller that is about to take over, of Apache Kafka 3.9.1 and of ours."""
+"""The section on ZooKeeper: a broker in ZooKeeper mode and a KRaft controller for its migration, of Apache Kafka 3.9.1 and ours."""
 
 import tempfile
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ CHAPTER = [each for each in all_requirements() if each.section.chapter == "zooke
 
 
 def sentence(requirement: Requirement) -> str:
-    """How a requirement is called in the list of tests."""
+    """The test id of a requirement."""
     return f"{requirement.label} {requirement.sentence}"
 
 
@@ -46,18 +46,18 @@ def theirs() -> Iterator[Target]:
         (port,) = _free_ports(1)
         znodes = Znodes(zookeeper.port)
         stack.enter_context(their_controller(port, zookeeper.port, znodes.cluster_id(), directory))
-        wait_for(lambda: znodes.get("/migration") is not None, "the controller has begun")
+        wait_for(lambda: znodes.get("/migration") is not None, "the controller has started")
         yield Target(broker.bootstrap, f"127.0.0.1:{port}")
 
 
 @pytest.mark.parametrize("requirement", CHAPTER, ids=sentence)
-def test_kraftsim_meets(requirement: Requirement, ours: Target) -> None:
+def test_kraftsim_meets_every_requirement(requirement: Requirement, ours: Target) -> None:
     finding = judge(requirement, ours)
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])
 
 
 @pytest.mark.interop
 @pytest.mark.parametrize("requirement", CHAPTER, ids=sentence)
-def test_apache_kafka_meets(requirement: Requirement, theirs: Target) -> None:
+def test_apache_kafka_meets_every_requirement(requirement: Requirement, theirs: Target) -> None:
     finding = judge(requirement, theirs)
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])

@@ -1,4 +1,4 @@
-"""Lets a process see none of the packages that extras bring, as in an environment into which only kraftsim was installed."""
+"""Hides the packages of extras from a process, as in an environment with a plain installation of kraftsim."""
 
 import os
 from pathlib import Path
@@ -27,7 +27,7 @@ sys.meta_path[:] = [Without(finder) for finder in sys.meta_path]
 
 
 def environment_without_extras(directory: Path) -> dict[str, str]:
-    """Return the environment of a process that finds no package of an extra, nor do its children."""
+    """Return the environment of a process that finds no package of an extra; its children find none either."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "sitecustomize.py").write_text(SITE.format(hidden=tuple(sorted(EXTRA_OF_PACKAGE))))
     return {**os.environ, "PYTHONPATH": str(directory)}

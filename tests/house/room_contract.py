@@ -1,7 +1,7 @@
-"""The contract type `room` of import-linter: a room imports what its row in pyproject.toml names, and nothing else.
+"""The contract type `room` of import-linter: a package imports only what its contract in pyproject.toml allows.
 
-A list of what is allowed cannot be outgrown, as a list of what is forbidden can: a new room, package or standard module is shut until a row opens it.
-Only direct imports are looked at; since every room has a row, longer ways are shut by the rows they lead through.
+An allow list stays complete where a deny list does not: a new package, library or standard module is forbidden until a contract allows it.
+Only direct imports are checked; since every package has a contract, indirect imports are checked by the contracts of the packages in between.
 """
 
 import sys
@@ -12,8 +12,8 @@ from importlinter import Contract, ContractCheck, fields, output
 
 
 class RoomContract(Contract):
-    """`room` may import itself, `may_import` with all that lies below (a root package alone stands for its own `__init__`), and the standard
-    library but for `without_stdlib`."""
+    """`room` may import itself, the packages in `may_import` with their subpackages (a root package alone means its `__init__`), and the standard
+    library except for `without_stdlib`."""
 
     type_name = "room"
 
@@ -22,10 +22,10 @@ class RoomContract(Contract):
     without_stdlib: Any = fields.ListField(subfield=fields.StringField(), required=False, default=[])
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
-        """Collect every import that leaves the room through no door of its row."""
+        """Collect every import that the contract does not allow."""
         room = str(self.room)
         if room not in graph.modules:
-            return ContractCheck(kept=True, warnings=[f"the room {room} is not built yet"], metadata={"broken": []})
+            return ContractCheck(kept=True, warnings=[f"the package {room} does not exist"], metadata={"broken": []})
         broken = [
             f"{importer} -> {imported} (line {_lines(graph, importer, imported)})"
             for importer in sorted({room, *graph.find_descendants(room)})
@@ -35,15 +35,15 @@ class RoomContract(Contract):
         return ContractCheck(kept=not broken, metadata={"broken": broken})
 
     def render_broken_contract(self, check: ContractCheck) -> None:
-        """Print each import that should not be."""
+        """Print each forbidden import."""
         for line in check.metadata["broken"]:
             output.print_error(f"- {line}", bold=False)
-        output.print(f"A door is opened in pyproject.toml, in the row of {self.room}; docs/architecture.md says which doors there are and why.")
+        output.print(f"Imports are allowed in pyproject.toml, in the contract of {self.room}; docs/architecture.md gives the reasons for them.")
 
     def _is_open(self, imported: str) -> bool:
         if _is_within(imported, str(self.room)):
             return True
-        if any(_is_within(imported, door) and (door != "kraftsim" or imported == door) for door in self.may_import):
+        if any(_is_within(imported, allowed) and (allowed != "kraftsim" or imported == allowed) for allowed in self.may_import):
             return True
         return imported.partition(".")[0] in sys.stdlib_module_names and imported.partition(".")[0] not in self.without_stdlib
 

@@ -1,4 +1,4 @@
-"""What benches decide by themselves: which of them there are, whom a client of a quorum asks, and what many rounds come to."""
+"""The common parts of benches: the list of benches, the client of a quorum, and the summary of many rounds."""
 
 import socketserver
 import struct
@@ -16,11 +16,11 @@ from protocol.errors import ErrorCode
 
 FILES = Path(__file__).parents[2] / "bench"
 NOT_FOR_MAKE = {"analysis", "world"}
-"""What they measure is in other tables."""
+"""Benches whose results are in other tables."""
 
 
 class Controller(socketserver.ThreadingTCPServer):
-    """Answers AllocateProducerIds by one error code after the other, the last one for ever; None closes the connection."""
+    """Answers AllocateProducerIds with the given error codes in order, repeating the last one; None closes the connection."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -37,7 +37,7 @@ class Answering(socketserver.StreamRequestHandler):
     server: Controller
 
     def handle(self) -> None:
-        """Answer until told to hang up."""
+        """Respond until the script closes the connection."""
         while size := self.rfile.read(4):
             request = self.rfile.read(int.from_bytes(size))
             self.server.asked_count += 1
@@ -59,8 +59,8 @@ def controllers(*codes: tuple[int | None, ...]) -> Iterator[list[Controller]]:
         yield found
 
 
-def test_make_bench_knows_every_bench():
-    """A bench that nobody runs measures nothing."""
+def test_make_bench_lists_every_bench():
+    """A bench that is never run measures nothing."""
     assert set(BENCHES) == {file.stem.removeprefix("bench_") for file in FILES.glob("bench_*.py")} - NOT_FOR_MAKE
 
 
@@ -73,16 +73,16 @@ def test_make_bench_knows_every_bench():
     ],
 )
 def test_a_client_asks_all_controllers_until_one_is_active(codes: list[tuple[int | None, ...]], answered_by: int):
-    """Whoever says that it does not lead, hangs up, or has not read everything yet is asked again."""
+    """A controller that is not active, closes the connection, or has not caught up is retried."""
     with controllers(*codes) as served:
         client = QuorumClient([f"127.0.0.1:{each.server_address[1]}" for each in served])
         assert client.allocate() == answered_by
-        assert served[answered_by].asked_count == len(codes[answered_by]), "and no more often than it takes"
+        assert served[answered_by].asked_count == len(codes[answered_by]), "and no more often than necessary"
         client.close()
 
 
-def test_rounds_are_summed_up_by_median_and_worst():
-    """Not by the mean: one election that nobody wins takes another second."""
+def test_rounds_are_summarised_by_median_and_worst():
+    """Not by the mean: one split vote adds another second."""
     found = figures([2.0, 1.0, 9.0, 1.0, 1.0])
     assert (found.rounds, found.median, found.best, found.worst) == (5, 1.0, 1.0, 9.0)
     assert 2.0 < found.p90 < 9.0

@@ -1,4 +1,4 @@
-"""What `make bench ARGS=kills` calls lost, doubled, disordered, partial and leaked."""
+"""What `make bench ARGS=kills` counts as lost, duplicated, disordered, partial and leaked."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Historical bugs say where they hide, and the page about them says how soon they were found there, as often as a bench repeats it."""
+"""Historical bugs name their scenario, and the page about them shows how many seeds a bench needed to find them there, for each repetition."""
 
 import pytest
 
@@ -11,26 +11,26 @@ from kraftsim.invariants.invariant import INVARIANTS
 
 
 @pytest.mark.parametrize("bug", bugs(), ids=lambda bug: bug.name)
-def test_a_bug_names_its_story_and_what_catches_it(bug):
+def test_a_bug_names_its_scenario_and_the_invariants_that_detect_it(bug):
     assert bug.story in SCENARIOS.names()
     assert bug.caught_by and set(bug.caught_by) <= {*INVARIANTS.names(), BELIEF}
 
 
 @pytest.mark.parametrize("bug", bugs(), ids=lambda bug: bug.name)
-def test_a_bug_was_hunted_where_it_says_as_often_as_the_others(bug):
+def test_every_bug_was_searched_for_equally_often_in_its_scenario(bug):
     hunted = read()[bug.name]
     assert hunted.story == bug.story, 'make bench ARGS="bugs --write --bug NAME"'
     assert len(hunted.hunts) == REPETITIONS
     assert all(set(each.caught_by) & set(bug.caught_by) for each in hunted.hunts if each.is_found)
 
 
-def test_a_row_counts_what_was_not_found_and_names_only_what_was_meant_to_catch_it():
+def test_a_row_counts_misses_and_names_only_intended_detectors():
     found = Hunt(is_found=True, seeds=3, cpu_seconds=1.25, caught_by=("metadata-log-matching", "settles-after-heal"), is_by_story=True)
     hunted = BugHunts(bug="KAFKA-10527", story="quorum_under_faults", hunts=(found, Hunt(is_found=False, seeds=2000, cpu_seconds=900.0)))
     assert row(hunted) == ("| `KAFKA-10527` | `quorum_under_faults` | 1 of 2 | 1001.5 | 2000 | 450.6 | 900.0 | 1 | metadata-log-matching (1) |")
 
 
-def test_hunts_are_kept_sorted_and_read_again(tmp_path):
+def test_search_results_are_stored_sorted_and_reloaded(tmp_path):
     file = tmp_path / "bugs.json"
     known = [BugHunts(bug=name, story="quorum_under_faults", hunts=(Hunt(is_found=True, seeds=1, cpu_seconds=0.5),)) for name in ("b", "a")]
     assert read(file) == {}
@@ -38,5 +38,5 @@ def test_hunts_are_kept_sorted_and_read_again(tmp_path):
     assert list(read(file)) == ["a", "b"] and read(file)["b"] == known[0]
 
 
-def test_the_picture_has_a_strip_for_every_bug():
+def test_the_chart_has_a_strip_for_every_bug():
     assert all(f">{bug.name}</text>" in bugs_plot() for bug in bugs())

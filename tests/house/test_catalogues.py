@@ -1,4 +1,4 @@
-"""One thing per file: the catalogue finds entries by file name and notices files that keep the rule badly."""
+"""One entry per file: the catalogue finds entries by file name and detects files that violate this rule."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ ENTRY = "from {package}.shape import Shape\nSHAPE = Shape({name!r})\n"
 
 @pytest.fixture
 def shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest):
-    """A catalogue of two shapes in a package of its own, and the folder to add more."""
+    """A catalogue of two shapes in its own package, and the folder to add more."""
     package = f"shapes_{abs(hash(request.node.name))}"
     folder = tmp_path / package
     folder.mkdir()
@@ -28,26 +28,26 @@ def shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
     return Catalogue(package, "SHAPE", kind), folder
 
 
-def test_entries_come_in_the_order_of_their_files(shapes):
+def test_catalogue_entries_are_in_file_order(shapes):
     catalogue, _ = shapes
     assert catalogue.files() == ("kafka_1_circle", "kafka_2_square")
     assert catalogue.names() == ("KAFKA-1", "KAFKA-2")
     assert [shape.name for shape in catalogue.all()] == ["KAFKA-1", "KAFKA-2"]
 
 
-def test_an_entry_is_found_by_its_name_without_importing_the_others(shapes):
+def test_a_catalogue_entry_is_loaded_without_importing_the_others(shapes):
     catalogue, _ = shapes
     assert catalogue.named("KAFKA-2").name == "KAFKA-2"
     assert f"{catalogue.package}.kafka_1_circle" not in sys.modules
 
 
-def test_an_unknown_name_is_answered_with_the_names_there_are_the_nearest_first(shapes):
+def test_an_unknown_name_lists_known_names_nearest_first(shapes):
     catalogue, _ = shapes
     with pytest.raises(KeyError, match=r"no shape is called KAFKA-22 \(there are: KAFKA-2, KAFKA-1\)"):
         catalogue.named("KAFKA-22")
 
 
-def test_where_names_are_many_the_nearest_is_named_and_how_to_list_the_rest():
+def test_an_unknown_name_among_many_suggests_the_nearest():
     """All of them would be one line of 1,800 characters."""
     with pytest.raises(KeyError) as unknown:
         SCENARIOS.named("quorum_under_fault")
@@ -73,7 +73,7 @@ def test_a_file_that_does_not_export_exactly_one_entry_is_refused(shapes, text, 
         catalogue.all()
 
 
-def test_an_entry_may_build_upon_another(shapes):
+def test_an_entry_may_extend_another(shapes):
     """A release is a delta of the one before."""
     catalogue, folder = shapes
     (folder / "later.py").write_text(
@@ -84,7 +84,7 @@ def test_an_entry_may_build_upon_another(shapes):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_entry_of_the_house_can_be_imported(kind):
+def test_every_catalogue_entry_can_be_imported(kind):
     catalogue = catalogue_of(kind)
     entries = catalogue.all()
     assert entries, f"nothing is listed under {kind}"

@@ -1,4 +1,4 @@
-"""The page of claims leaves none out, names nothing that is not there, and holds no verdict and no figure that a hand has typed."""
+"""The page of claims is complete, names only existing checks, and has no manually typed result or figure."""
 
 import re
 from pathlib import Path
@@ -21,7 +21,7 @@ NAMES = (
     r"\b(730|TS|758|LP|447)-\d\d\b",
     r"2\^\d\d(-1)?",
 )
-"""What may have digits in a sentence and is no figure that was measured: code, figures in braces, releases, tickets, rows, powers of two."""
+"""Texts with digits that are not measured figures: code, figures in braces, releases, tickets, rows, powers of two."""
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?<!,)")
 TERMS = {
     "730-17": "3 100 10 1 10 100 1,000 100,000",
@@ -65,11 +65,11 @@ TERMS = {
     "447-26": "2 3",
     "447-28": "1 0 3",
 }
-"""The numbers in a sentence that are terms of what was played (how many brokers, how long, which sizes), or of the claim: none was measured."""
+"""The numbers in a sentence that are parameters of the run (brokers, duration, sizes) or of the claim: none was measured."""
 
 
 def exists(check: str) -> bool:
-    """Whether what plays a claim is there."""
+    """Whether the check of a claim exists."""
     if not check.startswith("tests/"):
         return check in PLAYS
     file, _, test = check.partition("::")
@@ -83,51 +83,51 @@ def test_every_claim_of_every_document_has_a_row():
 
 
 @pytest.mark.parametrize("document", COUNTS)
-def test_everything_that_is_said_to_play_a_claim_is_there(document):
+def test_every_check_that_a_claim_names_exists(document):
     assert not [(row.id, check) for row in ROWS if row.document == document for check in row.checks if not exists(check)]
 
 
-def test_a_name_that_is_nobodys_is_noticed():
+def test_an_unknown_check_name_is_reported():
     assert not exists("tests/core/test_lease_pid.py::test_that_is_not_there") and not exists("kraftsim scenario of_nobody")
 
 
-def test_every_play_is_named_by_a_row_and_played_again_by_a_verb():
+def test_every_claim_run_is_named_by_a_row_and_a_command():
     named = {check for row in ROWS for check in row.checks}
     assert not [name for name in PLAYS if name not in named]
-    assert not [name for name, play in PLAYS.items() if play.again not in AGAIN]
+    assert not [name for name, measurement in PLAYS.items() if measurement.again not in AGAIN]
 
 
-def test_the_record_is_what_follows_from_rows_and_figures():
-    """Whoever types a verdict or a figure into docs/claims.json, or changes a row, is told to run `make claims`."""
+def test_the_claims_record_follows_from_rows_and_figures():
+    """After a manual change of docs/claims.json or of a row, the test fails with the command to run: `make claims`."""
     assert RECORD["rows"] == [told(row, RECORD["checks"]) for row in ROWS], 'run: make claims ARGS="--write-only"'
     assert sorted(RECORD["checks"]) == sorted({check for row in ROWS for check in row.checks}), 'run: make claims ARGS="--missing"'
 
 
-def test_the_record_names_the_verb_that_plays_it_again():
+def test_the_claims_record_names_the_command_that_measures_it():
     said = {name: each["again"] for name, each in RECORD["checks"].items() if name in PLAYS}
     assert said == {name: PLAYS[name].again for name in said}, 'run: make claims ARGS="--only ..."'
 
 
-def test_every_row_is_shown():
+def test_every_claim_row_is_shown():
     assert not [(row["id"], row["measured"]) for row in RECORD["rows"] if row["verdict"] not in VERDICTS or row["verdict"] == FAILED]
     assert all(each["date"] and each["commit"] for each in RECORD["checks"].values())
 
 
-def test_a_verdict_follows_from_the_figures():
+def test_a_claim_result_follows_from_the_figures():
     row = Row(id="730-01", kind="rule", claim="", shipped="", checks=("a",), says="{twice} ids twice", holds="twice == 0")
     assert [row.verdict({"twice": count}, passed=True) for count in (0, 1)] == [HOLDS, REFUTED]
     assert row.verdict({"twice": 0}, passed=False) == FAILED
     measured = Measured(passed=True, figures={"thrice": 0}, again=AGAIN[0], date="", commit="")
-    assert told(row, {"a": measured})["verdict"] == FAILED, "a figure that no check returns"
+    assert told(row, {"a": measured})["verdict"] == FAILED, "a figure is missing"
 
 
 def test_each_row_has_figures_and_a_condition_or_a_reason():
     assert not [row.id for row in ROWS if row.argued and (row.conditions or len(row.argued) < 20)]
-    assert not [row.id for row in ROWS if not row.conditions and not row.argued], "a verdict follows from figures"
-    assert not [row.id for row in ROWS if "{" not in row.says and not row.argued], "a row shows the figures that it rests on"
+    assert not [row.id for row in ROWS if not row.conditions and not row.argued], "a result follows from figures"
+    assert not [row.id for row in ROWS if "{" not in row.says and not row.argued], "a row shows its figures"
 
 
-def test_no_sentence_types_a_figure():
-    """A number outside of braces is a name, or one of the terms above: what was measured stands in braces."""
+def test_no_claim_sentence_has_a_literal_figure():
+    """A number outside of braces is a name, or one of the parameters above: measured figures are in braces."""
     typed = {row.id: " ".join(NUMBER.findall(re.sub("|".join(NAMES), "", row.says))) for row in ROWS}
     assert {row_id: numbers for row_id, numbers in typed.items() if numbers} == TERMS

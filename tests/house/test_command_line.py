@@ -1,4 +1,4 @@
-"""The command line: quick to start, clear when something is wrong, and each verb with examples."""
+"""The command line: a fast start, clear errors, and examples for each command."""
 
 import ast
 import json
@@ -19,7 +19,7 @@ from kraftsim.cli.properties import read_properties
 
 HOUSE = Path(__file__).parents[2]
 TAKES_MARKUP = {"Console": "markup", "TextColumn": "markup", "Status": None, "Spinner": None, "SpinnerColumn": None}
-"""What of rich reads brackets as markup -> the argument that forbids it; None: it is given Text, or nothing."""
+"""Classes of rich that parse brackets as markup -> the argument that disables it; None: they get Text, or nothing."""
 REPORTING_VERBS = (
     *("scenario", "sweep", "replay", "shrink", "diff", "ingest", "analyze", "report", "list", "doctor", "decode", "dump", "conformance"),
     "trail",
@@ -28,13 +28,13 @@ START_SECONDS = 0.15
 
 
 def run(*arguments: str, python: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    """Run the command in a process of its own."""
+    """Run the command in a separate process."""
     command = [sys.executable, *python, "-m", "kraftsim", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
 
 
 def test_the_command_starts_quickly():
-    """The best of ten, in CPU time: the machine may be busy, the command may not."""
+    """The best of ten, in CPU time, which does not depend on the load of the machine."""
     took = []
     for _ in range(10):
         before = os.times()
@@ -44,8 +44,8 @@ def test_the_command_starts_quickly():
     assert min(took) < START_SECONDS
 
 
-def test_naming_the_verbs_imports_none_of_them():
-    """Nor any other room, nor what only some verbs need."""
+def test_listing_commands_imports_none_of_them():
+    """Nor any other package, nor modules that only some commands need."""
     program = "import sys; from kraftsim.cli.main import kraftsim; kraftsim.main(['--help'], standalone_mode=False); print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.splitlines()[-1].split()
     ours = {module for module in loaded if module.startswith(("kraftsim.", "protocol", "scenarios"))}
@@ -53,20 +53,20 @@ def test_naming_the_verbs_imports_none_of_them():
     assert not {"rich", "pyspark", "msgspec", "asyncio", "structlog"} & set(loaded)
 
 
-def test_a_node_imports_neither_spark_nor_the_screen():
+def test_a_node_imports_neither_spark_nor_the_terminal_renderer():
     program = "import sys; import kraftsim.cli.node, kraftsim.cluster.launch; print(*sorted(sys.modules))"
     loaded = set(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split())
     assert not {"rich", "pyspark", "pandas", "numpy", "pyarrow", "aiokafka", "confluent_kafka", "pytest", "kraftsim.analysis"} & loaded
 
 
 def test_optimised_python_is_refused_with_one_line():
-    """Assertions are the safety net."""
+    """Assertions must be enabled."""
     done = run("--version", python=("-O",))
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr.splitlines() == ["Error: kraftsim does not run under `python -O`: its assertions are the safety net"]
 
 
-def test_version():
+def test_the_version_is_printed():
     done = run("--version")
     assert (done.returncode, done.stdout) == (0, f"kraftsim, version {__version__}\n")
 
@@ -81,7 +81,7 @@ def test_every_verb_has_help_with_examples(verb):
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_examples_can_be_pasted_into_a_shell(verb):
-    """What explains an example is a comment."""
+    """Explanations of examples are comments."""
     epilog = kraftsim.get_command(click.Context(kraftsim), verb).epilog or ""
     examples = re.findall(r"^  (\S.*)$", epilog, flags=re.MULTILINE)
     assert examples and not [line for line in examples if re.search(r"\S {3,}(?!#)\S", line)]
@@ -108,7 +108,7 @@ def test_the_list_of_commands_has_the_usual_heading():
         (["node", "no-such.properties"], "File 'no-such.properties' does not exist"),
     ],
 )
-def test_what_cannot_be_done_ends_with_3_and_says_why(arguments, complaint):
+def test_errors_exit_with_3_and_a_reason(arguments, complaint):
     """2 would mean that an invariant is unknown or vacuous."""
     done = run(*arguments)
     assert done.returncode == 3
@@ -124,7 +124,7 @@ def test_what_cannot_be_done_ends_with_3_and_says_why(arguments, complaint):
         ("process.roles=broker\nnode.id=minus one\n", "node.id"),
     ],
 )
-def test_a_node_with_bad_settings_ends_with_one_clear_line(tmp_path: Path, text, complaint):
+def test_a_node_with_bad_configs_prints_one_line(tmp_path: Path, text, complaint):
     file = tmp_path / "node.properties"
     file.write_text(text)
     done = run("node", str(file))
@@ -142,7 +142,7 @@ def test_list_prints_one_entry_a_line(kind, tmp_path: Path):
     assert all(row["name"] and row["about"] for row in rows)
 
 
-def test_doctor_says_what_is_there_and_what_is_missing(tmp_path: Path):
+def test_doctor_reports_present_and_missing_tools(tmp_path: Path):
     done = run("doctor", "--disk", str(tmp_path), "--json", "-")
     found = {row["name"]: row for row in json.loads(done.stdout)}
     assert {"python", "java", "maven", "go", "tshark", "uvloop", "ports", "disk"} <= set(found)
@@ -151,7 +151,7 @@ def test_doctor_says_what_is_there_and_what_is_missing(tmp_path: Path):
     assert done.returncode == 0
 
 
-def test_doctor_finds_no_java_where_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_doctor_reports_missing_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     assert run("doctor", "--require", "java").returncode == 3
@@ -163,9 +163,9 @@ def test_doctor_finds_no_java_where_there_is_none(tmp_path: Path, monkeypatch: p
     assert run("doctor", "--require", "java").returncode == 0
 
 
-def test_nothing_printed_by_rich_loses_what_is_in_brackets():
-    """File names, package extras and messages of others hold brackets; rich drops them where it may read them as markup."""
-    told = []
+def test_rich_output_keeps_text_in_brackets():
+    """File names, package extras and messages of libraries contain brackets; rich drops them if it parses markup."""
+    found = []
     for file in (*sorted((HOUSE / "kraftsim").rglob("*.py")), *sorted((HOUSE / "demo").rglob("*.py"))):
         for call in ast.walk(ast.parse(file.read_text())):
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id not in TAKES_MARKUP:
@@ -177,9 +177,9 @@ def test_nothing_printed_by_rich_loses_what_is_in_brackets():
             texts = [*call.args, *(value for key, value in given.items() if key in ("text", "finished_text"))]
             has_text_only = all(isinstance(each, ast.Call) and isinstance(each.func, ast.Name) and each.func.id == "Text" for each in texts)
             if not (is_off if TAKES_MARKUP[name] else has_text_only):
-                told.append(f"{file.relative_to(HOUSE)}:{call.lineno} {name}")
+                found.append(f"{file.relative_to(HOUSE)}:{call.lineno} {name}")
         assert "from_markup" not in file.read_text() and ".print_json(" not in file.read_text(), file
-    assert not told, "give Console and TextColumn markup=False, and Text to what has no such argument"
+    assert not found, "pass markup=False to Console and TextColumn, and Text to classes without that argument"
 
 
 @pytest.mark.parametrize(
@@ -194,13 +194,13 @@ def test_nothing_printed_by_rich_loses_what_is_in_brackets():
     ],
 )
 def test_property_files_are_read_as_java_reads_them(text, expected):
-    """java.util.Properties.load, as far as Kafka's files use it."""
+    """java.util.Properties.load, as far as Kafka's property files use it."""
     assert read_properties(text) == expected
 
 
 @pytest.mark.parametrize(("variable", "value"), [("KRAFTSIM_LOG_LEVEL", "loud"), ("KRAFTSIM_LOG_FORMAT", "yaml")])
-def test_a_log_level_or_format_that_does_not_exist_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable, value):
-    """`zookeeper` and `lease` have no option for it; the variable counts there, too."""
+def test_an_unknown_log_level_or_format_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable, value):
+    """`zookeeper` and `lease` have no option for it; the environment variable applies there too."""
     monkeypatch.setenv(variable, value)
     done = run("zookeeper", "--data", str(tmp_path / "zookeeper"))
     assert done.returncode == 3
@@ -209,7 +209,7 @@ def test_a_log_level_or_format_that_does_not_exist_is_named(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("arguments", [["list", "requirements"], ["list", "scenarios", "--long"], ["doctor"], ["--help"], ["up", "--help"]])
-def test_output_that_nobody_reads_does_not_look_like_a_violation(arguments):
+def test_a_closed_output_pipe_is_not_reported_as_a_violation(arguments):
     """As in `kraftsim analyze RUN | head -1`."""
     running = subprocess.Popen([sys.executable, "-m", "kraftsim", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert running.stdout is not None and running.stderr is not None

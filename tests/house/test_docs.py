@@ -1,4 +1,4 @@
-"""Pages: every generated page renders from all data, links lead to pages, commands exist, and quoted figures are computed."""
+"""Docs: every generated page renders from all data, links resolve, commands exist, and quoted counts are computed."""
 
 import os
 import re
@@ -20,18 +20,18 @@ PAGES = sorted([*(HOUSE / page for page in ROOT_PAGES if page.endswith(".md")), 
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 PATH = re.compile(r"`((?:protocol|kraftsim|scenarios|tests|docs|bench|demo|examples|changelog\.d)/[\w/.-]*)`")
 READ = re.compile(r'"(docs|examples|tests|kraftsim|protocol|scenarios)"((?:\s*/\s*"[^"{}]+")+)')
-"""A path of the repository as code puts it together of its parts."""
+"""A path of the repository as composed in code."""
 RENDERED = {page: text_of(page) for page in GENERATED}
-"""Every generated page, made once."""
+"""Every generated page, rendered once."""
 
 
 def name_of(page: Path) -> str:
-    """Name of a page as a reader of a failure wants it."""
+    """Name of a page for failure messages."""
     return page.relative_to(HOUSE).as_posix()
 
 
 def is_generated(page: Path) -> bool:
-    """Whether a link from a hand-written page leads to the reference."""
+    """Whether a link of a hand-written page points to the generated reference."""
     path = os.path.relpath(os.path.normpath(page), DOCS / REFERENCE)
     return path in GENERATED
 
@@ -46,7 +46,7 @@ def test_a_generated_page_renders(page):
 
 
 @pytest.mark.parametrize("page", [page for page in GENERATED if page.endswith(".md")])
-def test_the_tables_of_a_generated_page_have_as_many_cells_as_heads(page):
+def test_table_rows_of_generated_pages_match_their_headers(page):
     width, in_code = 0, False
     for line in RENDERED[page].splitlines():
         in_code ^= line.startswith("```")
@@ -59,7 +59,7 @@ def test_the_tables_of_a_generated_page_have_as_many_cells_as_heads(page):
 
 
 @pytest.mark.parametrize("page", [page for page in GENERATED if page.endswith(".md")])
-def test_links_of_a_generated_page_lead_somewhere(page):
+def test_links_of_generated_pages_resolve(page):
     place = Path(REFERENCE) / Path(page).parent
     targets = [os.path.normpath(place / link) for link in LINK.findall(RENDERED[page]) if "://" not in link]
     known = {f"{REFERENCE}/{each}" for each in GENERATED} | {file.name for file in DOCS.iterdir()}
@@ -67,7 +67,7 @@ def test_links_of_a_generated_page_lead_somewhere(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_and_paths_lead_somewhere(page):
+def test_links_and_paths_of_pages_resolve(page):
     text = page.read_text()
     targets = [page.parent / link for link in LINK.findall(text) if "://" not in link]
     targets += [HOUSE / path for path in PATH.findall(text) if "NN" not in path and "NAME" not in path]
@@ -75,21 +75,21 @@ def test_links_and_paths_lead_somewhere(page):
 
 
 def test_files_that_code_reads_exist():
-    """A page that is moved takes the tests along that run its samples."""
+    """If a page is moved, the tests that run its examples must follow."""
     sources = [path for top in ("tests", "bench", "claims", "docs", "kraftsim") for path in (HOUSE / top).rglob("*.py")]
     read = {(source, "/".join([top, *re.findall(r'"([^"]+)"', rest)])) for source in sources for top, rest in READ.findall(source.read_text())}
     assert len(read) > 5
     assert not [f"{name_of(source)}: {path}" for source, path in sorted(read) if not (HOUSE / path).exists()]
 
 
-def test_the_readme_links_no_page_that_is_not_committed():
-    """It is read where the repository is browsed."""
+def test_the_readme_links_only_committed_pages():
+    """The README is read in the repository browser."""
     links = [link for link in LINK.findall((HOUSE / "README.md").read_text()) if "://" not in link]
     assert not [link for link in links if not (HOUSE / link).exists()]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_commands_that_are_shown_exist(page):
+def test_commands_shown_in_pages_exist(page):
     text = page.read_text()
     makefile = (HOUSE / "Makefile").read_text()
     assert set(re.findall(r"^\s*(?:\$ )?kraftsim ([a-z]+)", text, flags=re.M)) <= set(VERBS)
@@ -97,7 +97,7 @@ def test_commands_that_are_shown_exist(page):
     assert not [goal for goal in goals if not re.search(rf"^{goal}:", makefile, flags=re.M)]
 
 
-def test_a_page_of_an_api_says_its_versions_fields_and_errors():
+def test_an_api_page_lists_versions_fields_and_errors():
     page = RENDERED["protocol/k22-init-producer-id.md"]
     assert "| Kafka | 2.8.2 | 3.9.1 |" in page and "| versions | 0-4 | 0-5 |" in page
     assert "| `producer_id` | int64 | 3+ |  | `-1` |  |" in page
@@ -105,25 +105,25 @@ def test_a_page_of_an_api_says_its_versions_fields_and_errors():
     assert "- Version 2: flexible: compact lengths, tagged fields." in page
 
 
-def test_every_api_has_a_page_that_the_index_links():
+def test_every_api_has_a_page_linked_from_the_index():
     index = RENDERED["protocol/index.md"]
     pages = [page for page in GENERATED if page.startswith("protocol/k")]
     assert len(pages) == len(declared_api_keys())
     assert not [page for page in pages if f"({page.removeprefix('protocol/')})" not in index]
 
 
-def test_the_map_names_every_room():
+def test_the_architecture_page_names_every_package():
     text = (DOCS / "architecture.md").read_text()
     rooms = [place.name for place in (HOUSE / "kraftsim").iterdir() if (place / "__init__.py").exists()]
     assert not [room for room in rooms if f"kraftsim/{room}" not in text]
 
 
-def test_every_hand_written_page_is_named_in_the_readme():
+def test_every_hand_written_page_is_linked_from_the_readme():
     named = {(HOUSE / link).resolve() for link in LINK.findall((HOUSE / "README.md").read_text()) if "://" not in link}
     assert not [page.name for page in DOCS.glob("*.md") if page.resolve() not in named]
 
 
-def test_counts_in_pages_are_those_of_the_data():
+def test_counts_in_pages_match_the_data():
     readme, changes = (HOUSE / "README.md").read_text(), (HOUSE / "CHANGELOG.md").read_text()
     assert "more than 500 numbered requirements" in readme and len(all_requirements(release="")) > 500
     asked = re.findall(r"(\d+) questions about transactions", changes)
@@ -135,7 +135,7 @@ def test_no_generated_page_is_committed():
     assert not [page for page in GENERATED if (DOCS / page).exists() or (DOCS / REFERENCE / page).exists()]
 
 
-def test_every_setting_of_kraftsim_has_type_default_since_and_meaning():
+def test_every_kraftsim_config_has_type_default_since_and_meaning():
     rows = [line for line in RENDERED["settings.md"].splitlines() if line.startswith("| `kraftsim.")]
     named = {row.split("`")[1] for row in rows}
     assert named == set(MEANINGS) and len(rows) == len(named)
@@ -145,7 +145,7 @@ def test_every_setting_of_kraftsim_has_type_default_since_and_meaning():
         assert kind and change == "read-only" and since.startswith("kraftsim ") and effect == "yes" and meaning.endswith(".")
 
 
-def test_every_setting_of_kafka_has_a_type_and_says_since_when():
+def test_every_kafka_config_has_a_type_and_a_first_release():
     rows = [line for line in RENDERED["settings.md"].splitlines() if re.match(r"\| `[a-z]", line)]
     for row in rows:
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]]

@@ -1,4 +1,4 @@
-"""The doors of the house hold, and the check that holds them can fail."""
+"""The import contracts of the codebase hold, and their check can fail."""
 
 import subprocess
 import sys
@@ -13,17 +13,17 @@ from tests.house.room_contract import RoomContract
 HOUSE = Path(__file__).parents[2]
 ROWS = {row["room"]: row for row in tomllib.loads((HOUSE / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]}
 WITHOUT_ROW = {"kraftsim.cli"}
-"""It drives everything, and imports each room inside the verb that needs it: tests/house/test_command_line.py."""
+"""The CLI uses everything, and imports each package inside the command that needs it: tests/house/test_command_line.py."""
 
 
-def test_no_room_imports_through_a_wall():
+def test_no_package_breaks_its_import_contract():
     """docs/architecture.md, section 1."""
     program = "from importlinter.cli import lint_imports_command; lint_imports_command()"
     done = subprocess.run([sys.executable, "-c", program, "--no-logo", "--no-cache"], cwd=HOUSE, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_room_has_a_row():
+def test_every_package_has_an_import_contract():
     rooms = {"protocol", "scenarios"} | {f"kraftsim.{place.name}" for place in (HOUSE / "kraftsim").iterdir() if (place / "__init__.py").exists()}
     assert rooms - WITHOUT_ROW <= set(ROWS)
 
@@ -31,16 +31,16 @@ def test_every_room_has_a_row():
 @pytest.mark.parametrize(
     ("imported", "is_kept"),
     [
-        ("core.inside", True),  # the room itself
-        ("protocol.batches", True),  # below an open door
-        ("protocolx", False),  # beside an open door
-        ("node.broker", False),  # no door
+        ("core.inside", True),  # the package itself
+        ("protocol.batches", True),  # below an allowed package
+        ("protocolx", False),  # same prefix as an allowed package
+        ("node.broker", False),  # not allowed
         ("dataclasses", True),  # the standard library
-        ("asyncio", False),  # what the row takes out of it
-        ("requests", False),  # a package that the row does not name
+        ("asyncio", False),  # excluded by the contract
+        ("requests", False),  # a library that the contract does not name
     ],
 )
-def test_a_room_imports_only_what_its_row_names(imported, is_kept):
+def test_a_package_imports_only_what_its_contract_allows(imported, is_kept):
     graph = grimp.ImportGraph()
     for module in ("core", "core.rules", imported):
         graph.add_module(module)

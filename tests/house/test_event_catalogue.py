@@ -1,4 +1,4 @@
-"""The catalogue of events holds every class of every file of kraftsim/events, and what is made from it follows."""
+"""The event catalogue contains every class of every file of kraftsim/events, and derived tables are consistent."""
 
 import ast
 import subprocess
@@ -14,8 +14,8 @@ from kraftsim.events.catalogue import KINDS
 EVENTS = Path(catalogue.__file__).parent
 
 
-def test_every_event_class_of_every_file_is_in_the_catalogue():
-    """Read from the sources: a file that nothing imports must be found all the same."""
+def test_every_event_class_is_in_the_catalogue():
+    """Read from the sources, so that files that are never imported are found too."""
     written = {
         node.name: file.stem
         for file in sorted(EVENTS.glob("*.py"))
@@ -26,8 +26,8 @@ def test_every_event_class_of_every_file_is_in_the_catalogue():
     assert {"ZookeeperSessionBegan", "ZookeeperSessionEnded", "ZnodeChanged", "ZookeeperRecovered"} <= set(KINDS)
 
 
-def test_a_field_of_a_name_has_one_type_in_all_events():
-    """The event log of a run is one table: a column that is text in one kind and a number in another could not be read."""
+def test_an_event_field_name_has_one_type_in_all_events():
+    """The event log of a run is one table: a column with text in one kind and numbers in another could not be read."""
     assert set(line_schema().names) > {"kind", "topic", "producer_id"}
     types: dict[str, set[str]] = {}
     for event in KINDS.values():
@@ -36,13 +36,13 @@ def test_a_field_of_a_name_has_one_type_in_all_events():
     assert not {name: found for name, found in types.items() if len({each.replace("<class '", "").replace("'>", "") for each in found}) > 1}
 
 
-def test_the_catalogue_does_not_depend_on_what_was_imported_before():
+def test_the_event_catalogue_does_not_depend_on_import_order():
     program = "import kraftsim.node.zookeeper.files; from kraftsim.events.catalogue import KINDS; print(*KINDS)"
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert said == list(KINDS) == sorted(KINDS)
 
 
-def test_no_node_imports_the_catalogue():
-    """It imports every kind of event; a node imports those that it emits."""
+def test_nodes_do_not_import_the_event_catalogue():
+    """The catalogue imports every kind of event; a node imports only those that it emits."""
     program = "import sys; import kraftsim.cli.node, kraftsim.cluster.launch; print('kraftsim.events.catalogue' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.strip() == "False"

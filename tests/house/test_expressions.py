@@ -1,4 +1,4 @@
-"""What a client sends never becomes a regular expression of Python: those can take longer than any client waits (KIP-848 asks for RE2's)."""
+"""Input of clients is never used as a Python regular expression, which may take exponential time (KIP-848 requires RE2)."""
 
 import ast
 from pathlib import Path
@@ -6,8 +6,8 @@ from typing import Final
 
 HOUSE = Path(__file__).parents[2]
 ROOMS = ("kraftsim/node", "kraftsim/core")
-LINEAR: Final = "patterns that are written here, without two ways to match the same text"
-OF_OPERATORS: Final = "patterns that are written here, for what an operator writes into properties"
+LINEAR: Final = "literal patterns without ambiguous matches"
+OF_OPERATORS: Final = "literal patterns, for properties of the operator"
 ALLOWED: Final = {
     "kraftsim/core/metadata/client_quotas.py": LINEAR,
     "kraftsim/core/metadata/config_definitions.py": LINEAR,
@@ -22,7 +22,7 @@ ALLOWED: Final = {
     "kraftsim/node/security/listener_settings.py": OF_OPERATORS,
     "kraftsim/node/security/tls_choices.py": OF_OPERATORS,
 }
-"""Every file of a node that may use Python's expressions, and why that is harmless."""
+"""Every file of a node that may use Python's regular expressions, and why that is safe."""
 COMPILING: Final = {f"re.{name}" for name in ("compile", "match", "fullmatch", "search", "split", "sub", "subn", "findall", "finditer")}
 
 
@@ -32,8 +32,8 @@ def imported(tree: ast.AST) -> set[str]:
     return names | {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
 
 
-def test_nodes_use_no_expressions_of_python_but_those_that_are_listed() -> None:
-    """Also through fnmatch and glob, which make such expressions of what they are given."""
+def test_nodes_use_only_listed_regular_expressions() -> None:
+    """Also through fnmatch and glob, which translate patterns to regular expressions."""
     found = {}
     for room in ROOMS:
         for file in sorted((HOUSE / room).rglob("*.py")):
@@ -43,8 +43,8 @@ def test_nodes_use_no_expressions_of_python_but_those_that_are_listed() -> None:
     assert found == {file: {"re"} for file in ALLOWED}
 
 
-def test_the_patterns_of_nodes_are_written_down() -> None:
-    """The first argument of every call of `re` is a literal text, so that no client can have written it."""
+def test_regular_expressions_of_nodes_are_literals() -> None:
+    """The first argument of every call of `re` is a literal, so it cannot come from a client."""
     for name in sorted(ALLOWED):
         for node in ast.walk(ast.parse((HOUSE / name).read_text())):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in COMPILING:

@@ -1,4 +1,4 @@
-"""An AdminClient is held while its future is waited for: librdkafka destroys one that nothing names, and the future never ends."""
+"""An AdminClient must be referenced while its future is awaited: librdkafka destroys an unreferenced one, and the future never completes."""
 
 import ast
 from pathlib import Path
@@ -9,7 +9,7 @@ SYNCHRONOUS = {"list_topics"}
 
 
 def futures_of_temporaries(source: str) -> list[int]:
-    """Lines that call a method of an AdminClient that only this expression holds."""
+    """Lines that call a method of an AdminClient that is only referenced by this expression."""
     return [
         node.lineno
         for node in ast.walk(ast.parse(source))
@@ -20,11 +20,11 @@ def futures_of_temporaries(source: str) -> list[int]:
     ]
 
 
-def test_no_future_is_one_of_an_admin_client_that_nothing_holds():
+def test_every_admin_client_outlives_its_futures():
     sources = [file for top in ("tests", "bench", "demo", "examples", "claims") for file in (HOUSE / top).rglob("*.py")]
     assert {file.name: lines for file in sources if (lines := futures_of_temporaries(file.read_text()))} == {}
 
 
-def test_such_a_future_is_found():
+def test_a_future_of_an_unreferenced_admin_client_is_found():
     assert futures_of_temporaries("AdminClient({}).list_consumer_groups().result()") == [1]
     assert futures_of_temporaries("a = AdminClient({})\na.list_consumer_groups()\nAdminClient({}).list_topics()") == []

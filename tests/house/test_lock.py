@@ -1,4 +1,4 @@
-"""The lock files pin everything that runs, by hash and without an address."""
+"""The lock files pin all dependencies, by hash and without an index URL."""
 
 import re
 import tomllib
@@ -17,7 +17,7 @@ def pins(lock: str) -> dict[str, str]:
 
 
 def wanted(*groups: str) -> set[str]:
-    """Packages that pyproject.toml asks for: the run-time ones, and those of the named extras."""
+    """Dependencies in pyproject.toml: the run-time ones, and those of the named extras."""
     project = tomllib.loads((HOUSE / "pyproject.toml").read_text())["project"]
     lines = [*project["dependencies"], *(line for group in groups for line in project["optional-dependencies"][group])]
     return {re.split(r"[\[<>=! ]", line)[0].lower() for line in lines}
@@ -40,5 +40,5 @@ def test_lock_files_pin_what_pyproject_asks_for():
     assert wanted("java") - wanted() <= set(pins("requirements-java.lock"))
 
 
-def test_nodes_run_what_was_tested():
+def test_core_lock_pins_the_tested_versions():
     assert pins("requirements-core.lock").items() <= pins("requirements.lock").items()

@@ -1,4 +1,4 @@
-"""Each table of figures in a hand-written page says how it was measured, when, and by which commit."""
+"""Each table of figures in a hand-written page names its command, date, and commit."""
 
 import re
 import shlex
@@ -17,7 +17,7 @@ from kraftsim.cli.main import kraftsim
 HOUSE = Path(__file__).parents[2]
 DOCS = HOUSE / "docs"
 PAGES = {file.relative_to(HOUSE).as_posix(): file for file in (HOUSE / "README.md", *sorted(DOCS.glob("*.md")))}
-"""Every page that somebody writes: a new one is held to it, too."""
+"""Every hand-written page, including new ones."""
 NO_MEASUREMENTS = (
     *(
         "| target |",
@@ -31,18 +31,18 @@ NO_MEASUREMENTS = (
     *("| setting |", "| API |", "| story | what happens |", "| scenario | what happens |", "| wrong |"),
     *("| while the log says |", "| compared | how |", "| bug | found by |"),
 )
-"""How tables begin whose digits are settings, keys of APIs, numbers of errors, versions, and seeds."""
+"""Headers of tables whose digits are config values, API keys, error codes, versions, and seeds."""
 COST = re.compile(
     r"\b\d[\d,]*(?:\.\d+)?\s(?:us|ns|(?:CPU|virtual) seconds?|MB/s|ids/s|calls)\b|\bload of \d"
     r"|\bclean\b.{0,40}\d|\d[\d,]* (?:seeds|runs)\b[^.]*\bclean\b|\b(?:took|takes|in|after) \d[\d,.]* (?:s|ms|seconds)\b"
 )
-"""What a sentence says that was measured: costs, rates, counts of clean runs."""
+"""Measured figures in a sentence: costs, rates, counts of clean runs."""
 MEASURED = re.compile(r"Measured: (`[^`]+`, )+20\d\d-[01]\d-[0-3]\d, [0-9a-f]{7,40}$")
 COMMAND = re.compile(r"`((?:make|kraftsim|python -m) [^`]*)`")
 
 
 def tables(text: str) -> Iterator[tuple[Sequence[str], str]]:
-    """Each table, and the first line behind it that is not empty."""
+    """Each table, and the first non-empty line after it."""
     lines = [*text.splitlines(), ""]
     first = None
     for place, line in enumerate(lines):
@@ -54,19 +54,19 @@ def tables(text: str) -> Iterator[tuple[Sequence[str], str]]:
 
 
 def has_figures(table: Sequence[str]) -> bool:
-    """Whether a cell behind the first has a digit outside of code."""
+    """Whether a cell after the first has a digit outside of code."""
     if table[0].startswith(NO_MEASUREMENTS):
         return False
     return any(re.search(r"\d", re.sub(r"`[^`]*`", "", cell)) for row in table[2:] for cell in row.strip("| ").split("|")[1:])
 
 
 def unsaid(text: str) -> list[str]:
-    """Heads of tables that do not say where their figures come from."""
+    """Headers of tables that do not name the source of their figures."""
     return [table[0] for table, behind in tables(text) if has_figures(table) and not MEASURED.match(behind)]
 
 
 def silent_sections(text: str) -> list[tuple[str, str]]:
-    """Heads of sections whose sentences have measured figures, and no line that says of what; with the first figure."""
+    """Headings of sections with measured figures in sentences but without a `Measured:` line; with the first figure."""
     parts = re.split(r"(?m)^(#+ .*)$", re.sub(r"```.*?```", "", text, flags=re.S))
     found = []
     for head, body in zip(parts[1::2], parts[2::2], strict=True):
@@ -78,49 +78,49 @@ def silent_sections(text: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_table_of_figures_says_command_date_and_commit(page):
+def test_every_table_of_figures_names_command_date_and_commit(page):
     assert not unsaid(PAGES[page].read_text()), "write below it: Measured: `COMMAND`, DATE, COMMIT"
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_section_with_measured_figures_says_command_date_and_commit(page):
+def test_every_measured_section_names_command_date_and_commit(page):
     assert not silent_sections(PAGES[page].read_text()), "write below the sentence: Measured: `COMMAND`, DATE, COMMIT"
 
 
-def test_a_section_that_says_nothing_is_found():
+def test_a_section_without_provenance_is_found():
     text = "# a\n\nIt takes 3 CPU seconds.\n\n## b\n\n60 seeds, 20 of each, are clean.\n\n## c\n\nIt waits for 3 s.\n"
     assert [head for head, _ in silent_sections(text)] == ["# a", "## b"]
     assert not silent_sections("# a\n\nIt takes 3 CPU seconds.\n\nMeasured: `make bench`, 2026-11-21, f95d19724\n")
 
 
-def test_a_table_that_says_nothing_is_found():
+def test_a_table_without_provenance_is_found():
     table = "| what | seconds |\n|---|---|\n| start | 0.9 |\n\n"
     assert unsaid(table) == unsaid(table + "Measured: somehow") == ["| what | seconds |"]
     assert not unsaid(table + "Measured: `make bench ARGS=start`, 2026-11-21, f95d19724")
     assert not unsaid("| what | how |\n|---|---|\n| start | `make bench ARGS=9` |\n")
 
 
-def test_commits_that_were_measured_are_in_the_history():
-    """A commit that was replayed onto another one is gone: nobody could measure it again."""
+def test_measured_commits_are_in_the_git_history():
+    """A rebased commit is lost: its measurement could not be repeated."""
     named = {file.name: re.findall(r"^Measured: .*, ([0-9a-f]{7,40})$", file.read_text(), flags=re.M) for file in sorted(DOCS.glob("*.md"))}
     foreign = foreign_commits(commit for commits in named.values() for commit in commits)
     assert not [(page, commit) for page, commits in named.items() for commit in commits if commit in foreign]
 
 
-def test_commits_that_claims_name_are_in_the_history():
-    """`make claims ARGS=--stale` measures again what names another one."""
+def test_commits_of_claims_are_in_the_git_history():
+    """`make claims ARGS=--stale` repeats measurements of other commits."""
     commits = {check: measured["commit"] for check, measured in read_record()["checks"].items()}
     foreign = foreign_commits(commits.values())
     assert not [check for check, commit in commits.items() if commit in foreign]
 
 
-def test_a_commit_that_is_not_there_is_found():
+def test_a_missing_commit_is_found():
     commits = ("0" * 40, measured_commit())
-    assert foreign_commits(commits) in ([], ["0" * 40]), "without a history nothing can be said"
+    assert foreign_commits(commits) in ([], ["0" * 40]), "without a git history the check is not possible"
 
 
 def misfit(command: str) -> str:
-    """Return why `kraftsim ...` would not begin; '' if it would, or if it only lacks what a reader puts in: NAME, a run of theirs, --out."""
+    """Return why `kraftsim ...` would be refused; '' if not, or if only a value of the reader is missing: NAME, a run, --out."""
     words = shlex.split(command)[1:]
     verb = kraftsim.get_command(click.Context(kraftsim), words[0])
     if verb is None:
@@ -136,8 +136,8 @@ def misfit(command: str) -> str:
     return ""
 
 
-def test_commands_that_measure_begin():
-    """With all the options that they need, and none that there is not."""
+def test_measuring_commands_start():
+    """With all required options, and no unknown ones."""
     named = [command for page in PAGES for line in PAGES[page].read_text().splitlines() if MEASURED.match(line) for command in COMMAND.findall(line)]
     named += [check.partition("#")[0].strip() for row in ROWS for check in row.checks if check in PLAYS]
     ours = sorted({command for command in named if command.startswith("kraftsim ")})
@@ -146,8 +146,8 @@ def test_commands_that_measure_begin():
     assert misfit("kraftsim compare --nothing --out x") and misfit("kraftsim campare") and misfit("kraftsim trail --id 3")
 
 
-def test_commands_that_measure_are_verbs():
-    """`make VERB` is in the Makefile, `kraftsim VERB` in the command line."""
+def test_measuring_commands_are_cli_commands_or_make_targets():
+    """`make TARGET` is in the Makefile, `kraftsim COMMAND` in the command line."""
     from kraftsim.cli.main import VERBS
 
     targets = set(re.findall(r"^([a-z-]+):", (DOCS.parent / "Makefile").read_text(), flags=re.M))

@@ -20,7 +20,7 @@ def invoke(*arguments: str) -> str:
     return shown.output
 
 
-def test_each_workload_parameter_has_a_meaning_and_each_meaning_a_parameter():
+def test_every_workload_parameter_is_described():
     assert {name for each in scenarios() for name in each.workload} == set(MEANINGS)
 
 
@@ -52,7 +52,7 @@ def test_help_with_a_name_shows_releases_sizes_and_parameters(name):
     assert "--seed INTEGER" in shown
 
 
-def test_help_with_an_unknown_name_says_which_names_are_near():
+def test_help_with_an_unknown_name_suggests_near_names():
     shown = CliRunner().invoke(kraftsim, ["scenario", "rolling_upgrad", "--help"])
     assert shown.exit_code == 3 and "did you mean rolling_upgrade" in shown.output
 

@@ -1,6 +1,6 @@
-"""`make more-seeds` reaches every random history of the rules: where a test loops over seeds, a test of the same file takes them one at a time.
+"""`make more-seeds` reaches every random test: if a test loops over seeds, a test of the same file has the seed as a parameter.
 
-Only a range of seeds that is a parameter goes on (tests/conftest.py); a loop inside of a test plays the same histories for ever.
+Only a range of seeds that is a parameter is extended (tests/conftest.py); a loop inside a test always runs the same seeds.
 """
 
 import ast
@@ -16,13 +16,13 @@ SEED: Final = "seed"
 
 
 def loops_over_seeds(tree: ast.Module) -> bool:
-    """Tell whether a module has a loop or a comprehension over a range of seeds."""
+    """Return whether a module has a loop or a comprehension over a range of seeds."""
     loops = [node for node in ast.walk(tree) if isinstance(node, ast.For | ast.comprehension)]
     return any(isinstance(loop.target, ast.Name) and loop.target.id == SEED and _is_range(loop.iter, tree) for loop in loops)
 
 
 def takes_seeds(tree: ast.Module) -> bool:
-    """Tell whether a module has a test over a range of seeds, one at a time."""
+    """Return whether a module has a test with a range of seeds as a parameter."""
     return any(_is_over_seeds(mark, tree) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) for mark in node.decorator_list)
 
 
@@ -59,7 +59,7 @@ def test_the_search_finds_loops() -> None:
 
 
 @pytest.mark.parametrize("file", FOUND)
-def test_what_loops_over_seeds_can_go_on_with_them(file: str) -> None:
+def test_tests_over_seeds_can_run_more_seeds(file: str) -> None:
     assert takes_seeds(FOUND[file])
 
 
@@ -75,6 +75,6 @@ def test_what_loops_over_seeds_can_go_on_with_them(file: str) -> None:
         ("@pytest.mark.parametrize('seed', [1, 7])\ndef test_it(seed): play(seed)", False, False),
     ],
 )
-def test_what_counts_as_a_loop_and_as_a_parameter(source: str, loops: bool, takes: bool) -> None:
+def test_detection_of_seed_loops_and_seed_parameters(source: str, loops: bool, takes: bool) -> None:
     tree = ast.parse(source)
     assert (loops_over_seeds(tree), takes_seeds(tree)) == (loops, takes)

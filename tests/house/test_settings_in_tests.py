@@ -1,6 +1,6 @@
-"""Settings that test modules, scenarios and benches give to nodes are values that a node takes.
+"""Node configs in test modules, scenarios and benches are valid.
 
-Most of these modules run only beside real clients or Apache Kafka; a wrong value there would show late.
+Most of these modules run only with real clients or Apache Kafka, where an invalid value would be found late.
 """
 
 import ast
@@ -21,7 +21,7 @@ WRONG_ON_PURPOSE: Final = "tests/apache_kafka/test_config_answers.py"
 
 
 def literal_settings() -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield file and line of each dict literal of a module, with the broker settings it names."""
+    """Yield file and line of each dict literal of a module, with its broker configs."""
     known = config_tables("4.4").broker.keys() | config_tables("3.9").broker.keys()
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -43,13 +43,13 @@ def literal_settings() -> Iterator[tuple[str, dict[str, str]]]:
 FOUND: Final[Mapping[str, dict[str, str]]] = dict(literal_settings())
 
 
-def test_the_search_finds_settings() -> None:
+def test_the_search_finds_config_names() -> None:
     assert len(FOUND) > 10
 
 
 @pytest.mark.parametrize("place", FOUND)
-def test_a_node_takes_these_settings(place: str) -> None:
-    """Of one release at least: 4.x asks for larger segments than 3.9."""
+def test_a_node_accepts_the_configs_that_tests_set(place: str) -> None:
+    """Valid in at least one release: 4.x requires larger segments than 3.9."""
     complaints = []
     for line in LINES:
         tables = config_tables(line)

@@ -1,4 +1,4 @@
-"""The shape of the house: small files, short functions, nouns for names, nothing that only one machine knows."""
+"""The style rules of the codebase: small files, short functions, nouns for names, nothing machine-specific."""
 
 import ast
 import re
@@ -11,20 +11,20 @@ FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
 NO_NOUNS = {"utils", "util", "helpers", "helper", "common", "misc", "base"}
 DECLARATION_LANGUAGE = {"protocol/schema.py", "protocol/message_class.py"}
-"""Where fields of any type are declared, and classes written from the declarations."""
-MACHINE_WORDS = re.compile(
+"""Files that declare fields of any type, and generate classes from the declarations."""
+MACHINE_SPECIFIC = re.compile(
     "/" + r"(work|root|home)/|/tmp/k/|pypi" + r"\.org|python" + r"hosted|repo\d?\.maven|npm" + r"js\.|crates" + r"\.io|golang\.org/"
 )
 
 
 def python_files() -> Iterator[Path]:
-    """Every Python file of ours, sorted."""
+    """Every Python file of the repository, sorted."""
     for room in ROOMS:
         yield from sorted((HOUSE / room).rglob("*.py"))
 
 
 def text_files() -> Iterator[Path]:
-    """Every text that is ours, sorted. A linked worktree has a file named .git, which git wrote."""
+    """Every text file of the repository, sorted. A linked worktree has a file named .git, written by git."""
     yield from python_files()
     for place in (HOUSE, HOUSE / ".ci", *(HOUSE / room for room in ROOMS)):
         found = place.iterdir() if place in (HOUSE, HOUSE / ".ci") else place.rglob("*")
@@ -36,16 +36,16 @@ def text_files() -> Iterator[Path]:
 
 
 def name_of(file: Path) -> str:
-    """Name of a file as a reader of a failure wants it."""
+    """Name of a file for failure messages."""
     return file.relative_to(HOUSE).as_posix()
 
 
-def test_files_fit_a_reader():
+def test_files_stay_below_the_line_limit():
     too_long = {name_of(file): lines for file in python_files() if (lines := len(file.read_text().splitlines())) > FILE_LINES_MAX}
-    assert not too_long, "look for a seam at 300 lines"
+    assert not too_long, "split a file at 300 lines"
 
 
-def test_functions_fit_a_screen():
+def test_functions_stay_below_the_line_limit():
     too_long = [
         f"{name_of(file)}:{node.lineno} {node.name} has {node.end_lineno - node.lineno + 1} lines"
         for file in python_files()
@@ -55,12 +55,12 @@ def test_functions_fit_a_screen():
     assert not too_long
 
 
-def test_files_are_named_by_nouns_that_say_something():
+def test_file_names_are_specific_nouns():
     assert not [name_of(file) for file in python_files() if file.stem in NO_NOUNS]
 
 
 def test_no_folder_repeats_the_name_of_a_root_package():
-    """`protocol` and `scenarios` are generic words; a second folder of that name with modules in it would be found in their place."""
+    """`protocol` and `scenarios` are generic names; a second folder of that name with modules would shadow them."""
     places = [place for room in ROOMS for place in (HOUSE / room).rglob("*") if place.is_dir() and place.name in ("protocol", "scenarios")]
     repeated = [name_of(place) for place in places if any(place.rglob("*.py"))]
     assert not repeated
@@ -76,13 +76,13 @@ def test_imports_are_absolute():
     assert not relative
 
 
-def test_every_module_says_what_it_is():
+def test_every_module_has_a_docstring():
     silent = [name_of(file) for file in python_files() if not ast.get_docstring(ast.parse(file.read_text()))]
-    assert not silent, "a module begins with one sentence: what, and which rule of Kafka"
+    assert not silent, "a module starts with one sentence: its purpose, and its source in Kafka"
 
 
-def test_signatures_say_what_they_mean():
-    """`Any` stands only where the declaration language needs it, and in tests."""
+def test_signatures_do_not_use_any():
+    """`Any` is used only in the declaration language, and in tests."""
     vague = [
         f"{name_of(file)}:{node.lineno} {node.name}"
         for file in python_files()
@@ -98,19 +98,19 @@ def test_nothing_names_a_machine_or_a_registry():
         f"{name_of(file)}:{number} {line.strip()[:80]}"
         for file in text_files()
         for number, line in enumerate(file.read_text().splitlines(), 1)
-        if MACHINE_WORDS.search(line) and file != Path(__file__)
+        if MACHINE_SPECIFIC.search(line) and file != Path(__file__)
     ]
     assert not named
 
 
-def test_sources_can_be_read_by_anybody():
-    """A rule cites a KIP, a ticket or a class of Apache Kafka, and no notes that are not here."""
-    notes = re.compile(r"\bfacts/|(?<![\w-])((broker|controller|releases|simulation|codec|peers|analysis)\.md\b)")
+def test_sources_cite_only_public_references():
+    """Sources are KIPs, tickets or classes of Apache Kafka, and no private documents."""
+    private = re.compile(r"\bfacts/|(?<![\w-])((broker|controller|releases|simulation|codec|peers|analysis)\.md\b)")
     cited = [
         f"{name_of(file)}:{number} {line.strip()[:80]}"
         for file in text_files()
         for number, line in enumerate(file.read_text().splitlines(), 1)
-        if notes.search(line) and file != Path(__file__)
+        if private.search(line) and file != Path(__file__)
     ]
     assert not cited
 

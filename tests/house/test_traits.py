@@ -1,4 +1,4 @@
-"""A trait that no code goes by is a row in docs/personas.md that says what no node does."""
+"""A trait that no code uses would be a row in docs/personas.md without an effect."""
 
 import re
 from collections.abc import Iterator
@@ -20,13 +20,13 @@ ALL = {name: value for name, value in vars(traits).items() if isinstance(value, 
 
 
 def readers(word: str) -> list[str]:
-    """Return the modules of nodes that name something, without those that only define it."""
+    """Return the modules of nodes that use a name, without those that only define it."""
     named = re.compile(rf"(?<!def )\b{word}\b")
     return [path.name for path in NODES if any(named.search(line) and "import" not in line.split("#")[0] for line in path.read_text().splitlines())]
 
 
 def switches(level: str) -> Iterator[str]:
-    """Yield what ProtocolVersion or MetadataLevel says from a level on, and not before."""
+    """Yield the properties of ProtocolVersion or MetadataLevel that change at a level."""
     names = list(LEVELS_BY_NAME)
     here, before = (ProtocolVersion(names.index(name), name) for name in (level, names[names.index(level) - 1]))
     yield from _changed(ProtocolVersion, before, here)
@@ -41,14 +41,14 @@ def _changed(cls: type, before: object, here: object) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", [name for name, trait in ALL.items() if trait.since_release])
-def test_a_node_goes_by_each_trait_of_a_release(name: str) -> None:
+def test_every_release_trait_is_used_by_code(name: str) -> None:
     lines = [line for path in NODES for line in path.read_text().splitlines() if re.search(rf"\b{name}\b", line)]
     used = [line for line in lines if "import" not in line and line.strip() != f"{name},"]
-    assert used, f"{name} is imported at most"
+    assert used, f"{name} is not used, at most imported"
 
 
 @pytest.mark.parametrize("name", [name for name, trait in ALL.items() if trait.since_level])
-def test_a_node_goes_by_each_trait_of_a_level(name: str) -> None:
+def test_every_level_trait_is_used_by_code(name: str) -> None:
     level = ALL[name].since_level
     assert level is not None
     thrown = list(switches(level))
@@ -56,6 +56,6 @@ def test_a_node_goes_by_each_trait_of_a_level(name: str) -> None:
     assert is_of_requests or any(readers(switch) for switch in thrown), f"nothing in {thrown} is read"
 
 
-def test_each_trait_is_of_a_release() -> None:
-    """None is defined and never gained."""
+def test_every_trait_names_a_release() -> None:
+    """No trait is defined but never set by a release."""
     assert sorted(trait.name for trait in releases()[-1].traits) == sorted(trait.name for trait in ALL.values())

@@ -1,4 +1,4 @@
-"""Whoever installs kraftsim has its types: the marks of PEP 561 are in the tree and in the wheel, and a strict check of a user's file passes."""
+"""kraftsim is a typed package: the py.typed files of PEP 561 are in the tree and in the wheel, and a strict check of user code passes."""
 
 import os
 import subprocess
@@ -25,12 +25,12 @@ reveal_type(ClusterSpec(brokers=1).bootstrap)
 """
 
 
-def test_the_marks_are_package_data_of_a_wheel(monkeypatch: pytest.MonkeyPatch):
+def test_py_typed_files_are_in_the_wheel(monkeypatch: pytest.MonkeyPatch):
     """What setuptools would copy into a wheel, without building one."""
     monkeypatch.chdir(HOUSE)
     distribution = Distribution()
     distribution.parse_config_files()
-    distribution.include_package_data = False  # would ask git, and write a manifest into the tree
+    distribution.include_package_data = False  # would call git, and write a manifest into the tree
     build = distribution.get_command_obj("build_py")
     build.ensure_finalized()
     packed = {(package, name) for package, _, _, names in build.data_files for name in names}
@@ -38,7 +38,7 @@ def test_the_marks_are_package_data_of_a_wheel(monkeypatch: pytest.MonkeyPatch):
     assert ("kraftsim.analysis.page", "style.css") in packed or ("kraftsim.analysis", "page/style.css") in packed
 
 
-def test_a_strict_check_of_a_user_s_file_passes(tmp_path: Path, pytestconfig: pytest.Config):
+def test_a_strict_type_check_of_user_code_passes(tmp_path: Path, pytestconfig: pytest.Config):
     file = tmp_path / "user.py"
     file.write_text(USER)
     cache = pytestconfig.cache.mkdir("mypy")

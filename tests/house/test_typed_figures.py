@@ -1,4 +1,4 @@
-"""No figure of docs/claims.json is a literal: tests and plays give what the run computed, or a term that it was given."""
+"""No figure of docs/claims.json is a literal: tests and measurements record computed values, or parameters of the run."""
 
 import ast
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ PLAYS = sorted((HOUSE / "claims").glob("plays_*.py"))
 
 
 def is_literal(value: ast.expr) -> bool:
-    """Whether nothing has to run for a value: a constant, or signs, lists and choices of such; a name stands for what it was given."""
+    """Whether a value needs no run: a constant, or signs, lists and conditionals of constants; a name counts as computed."""
     match value:
         case ast.Constant():
             return True
@@ -29,7 +29,7 @@ def is_literal(value: ast.expr) -> bool:
 
 
 def of_dicts(expression: ast.expr) -> Iterator[ast.expr]:
-    """Each value of each dict that is written down in an expression."""
+    """Each value of each dict literal in an expression."""
     for node in ast.walk(expression):
         if isinstance(node, ast.Dict):
             yield from node.values
@@ -38,7 +38,7 @@ def of_dicts(expression: ast.expr) -> Iterator[ast.expr]:
 
 
 def recorded(tree: ast.Module) -> Iterator[ast.expr]:
-    """What is given to the fixture `figures`."""
+    """The values passed to the fixture `figures`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "figures":
             for keyword in node.keywords:
@@ -46,7 +46,7 @@ def recorded(tree: ast.Module) -> Iterator[ast.expr]:
 
 
 def returned(tree: ast.Module) -> Iterator[ast.expr]:
-    """What functions that are plays, or help them, put into dicts of figures."""
+    """The values that measurement functions and their helpers put into dicts of figures."""
     functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
     for node in (each for function in functions for each in ast.walk(function)):
         match node:
@@ -59,20 +59,20 @@ def returned(tree: ast.Module) -> Iterator[ast.expr]:
 
 
 def typed(file: Path) -> list[str]:
-    """Places of figures that somebody has typed."""
+    """Positions of literal figures."""
     tree = ast.parse(file.read_text())
     values = returned(tree) if file in PLAYS else recorded(tree)
     return [f"{file.relative_to(HOUSE)}:{each.lineno}: {ast.unparse(each)}" for each in values if is_literal(each)]
 
 
 @pytest.mark.parametrize("file", [*TESTS, *PLAYS], ids=lambda file: file.stem)
-def test_no_figure_is_a_literal(file):
-    """Give it the name that the play was given it by, or what the play returned."""
+def test_no_claim_figure_is_a_literal(file):
+    """Use the name of the parameter, or the returned value, instead."""
     assert not typed(file)
 
 
-def test_a_literal_is_found_wherever_it_is_hidden():
+def test_literal_figures_are_found_in_every_position():
     source = "figures(a=3, b=len(x), c=-1, d=[1, n], **{f'{k}': 0, 'e': x.y}, f=[x], g=2 * 3, h=1 if x else 0, i=2**n, j=x if y else 0)"
     assert [ast.unparse(each) for each in recorded(ast.parse(source)) if is_literal(each)] == ["3", "-1", "[1, n]", "0", "2 * 3", "1 if x else 0"]
-    play = "def play():\n    found |= {'a': 1}\n    return found | {'b': told.x, 'c': '2'} | {k: 0 for k in x}"
-    assert sorted(ast.unparse(each) for each in returned(ast.parse(play)) if is_literal(each)) == ["'2'", "0", "1"]
+    source_of_run = "def play():\n    found |= {'a': 1}\n    return found | {'b': told.x, 'c': '2'} | {k: 0 for k in x}"
+    assert sorted(ast.unparse(each) for each in returned(ast.parse(source_of_run)) if is_literal(each)) == ["'2'", "0", "1"]

@@ -1,4 +1,4 @@
-"""What a user meets who installed kraftsim alone: the verbs that need an extra say so in one line, and never exit as if an invariant was violated."""
+"""A plain installation of kraftsim: commands that need an extra print one line, and never exit with the code of a violated invariant."""
 
 import re
 import subprocess
@@ -17,13 +17,13 @@ from tests.house.hidden_packages import environment_without_extras
 
 HOUSE = Path(__file__).parents[2]
 OF_DEPENDENCIES = {"py4j": "pyspark", "botocore": "boto3"}
-"""Packages that come with one that an extra names, and that are imported by name."""
+"""Dependencies of the packages of extras that are imported by name."""
 SCENARIO = "producer_ids_survive_failover"
 
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """An environment in which no package of an extra is found."""
+    """An environment without the packages of extras."""
     return environment_without_extras(tmp_path_factory.mktemp("bare"))
 
 
@@ -39,7 +39,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         (("node", "RUN/s3.properties"), "boto3", "tiered"),
     ],
 )
-def test_a_missing_extra_is_one_line_and_exit_code_3(arguments, package, extra, bare, tmp_path: Path):
+def test_a_missing_extra_prints_one_line_and_exits_with_3(arguments, package, extra, bare, tmp_path: Path):
     _write_node_with_s3(tmp_path)
     command = [each.replace("RUN", str(tmp_path)) for each in arguments]
     done = subprocess.run([sys.executable, "-m", "kraftsim", *command], capture_output=True, text=True, check=False, env=bare)
@@ -67,7 +67,7 @@ def _write_node_with_s3(directory: Path) -> None:
 
 
 def test_doctor_names_the_extra_in_full(bare):
-    """rich takes brackets for markup and drops them where it is let, and breaks what is wider than the terminal."""
+    """rich parses brackets as markup and drops them, and wraps lines at the terminal width."""
     done = subprocess.run(
         [sys.executable, "-m", "kraftsim", "doctor", "--require", "pyspark"],
         capture_output=True,
@@ -79,8 +79,8 @@ def test_doctor_names_the_extra_in_full(bare):
     assert "pyspark: pip install 'kraftsim[analysis]'" in done.stdout.splitlines()
 
 
-def test_every_package_of_an_extra_is_known():
-    """Extras of users; `dev` and others are for those who work on kraftsim, and no verb imports what they bring."""
+def test_every_package_of_an_extra_is_listed():
+    """Extras for users; `dev` and others are for contributors, and no command imports their packages."""
     extras = tomllib.loads((HOUSE / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     named = {
         re.split(r"[^A-Za-z0-9_-]", each)[0].replace("-", "_"): extra for extra in ("analysis", "tiered", "clients", "java") for each in extras[extra]
@@ -89,8 +89,8 @@ def test_every_package_of_an_extra_is_known():
     assert all(EXTRA_OF_PACKAGE[package] == EXTRA_OF_PACKAGE[of] for package, of in OF_DEPENDENCIES.items())
 
 
-def test_a_missing_package_is_found_in_groups_and_causes():
-    """asyncio puts errors into groups, pyspark raises one of its own from the ImportError."""
+def test_a_missing_package_is_found_in_exception_groups_and_causes():
+    """asyncio puts errors into exception groups, pyspark raises its own error from the ImportError."""
     missing = ModuleNotFoundError("No module named 'pandas'", name="pandas.core")
     of_pyspark = ImportError("[PACKAGE_NOT_INSTALLED]")
     of_pyspark.__cause__ = missing
@@ -101,8 +101,8 @@ def test_a_missing_package_is_found_in_groups_and_causes():
     assert missing_extra(ValueError("other")) is None
 
 
-def test_an_error_that_no_verb_expects_exits_with_3_and_its_traceback(monkeypatch: pytest.MonkeyPatch, capsys):
-    """Python exits with 1 by itself, which scripts take for a violated invariant."""
+def test_an_unexpected_error_exits_with_3_and_a_traceback(monkeypatch: pytest.MonkeyPatch, capsys):
+    """Python itself exits with 1, which scripts would interpret as a violated invariant."""
 
     @click.command()
     def doctor() -> None:

@@ -1,4 +1,4 @@
-"""Makes Apache Kafka write every kind of file: plain, idempotent and transactional records, aborted ones, every codec, groups, transactions."""
+"""Lets Apache Kafka write every kind of file: plain, idempotent and transactional records, aborted ones, every codec, groups, transactions."""
 
 import hashlib
 from pathlib import Path
@@ -21,7 +21,7 @@ SECONDS = 30.0
 
 
 def write_everything(bootstrap: str) -> None:
-    """Write through a node of Apache Kafka whatever leaves a trace in its files."""
+    """Write everything to a node of Apache Kafka that is stored in its files."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topics = [NewTopic(TOPIC, 1, 1), NewTopic(STAMPED, 1, 1, config={"message.timestamp.type": "LogAppendTime"})]
     for created in admin.create_topics(topics).values():
@@ -68,7 +68,7 @@ def _write_transactions(bootstrap: str) -> None:
     open_one = _producer(bootstrap, transactional_id="unfinished")
     open_one.init_transactions(SECONDS)
     open_one.begin_transaction()
-    open_one.produce(TOPIC, b"nobody will read me", partition=0)
+    open_one.produce(TOPIC, b"never committed", partition=0)
     open_one.flush(SECONDS)
 
 

@@ -1,4 +1,4 @@
-"""Writes captures: a conversation as TCP segments, which a test may then disturb, in the link layers that a capture can have."""
+"""Writes captures: a conversation as TCP segments, which a test may reorder or drop, with every supported link layer."""
 
 import struct
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ CLIENT_PORT, NODE_PORT = 50_000, 9092
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packet:
-    """A TCP segment between a client and a node; `kept_bytes` of its payload are in the capture, the others were only on the wire."""
+    """A TCP segment between a client and a node; only `kept_bytes` of its payload are in the capture."""
 
     from_client: bool
     sequence: int
@@ -27,7 +27,7 @@ class Packet:
 
 @dataclass(slots=True)
 class Talk:
-    """A connection that says one thing after the other. Sequence numbers start near their end if asked to, so that they wrap."""
+    """A connection with sequential messages. Sequence numbers can start near their maximum, so that they wrap."""
 
     first_sequence: int = 1000
     client_port: int = CLIENT_PORT
@@ -36,7 +36,7 @@ class Talk:
     _sent: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
 
     def open(self) -> "Talk":
-        """Shake hands."""
+        """Do the TCP handshake."""
         self._add(True, b"", SYN, 0)
         self._add(False, b"", SYN | ACK, 0)
         self._sent = {True: 1, False: 1}
@@ -44,7 +44,7 @@ class Talk:
         return self
 
     def say(self, data: bytes, *, from_client: bool) -> "Talk":
-        """Send bytes, in segments that cut frames as a network does."""
+        """Send bytes, in segments that do not align with frames."""
         for start in range(0, len(data), self.segment_bytes):
             piece = data[start : start + self.segment_bytes]
             self._add(from_client, piece, ACK | PUSH, len(piece))
@@ -76,7 +76,7 @@ def pcap(packets: Iterable[Packet], *, link: int = RAW_IP, version: int = 4, nan
 
 
 def pcapng(packets: Iterable[tuple[int, Packet]], links: list[int], *, order: str = "<") -> bytes:
-    """Return a capture of several interfaces; each packet comes with the number of its interface. Every other clock counts nanoseconds."""
+    """Return a capture of several interfaces; each packet has the number of its interface. Every other interface has nanosecond timestamps."""
     pieces = [_block(0x0A0D0D0A, struct.pack(order + "IHHq", 0x1A2B3C4D, 1, 0, -1), order)]
     for number, link in enumerate(links):
         options = struct.pack(order + "HHB3xHH", 9, 1, 9, 0, 0) if number % 2 else b""
@@ -91,7 +91,7 @@ def pcapng(packets: Iterable[tuple[int, Packet]], links: list[int], *, order: st
 
 
 def framed(packet: Packet, link: int, version: int) -> tuple[bytes, int]:
-    """Return what was captured of a packet, and its size on the wire."""
+    """Return the captured bytes of a packet, and its size on the wire."""
     ports = (packet.client_port, NODE_PORT) if packet.from_client else (NODE_PORT, packet.client_port)
     tcp = struct.pack(">HHIIBBHHH", *ports, packet.sequence, packet.acknowledged, 5 << 4, packet.flags, 65535, 0, 0)
     hosts = ("127.0.0.1", "127.0.0.2") if version == 4 else ("::1", "fe80::2")

@@ -1,6 +1,6 @@
-"""Values of any message that mean something: small numbers, short words, real record batches; full, with nulls, or empty.
+"""Meaningful values for any message: small numbers, short words, real record batches; full, with nulls, or empty.
 
-`protocol.examples` draws wild values, in which a dissector that interprets what it reads (subscriptions, message sets) rightly finds nonsense.
+`protocol.examples` generates arbitrary values, which a dissector that interprets nested data (subscriptions, message sets) reports as malformed.
 """
 
 from enum import Enum
@@ -39,11 +39,11 @@ BYTES_FIELDS = {
     "response_data": ANSWERED,
 }
 FIRST_BATCHES = {0: 3, 1: 4}
-"""By API key, the first version that carries batches of format 2; before it message sets of format 1, before version 2 of format 0."""
+"""By API key, the first version with batches of format 2; earlier versions have message sets of format 1, those before version 2 of format 0."""
 
 
 class Shape(Enum):
-    """What a message is filled with."""
+    """How a message is filled."""
 
     FULL = "full"
     NULLS = "nulls"
@@ -51,7 +51,7 @@ class Shape(Enum):
 
 
 def plain(layout: StructureLayout, shape: Shape, api_key: int) -> Message:
-    """Return a message: arrays have two elements, or none where it is empty; what may be null is null where nulls are wanted."""
+    """Return a message: arrays have two elements, or none if it is to be empty; nullable fields are null if requested."""
     return layout.cls(**{field.name: _value(field, shape, api_key, layout.version) for field in (*layout.fields, *layout.tags)})
 
 

@@ -1,4 +1,4 @@
-"""A conversation in Kafka's protocol, to be put into captures."""
+"""A conversation in the Kafka protocol, for captures."""
 
 from kraftsim.inspect.capture import CaptureReader, CaptureSettings
 from kraftsim.inspect.conversation import Exchange, Notice
@@ -89,5 +89,5 @@ def read(capture: bytes, settings: CaptureSettings | None = None) -> tuple[list[
 
 
 def identities(exchanges: list[Exchange]) -> list[tuple[int, int, int, str]]:
-    """Return what identifies each frame."""
+    """Return the identity of each frame."""
     return [(each.frame.api_key, each.frame.api_version, each.frame.correlation_id, each.frame.kind.value) for each in exchanges]

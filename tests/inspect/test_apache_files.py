@@ -1,8 +1,8 @@
-"""Our dump beside Apache Kafka's DumpLogSegments: on files that Apache Kafka wrote, on ours, and on broken ones, line for line.
+"""`kraftsim dump` compared with Apache Kafka's DumpLogSegments, line by line: on files of Apache Kafka, on ours, and on corrupt ones.
 
-What differs on purpose: control characters in keys and values are escaped; the partitions of a transaction stand in the order of the record (Kafka's
-tool has that of a Scala hash set); remote log metadata is JSON (Kafka's tool prints what the Java class calls itself); a corrupt batch is said, and
-the next one read, where Kafka's tool ends with an exception.
+Intentional differences: control characters in keys and values are escaped; the partitions of a transaction are in the order of the record (Kafka's
+tool has that of a Scala hash set); remote log metadata is JSON (Kafka's tool prints the Java toString); a corrupt batch is reported, and
+the next one read, where Kafka's tool fails with an exception.
 """
 
 import shutil
@@ -46,7 +46,7 @@ TOPICS = {
 
 
 @pytest.fixture(scope="module", autouse=True)
-def java_is_there() -> Iterator[None]:
+def require_java() -> Iterator[None]:
     class_path()
     yield
 
@@ -73,24 +73,24 @@ def ours(*arguments: str, files: list[Path]) -> Result:
 
 
 def assert_equal(*arguments: str, files: list[Path]) -> list[str]:
-    """Both print the same lines; return them."""
+    """Check that both print the same lines, and return them."""
     assert files
     said, complained = kafkas(*arguments, files=files)
-    told = ours(*arguments, files=files)
-    assert told.stdout.splitlines() == said
-    assert sorted(told.stderr.splitlines()) == sorted(complained)
+    done = ours(*arguments, files=files)
+    assert done.stdout.splitlines() == said
+    assert sorted(done.stderr.splitlines()) == sorted(complained)
     return said
 
 
-def test_every_file_of_apache_kafka_is_dumped_as_its_own_tool_does(theirs: Path):
-    """Batches of every codec, transactions that were aborted, several segments, indexes, producer snapshots, metadata snapshots."""
+def test_files_of_apache_kafka_are_dumped_as_by_dump_log_segments(theirs: Path):
+    """Batches of every codec, aborted transactions, several segments, indexes, producer snapshots, metadata snapshots."""
     lines = assert_equal(files=files_of(theirs))
-    told = "\n".join(lines)
+    text = "\n".join(lines)
     for trace in ("compresscodec: zstd", "isTransactional: true isControl: true", "lastStableOffset: ", "OptionalLong[", "Snapshot end offset: "):
-        assert trace in told
+        assert trace in text
 
 
-def test_records_of_apache_kafka_are_printed_as_its_own_tool_does(theirs: Path):
+def test_records_of_apache_kafka_are_printed_as_by_dump_log_segments(theirs: Path):
     files = [file for file in files_of(theirs) if not file.parent.name.startswith("__") and file.suffix != ".checkpoint"]
     lines = assert_equal("--print-data-log", files=files)
     assert sum("endTxnMarker: ABORT" in line for line in lines) == 3 and sum("endTxnMarker: COMMIT" in line for line in lines) == 6
@@ -98,8 +98,8 @@ def test_records_of_apache_kafka_are_printed_as_its_own_tool_does(theirs: Path):
 
 
 @pytest.mark.parametrize("decoder", TOPICS)
-def test_kafkas_own_topics_are_opened_as_its_own_tool_does(theirs: Path, decoder):
-    """And without the option as well, because of where the files lie."""
+def test_internal_topics_are_decoded_as_by_dump_log_segments(theirs: Path, decoder):
+    """Also without the option, because of the path of the files."""
     files = [file for file in files_of(theirs) if file.parent.name.startswith(TOPICS[decoder])]
     lines = assert_equal(decoder, files=files)
     assert sum(" payload: " in line for line in lines) > 5
@@ -107,7 +107,7 @@ def test_kafkas_own_topics_are_opened_as_its_own_tool_does(theirs: Path, decoder
 
 
 @pytest.mark.parametrize("options", [["--deep-iteration"], ["--print-data-log", "--skip-record-metadata"], ["--max-bytes", "9000"]])
-def test_options_mean_what_they_mean_in_kafkas_tool(theirs: Path, options):
+def test_options_behave_as_in_dump_log_segments(theirs: Path, options):
     files = sorted((theirs / "mixed-0").glob("*.log"))
     if "--max-bytes" in options:
         assert len(kafkas(*options, files=files)[0]) < len(kafkas(files=files)[0])
@@ -115,12 +115,12 @@ def test_options_mean_what_they_mean_in_kafkas_tool(theirs: Path, options):
 
 
 @pytest.mark.parametrize("option", ["--verify-index-only", "--index-sanity-check"])
-def test_indexes_are_verified_as_kafkas_tool_does(theirs: Path, option):
+def test_indexes_are_verified_as_by_dump_log_segments(theirs: Path, option):
     files = [file for file in files_of(theirs) if file.suffix in (".index", ".timeindex")]
     assert_equal(option, files=files)
 
 
-def test_indexes_that_contradict_their_log_are_told_as_kafkas_tool_does(tmp_path: Path):
+def test_index_mismatches_are_reported_as_by_dump_log_segments(tmp_path: Path):
     log, index, times = (tmp_path / f"{SEGMENT}{suffix}" for suffix in (".log", ".index", ".timeindex"))
     batches = [build_batch([Record(timestamp=1000 + number, value=b"v")] * 2, base_offset=2 * number) for number in range(3)]
     log.write_bytes(b"".join(batches))
@@ -131,7 +131,7 @@ def test_indexes_that_contradict_their_log_are_told_as_kafkas_tool_does(tmp_path
     assert ours(files=[index, times]).stderr.count("Index ") == 3 and len(lines) > 4
 
 
-def test_torn_tails_and_jumps_are_told_as_kafkas_tool_does(tmp_path: Path):
+def test_torn_tails_and_offset_gaps_are_reported_as_by_dump_log_segments(tmp_path: Path):
     log = tmp_path / f"{SEGMENT}.log"
     batches = [build_batch([Record(timestamp=1, value=b"v")], base_offset=offset) for offset in (0, 5, 6)]
     log.write_bytes(b"".join(batches)[:-7])
@@ -139,29 +139,29 @@ def test_torn_tails_and_jumps_are_told_as_kafkas_tool_does(tmp_path: Path):
     assert lines[-1] == f"Found {len(batches[0]) - 7} invalid bytes at the end of {log.name}"
 
 
-def test_a_wrong_checksum_is_shown_as_kafkas_tool_does(tmp_path: Path):
-    """On standard output nothing differs; that something is wrong we say besides."""
+def test_a_wrong_checksum_is_shown_as_by_dump_log_segments(tmp_path: Path):
+    """Standard output is the same; kraftsim also reports the error on standard error."""
     log = tmp_path / f"{SEGMENT}.log"
     content = bytearray(build_batch([Record(timestamp=1, value=b"value")]))
     content[-2] ^= 1
     log.write_bytes(content)
     said, _ = kafkas(files=[log])
-    told = ours(files=[log])
-    assert told.stdout.splitlines() == said and "isvalid: false" in said[-1]
-    assert told.return_value == 1 and "The checksum of the batch at position 0" in told.stderr
+    done = ours(files=[log])
+    assert done.stdout.splitlines() == said and "isvalid: false" in said[-1]
+    assert done.return_value == 1 and "The checksum of the batch at position 0" in done.stderr
 
 
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4])
 @pytest.mark.parametrize("magic", [0, 1])
-def test_messages_of_the_old_formats_are_printed_as_kafkas_tool_does(tmp_path: Path, magic, codec):
+def test_old_message_formats_are_printed_as_by_dump_log_segments(tmp_path: Path, magic, codec):
     log = tmp_path / f"{SEGMENT}.log"
     records = [Record(number, 1000 + number, b"k" if number else None, b"v%d" % number) for number in range(3)]
     log.write_bytes(build_message_set(records, magic=magic, compression=codec))
     assert_equal("--print-data-log", files=[log])
 
 
-def test_marks_of_voters_and_doubles_are_printed_as_kafkas_tool_does(tmp_path: Path):
-    """What a node with a static quorum does not write: voters in the log, and quotas with exponents."""
+def test_voter_records_and_doubles_are_printed_as_by_dump_log_segments(tmp_path: Path):
+    """Content that a node with a static quorum does not write: voters records, and quotas with exponents."""
     snapshot = tmp_path / f"{SEGMENT}-0000000000.checkpoint"
     voter = RegisteredVoter(voter_id=1, voter_directory_id=bytes(range(16)), k_raft_version_feature=KRaftVersionFeature(max_supported_version=1))
     head = [
@@ -183,7 +183,7 @@ def test_marks_of_voters_and_doubles_are_printed_as_kafkas_tool_does(tmp_path: P
     assert any("KRaftVoters" in line for line in lines) and any("1.048576E7" in line for line in lines)
 
 
-def test_files_of_our_nodes_are_dumped_the_same_by_both(tmp_path: Path):
+def test_files_of_our_nodes_are_dumped_the_same_by_both_tools(tmp_path: Path):
     """Segments and indexes of a broker, the metadata log of a controller."""
     with running_processes(tmp_path / "run", settings={"log.segment.bytes": "3000"}) as cluster, asking(cluster.bootstrap) as broker:
         broker.create_topic("t")

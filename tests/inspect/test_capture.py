@@ -1,4 +1,4 @@
-"""Captures of every kind, in order and disturbed: the same frames come out, or what is missing is said."""
+"""Captures of every kind, ordered and disturbed: the same frames are decoded, or missing bytes are reported."""
 
 import gzip
 from dataclasses import replace
@@ -16,7 +16,7 @@ from tests.inspect.talks import EXPECTED, RECORDS, frames, identities, read, tal
 
 
 def assert_all_read(exchanges: list[Exchange]) -> None:
-    """Every frame of the conversation was read, records and all, and belongs to its request."""
+    """Every frame of the conversation was read, including records, and responses match their requests."""
     assert identities(exchanges) == EXPECTED
     assert [each.answers for each in exchanges] == [None if way == "request" else number for number, (*_, way) in enumerate(EXPECTED)]
     assert not [trouble for each in exchanges for trouble in each.frame.tree.troubles]
@@ -35,7 +35,7 @@ def test_frames_are_found_in_every_link_layer(link, version):
 
 
 @pytest.mark.parametrize(("order", "nanoseconds"), [("<", False), (">", False), ("<", True), (">", True)])
-def test_times_of_a_capture_are_kept(order, nanoseconds):
+def test_timestamps_of_a_capture_are_kept(order, nanoseconds):
     exchanges, _, _ = read(pcap(talk().packets, order=order, nanoseconds=nanoseconds))
     assert exchanges[0].time_ns == packets.FIRST_SECOND * 1_000_000_000 + 3 * (1 if nanoseconds else 1000)
     assert exchanges[1].after_ns == (1 if nanoseconds else 1000)
@@ -43,7 +43,7 @@ def test_times_of_a_capture_are_kept(order, nanoseconds):
 
 @pytest.mark.parametrize("order", ["<", ">"])
 def test_a_pcapng_of_two_interfaces_is_one_conversation(order):
-    """Each has a link type and a clock of its own."""
+    """Each has its own link type and timestamp resolution."""
     rows = [(number % 2, packet) for number, packet in enumerate(talk().packets)]
     exchanges, notices, _ = read(pcapng(rows, [packets.ETHERNET, packets.COOKED2], order=order))
     assert_all_read(exchanges)
@@ -51,7 +51,7 @@ def test_a_pcapng_of_two_interfaces_is_one_conversation(order):
     assert exchanges[0].time_ns == packets.FIRST_SECOND * 1_000_000_000 + 3000
 
 
-def test_a_compressed_capture_is_read_through(tmp_path):
+def test_a_compressed_capture_is_read(tmp_path):
     file = tmp_path / "talk.pcap.gz"
     file.write_bytes(gzip.compress(pcap(talk().packets)))
     with open(file, "rb") as compressed:
@@ -59,24 +59,26 @@ def test_a_compressed_capture_is_read_through(tmp_path):
 
 
 DISTURBANCES = {
-    "every segment comes twice": lambda sent, dice: [packet for packet in sent for _ in range(2)],
-    "neighbours are swapped": lambda sent, dice: [packet for pair in zip(sent[1::2], sent[::2], strict=False) for packet in pair],
-    "segments are sent again in other pieces": lambda sent, dice: [piece for packet in sent for piece in (packet, *_again(packet, dice))],
-    "late segments": lambda sent, dice: _late(sent, dice),
-    "keep-alives between": lambda sent, dice: [each for packet in sent for each in (packet, _keep_alive(packet))],
+    "every segment is duplicated": lambda sent, random: [packet for packet in sent for _ in range(2)],
+    "adjacent segments are swapped": lambda sent, random: [packet for pair in zip(sent[1::2], sent[::2], strict=False) for packet in pair],
+    "segments are retransmitted with other boundaries": lambda sent, random: [
+        piece for packet in sent for piece in (packet, *_again(packet, random))
+    ],
+    "late segments": lambda sent, random: _late(sent, random),
+    "keep-alives between": lambda sent, random: [each for packet in sent for each in (packet, _keep_alive(packet))],
 }
 
 
-def _again(packet: Packet, dice: Random) -> list[Packet]:
+def _again(packet: Packet, random: Random) -> list[Packet]:
     if len(packet.payload) < 10:
         return []
-    start = dice.randrange(len(packet.payload) // 2)
-    return [replace(packet, sequence=(packet.sequence + start) % 2**32, payload=packet.payload[start : start + 1 + dice.randrange(500)])]
+    start = random.randrange(len(packet.payload) // 2)
+    return [replace(packet, sequence=(packet.sequence + start) % 2**32, payload=packet.payload[start : start + 1 + random.randrange(500)])]
 
 
-def _late(sent: list[Packet], dice: Random) -> list[Packet]:
-    """Segments of one direction overtake each other by up to 6 places, as on several paths; handshakes stay in front."""
-    places = {id(packet): number + dice.randrange(6) for number, packet in enumerate(sent)}
+def _late(sent: list[Packet], random: Random) -> list[Packet]:
+    """Segments of one direction are reordered by up to 6 positions, as on several paths; handshakes stay first."""
+    places = {id(packet): number + random.randrange(6) for number, packet in enumerate(sent)}
     return sent[:3] + sorted(sent[3:], key=lambda packet: (places[id(packet)], packet.sequence))
 
 
@@ -86,7 +88,7 @@ def _keep_alive(packet: Packet) -> Packet:
 
 @pytest.mark.parametrize("first_sequence", [1000, 2**32 - 3000], ids=["plain", "sequence numbers wrap"])
 @pytest.mark.parametrize("disturbance", DISTURBANCES)
-def test_a_disturbed_stream_is_put_in_order(disturbance, first_sequence):
+def test_a_reordered_tcp_stream_is_reassembled(disturbance, first_sequence):
     sent = talk(first_sequence=first_sequence, segment_bytes=300).packets
     disturbed = DISTURBANCES[disturbance](sent, Random(7))
     assert disturbed != sent
@@ -109,8 +111,8 @@ def _lost(way: bool, api_index: int, of_segment: int) -> list[Packet]:
     [(True, 0, (0, 9, 2, "request")), (False, 0, (1, 16, 3, "response"))],
     ids=["a segment of a produce request", "a segment of a fetch response"],
 )
-def test_bytes_that_are_missing_inside_of_a_frame_cost_that_frame_alone(way, index, said_of):
-    """Its size says where the next one begins; its head is still known, so that the other side can be read."""
+def test_bytes_missing_inside_a_frame_lose_only_that_frame(way, index, said_of):
+    """Its size gives the start of the next one; its header is still known, so the response can be read."""
     exchanges, notices, _ = read(pcap(_lost(way, index, 2)))
     assert sorted(identities(exchanges)) == sorted(EXPECTED) and not notices
     said = {identity: each.said for identity, each in zip(identities(exchanges), exchanges, strict=True) if each.said}
@@ -118,13 +120,13 @@ def test_bytes_that_are_missing_inside_of_a_frame_cost_that_frame_alone(way, ind
     assert said[said_of].endswith("bytes are not in the capture, from byte 600")
 
 
-def test_a_short_snapshot_length_costs_only_the_frames_that_it_cuts():
+def test_a_short_snapshot_length_loses_only_truncated_frames():
     exchanges, _, _ = read(pcap([cut(packet, 96) for packet in talk().packets]))
     assert identities(exchanges) == EXPECTED
     assert [each.frame.api_name for each in exchanges if each.said] == ["Produce", "Fetch"]
 
 
-def test_a_loss_at_the_beginning_of_a_frame_is_survived_by_finding_the_next():
+def test_a_lost_frame_start_resynchronises_at_the_next_frame():
     """The size itself is lost."""
     exchanges, notices, _ = read(pcap(_lost(True, 0, 0)))
     assert [identity for identity in EXPECTED if identity not in identities(exchanges)] == [(0, 9, 2, "request"), (0, 9, 2, "response")]
@@ -135,8 +137,8 @@ def test_a_loss_at_the_beginning_of_a_frame_is_survived_by_finding_the_next():
 
 @pytest.mark.parametrize("client_id", ["me", None])
 @pytest.mark.parametrize("skipped_frames", [1, 2, 3, 4, 5])
-def test_a_capture_that_begins_in_the_middle_is_read_from_the_next_whole_exchange(skipped_frames, client_id):
-    """At the latest two frames later: the response to a request that was not captured cannot be read."""
+def test_a_capture_started_midstream_begins_at_the_next_whole_exchange(skipped_frames, client_id):
+    """At the latest two frames later: the response to an uncaptured request cannot be read."""
     sent = talk(opened=False, client_id=client_id)
     before = Talk(segment_bytes=1400)
     for from_client, frame in frames(client_id)[:skipped_frames]:
@@ -149,8 +151,8 @@ def test_a_capture_that_begins_in_the_middle_is_read_from_the_next_whole_exchang
 
 
 @pytest.mark.parametrize("client_id", ["me", None])
-def test_a_capture_that_begins_in_the_middle_of_a_segment_of_a_frame_finds_the_next(client_id):
-    """Requests that share a segment: the next one begins anywhere."""
+def test_a_capture_started_inside_a_frame_finds_the_next_frame(client_id):
+    """Requests that share a segment: the next one may start at any position."""
     said = Talk(segment_bytes=1400)
     said.say(b"".join(frame for from_client, frame in frames(client_id) if from_client), from_client=True)
     said.say(b"".join(frame for from_client, frame in frames(client_id) if not from_client), from_client=False)
@@ -164,13 +166,13 @@ def test_a_capture_that_begins_in_the_middle_of_a_segment_of_a_frame_finds_the_n
     ]
 
 
-def test_connections_that_use_the_same_ports_again_are_kept_apart():
+def test_connections_that_reuse_ports_are_kept_apart():
     twice = talk().packets + talk(first_sequence=900_000_000).packets
     exchanges, notices, _ = read(pcap(twice))
     assert identities(exchanges) == EXPECTED * 2 and not notices
 
 
-def test_only_connections_that_speak_kafka_are_read():
+def test_only_kafka_connections_are_read():
     web = Talk(client_port=40_000).open().say(b"GET / HTTP/1.1\r\nHost: example\r\n\r\n", from_client=True)
     secret = Talk(client_port=40_001).open().say(b"\x16\x03\x01\x02\x00" + bytes(300), from_client=True)
     exchanges, notices, reader = read(pcap(web.packets + secret.packets + talk().packets))
@@ -178,8 +180,8 @@ def test_only_connections_that_speak_kafka_are_read():
     assert not notices and reader.foreign == {"not like Kafka": 1, "TLS": 1}
 
 
-def test_a_given_port_says_who_is_asked():
-    """Then also what does not look like a request is one."""
+def test_a_given_port_identifies_the_server():
+    """Then frames that do not look like a request are read as one too."""
     odd = Talk().open().say(b"\x00\x00\x00\x08\x7f\x00\x00\x00\x00\x00\x00\x01", from_client=True)
     exchanges, _, _ = read(pcap(odd.packets), CaptureSettings(ports=frozenset({9092})))
     assert [(each.frame.api_name, each.frame.is_unknown or bool(each.frame.tree.troubles)) for each in exchanges] == [("API 32512", True)]
@@ -187,7 +189,7 @@ def test_a_given_port_says_who_is_asked():
 
 
 def test_bare_sasl_tokens_are_not_taken_for_requests():
-    """After SaslHandshake v0 tokens follow without any header, until requests come again (KIP-152 ended that)."""
+    """After SaslHandshake v0, tokens follow without a header, until requests continue (changed by KIP-152)."""
     from protocol.messages.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
     from protocol.requests import request_chunks, response_chunks
 
@@ -203,7 +205,7 @@ def test_bare_sasl_tokens_are_not_taken_for_requests():
     assert identities(exchanges)[4:] == EXPECTED and not notices
 
 
-def test_requests_without_an_answer_do_not_wait_for_one():
+def test_requests_without_a_response_do_not_wait_for_one():
     """acks=0: the next response belongs to the next request."""
     from protocol.messages.k00_produce import ProduceRequest
     from protocol.requests import request_chunks
@@ -215,8 +217,8 @@ def test_requests_without_an_answer_do_not_wait_for_one():
     assert identities(exchanges) == [(0, 9, 77, "request"), *EXPECTED]
 
 
-def test_requests_that_share_a_correlation_id_are_answered_in_their_order():
-    """As a client does that sends the same bytes again and again without waiting."""
+def test_responses_with_a_reused_correlation_id_match_in_order():
+    """As from a client that sends the same bytes repeatedly without waiting."""
     from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
     from protocol.requests import request_chunks, response_chunks
 
@@ -230,7 +232,7 @@ def test_requests_that_share_a_correlation_id_are_answered_in_their_order():
 
 
 @pytest.mark.parametrize("kept", [0, 4, 20, 30, 60])
-def test_a_file_that_ends_early_is_read_as_far_as_it_goes(kept):
+def test_a_truncated_capture_file_is_read_to_its_end(kept):
     content = pcap(talk().packets)
     if kept < 24:
         with pytest.raises(NoCapture):
@@ -241,16 +243,16 @@ def test_a_file_that_ends_early_is_read_as_far_as_it_goes(kept):
     assert identities(exchanges)[:9] == EXPECTED[:9] and reader.tally.ends_early
 
 
-def test_random_bytes_in_a_connection_never_stop_the_reader():
-    dice = Random(11)
+def test_random_bytes_in_a_connection_never_abort_the_reader():
+    random = Random(11)
     for turn in range(60):
         noise = Talk(client_port=1000 + turn).open()
         for _ in range(5):
-            noise.say(dice.randbytes(dice.randrange(1, 200)), from_client=dice.random() < 0.5)
+            noise.say(random.randbytes(random.randrange(1, 200)), from_client=random.random() < 0.5)
         sent = noise.packets
         content = bytearray(pcap(talk().packets if turn % 2 else sent))
         for _ in range(20):
-            content[dice.randrange(24, len(content))] = dice.randrange(256)
+            content[random.randrange(24, len(content))] = random.randrange(256)
         try:
             read(bytes(content), CaptureSettings(ports=frozenset({9092})) if turn % 3 else None)
         except NoCapture:
@@ -258,7 +260,7 @@ def test_random_bytes_in_a_connection_never_stop_the_reader():
 
 
 def test_a_large_capture_is_not_held_in_memory():
-    """Of 40 MB of responses no more than the frames in flight."""
+    """Of 40 MB of responses only the frames in flight are in memory."""
     import tracemalloc
 
     from protocol.messages.k01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData

@@ -1,4 +1,4 @@
-"""`kraftsim decode` as people and scripts use it: what it takes for what, what it prints, how it ends."""
+"""`kraftsim decode` as users and scripts call it: its inputs, output and exit codes."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ def decode(*arguments: str | Path, stdin: bytes | None = None) -> Result:
 
 
 def ending(result: Result) -> object:
-    """Return the exit code that `main` gives to the process."""
+    """Return the exit code of the process."""
     exception = result.exception
     return getattr(exception, "exit_code", exception) if exception is not None else result.return_value
 
@@ -34,7 +34,7 @@ def capture(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("way", ["argument", "several arguments", "standard input", "binary file", "binary input", "hex file"])
-def test_a_frame_comes_from_wherever_it_is(way, tmp_path: Path):
+def test_a_frame_is_read_from_argument_file_or_stdin(way, tmp_path: Path):
     file = tmp_path / "frame.bin"
     file.write_bytes(REQUEST if way == "binary file" else REQUEST.hex(" ", 4).encode())
     arguments, stdin = {
@@ -67,14 +67,14 @@ def test_a_frame_comes_from_wherever_it_is(way, tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["InitProducerId", "init_producer_id", "INIT-PRODUCER-ID", "22"])
-def test_a_response_is_read_as_what_it_is_told_to_be(name):
+def test_a_response_is_decoded_as_the_given_api_and_version(name):
     said = decode("--response", name, "v4", RESPONSE.hex())
     assert "error_code: 53  (TRANSACTIONAL_ID_AUTHORIZATION_FAILED)" in said.stdout and "guessed" not in said.stdout
     assert ending(said) == 0
 
 
-def test_what_cannot_be_read_is_marked_and_the_rest_goes_on():
-    """A string that is longer than its frame; the frame behind it is read."""
+def test_unreadable_frames_are_marked_and_the_rest_is_decoded():
+    """A string that is longer than its frame; the next frame is read."""
     wrong = REQUEST.replace(b"\x02t", b"\x7ft")
     said = decode("--request", (wrong + REQUEST).hex())
     lines = said.stdout.splitlines()
@@ -83,7 +83,7 @@ def test_what_cannot_be_read_is_marked_and_the_rest_goes_on():
     assert sum("v4 request" in line for line in lines) == 2 and ending(said) == 1
 
 
-def test_a_capture_is_a_line_per_frame_in_brief(capture: Path):
+def test_brief_output_has_one_line_per_frame(capture: Path):
     said = decode(capture, "--brief")
     lines = said.stdout.splitlines()
     assert len(lines) == len(EXPECTED)
@@ -92,7 +92,7 @@ def test_a_capture_is_a_line_per_frame_in_brief(capture: Path):
     assert said.stderr == f"{len(EXPECTED)} frames in {len(talk().packets)} packets\n" and ending(said) == 0
 
 
-def test_a_capture_is_one_json_object_per_frame(capture: Path):
+def test_json_output_has_one_object_per_frame(capture: Path):
     said = decode(capture, "--json")
     rows = [json.loads(line) for line in said.stdout.splitlines()]
     assert [(row["api_key"], row["version"], row["correlation_id"], row["way"]) for row in rows] == EXPECTED
@@ -119,33 +119,33 @@ def test_a_capture_is_one_json_object_per_frame(capture: Path):
         (["--port", "9092"], list(range(10))),
     ],
 )
-def test_what_is_wanted_of_a_capture_is_shown(capture: Path, options, shown):
+def test_frames_of_a_capture_can_be_filtered(capture: Path, options, shown):
     rows = [json.loads(line) for line in decode(capture, "--json", *options).stdout.splitlines()]
     assert [row["number"] - 1 for row in rows] == shown
 
 
-def test_records_stay_shut_if_nobody_wants_them(capture: Path):
+def test_records_are_decoded_unless_disabled(capture: Path):
     assert "value 399" not in decode(capture, "--no-records").stdout
     shown = decode(capture).stdout
     assert 'key "399"  value "value 399value 399value 399value 399value 399"' in shown and "400 records, no compression, producer_id 7" in shown
 
 
 @pytest.mark.parametrize(("options", "has_fields"), [([], False), (["--full"], True)])
-def test_long_values_are_shortened_unless_all_is_wanted(options, has_fields):
+def test_long_values_are_shortened_unless_fields_are_shown(options, has_fields):
     said = decode("--request", *options, b"".join(request_chunks(22, 4, 7, "me", InitProducerIdRequest(transactional_id="x" * 500))).hex())
     assert ("x" * 500 in said.stdout) == has_fields
     assert ('..." (500 characters)' in said.stdout) == (not has_fields)
 
 
-def test_colours_are_for_those_who_want_them(capture: Path):
-    """A pipe gets none; the reader of a terminal does."""
+def test_colours_are_shown_only_on_request(capture: Path):
+    """Not in a pipe; in a terminal, or with --colour."""
     assert "\x1b[" not in decode(capture).stdout
     assert "\x1b[36m" in decode(capture, "--colour").stdout
     assert "\x1b[" not in decode(capture, "--colour", "--json").stdout
 
 
-def test_what_was_not_captured_is_a_matter_of_its_own(tmp_path: Path):
-    """Not malformed, and not all read either."""
+def test_uncaptured_bytes_are_reported_apart_from_malformed_frames(tmp_path: Path):
+    """Not malformed, but not completely read either."""
     file = tmp_path / "half.pcap"
     file.write_bytes(pcap(talk(opened=False).packets[1:]))
     said = decode(file)
@@ -153,7 +153,7 @@ def test_what_was_not_captured_is_a_matter_of_its_own(tmp_path: Path):
     assert "bytes of the node are left out: the capture begins in the middle of the conversation" in said.stdout
 
 
-def test_a_version_that_is_not_known_is_said(tmp_path: Path):
+def test_an_unknown_version_is_reported(tmp_path: Path):
     file = tmp_path / "future.pcap"
     unknown = REQUEST[:6] + b"\x00\x0a" + REQUEST[8:]
     file.write_bytes(pcap(Talk().open().say(unknown, from_client=True).packets))
@@ -172,12 +172,12 @@ def test_a_version_that_is_not_known_is_said(tmp_path: Path):
         (["--api", "9999x", "00"], "no API is called 9999x"),
     ],
 )
-def test_what_cannot_be_done_is_said(arguments, complaint):
+def test_impossible_requests_are_reported(arguments, complaint):
     said = decode(*arguments)
     assert ending(said) == 3 and complaint in str(getattr(said.exception, "message", ""))
 
 
-def test_a_capture_without_kafka_is_said_to_be_one(tmp_path: Path):
+def test_a_capture_without_kafka_traffic_is_reported(tmp_path: Path):
     file = tmp_path / "web.pcap"
     file.write_bytes(pcap(Talk().open().say(b"GET / HTTP/1.1\r\nHost: example\r\n\r\n", from_client=True).packets))
     said = decode(file)

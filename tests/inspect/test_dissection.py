@@ -1,4 +1,4 @@
-"""The dissector reads what the codecs read, knows where every field stands, and goes as far as the bytes go."""
+"""The dissector reads the same values as the codecs, has the position of every field, and reads incomplete messages as far as possible."""
 
 from contextlib import suppress
 from itertools import pairwise
@@ -18,7 +18,7 @@ from protocol.schema import Message, declaration_of
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give the tests all declared messages."""
+    """Parametrize tests with all declared messages."""
     from protocol.drift.declared import declared_messages
 
     if "message_class" in metafunc.fixturenames:
@@ -34,13 +34,13 @@ def dissected(cls: type, version: int, content: bytes) -> list[Part]:
 
 
 def assert_same(layout: StructureLayout, parts: list[Part], message: Message) -> None:
-    """Every field has the value that the object has, and nothing else is there."""
+    """Every field has the value of the object, and there are no other fields."""
     found = {part.name: part for part in parts}
     tagged = {field.name for field in layout.tags}
     for field in (*layout.fields, *layout.tags):
         value = getattr(message, field.name)
         if field.name in tagged and field.name not in found:
-            continue  # left out because it is the default, which the codec has filled in
+            continue  # omitted because it has the default, which the codec has filled in
         part = found.pop(field.name)
         match field.type:
             case _ if value is None:
@@ -64,15 +64,15 @@ def assert_same(layout: StructureLayout, parts: list[Part], message: Message) ->
 def test_every_field_of_every_version_has_the_value_that_the_codec_reads(message_class: type):
     declaration = declaration_of(message_class)
     for version in range(declaration.versions.first, declaration.versions.last + 1):
-        dice = Random(f"{declaration.name} {version}")
-        message = example(layout_of(message_class, version), dice.randrange)
+        random = Random(f"{declaration.name} {version}")
+        message = example(layout_of(message_class, version), random.randrange)
         content = compiled(message_class, version).encode(message)
         parts = dissected(message_class, version, content)
         assert_same(layout_of(message_class, version), parts, compiled(message_class, version).decode(content, 0)[0])
 
 
-def test_fields_stand_one_after_another_and_fill_the_message(message_class: type):
-    """Where one ends the next begins, counts of tags aside; what a field holds lies inside of it."""
+def test_fields_are_contiguous_and_fill_the_message(message_class: type):
+    """Each field starts where the previous one ends, except for tag counts; nested fields are inside their parent."""
     declaration = declaration_of(message_class)
     layout = layout_of(message_class, declaration.versions.last)
     message = example(layout, Random(declaration.name).randrange)
@@ -88,8 +88,8 @@ def test_fields_stand_one_after_another_and_fill_the_message(message_class: type
         assert before.end == after.start
 
 
-def test_a_cut_message_is_read_up_to_the_cut(message_class: type):
-    """Always a trouble that names a place inside, never another error; the parts before it stay."""
+def test_a_truncated_message_is_read_up_to_its_end(message_class: type):
+    """Always a reported error with a position inside, never another exception; the parts before it are kept."""
     declaration = declaration_of(message_class)
     layout = layout_of(message_class, declaration.versions.last)
     message = example(layout, Random(f"cut {declaration.name}").randrange)
@@ -105,14 +105,14 @@ def test_a_cut_message_is_read_up_to_the_cut(message_class: type):
 
 
 def test_a_changed_byte_is_read_or_refused_as_the_codec_does(message_class: type):
-    """Whatever the codec takes the dissector takes with the same values. It goes on behind a known tag whose size lies, as Kafka, and notes it."""
+    """The dissector accepts what the codec accepts, with the same values. A known tag with a wrong size is skipped, as in Kafka, and reported."""
     declaration = declaration_of(message_class)
     layout = layout_of(message_class, declaration.versions.last)
-    dice = Random(f"change {declaration.name}")
-    content = bytearray(compiled(message_class, layout.version).encode(example(layout, dice.randrange)))
+    random = Random(f"change {declaration.name}")
+    content = bytearray(compiled(message_class, layout.version).encode(example(layout, random.randrange)))
     for _ in range(5 if content else 0):
-        place = dice.randrange(min(len(content), 400))
-        before, content[place] = content[place], dice.choice((0, 1, 0x7F, 0x80, 0xFF, dice.randrange(256)))
+        place = random.randrange(min(len(content), 400))
+        before, content[place] = content[place], random.choice((0, 1, 0x7F, 0x80, 0xFF, random.randrange(256)))
         parts: list[Part] = []
         try:
             message, end = compiled(message_class, layout.version).decode(bytes(content), 0)
@@ -128,7 +128,7 @@ def test_a_changed_byte_is_read_or_refused_as_the_codec_does(message_class: type
 
 
 def test_codec_and_dissector_name_the_same_field():
-    """Of a string that is longer than the message: the path of `MalformedMessage`, and its byte."""
+    """For a string that is longer than the message: the path of `MalformedMessage`, and its byte position."""
     from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 
     content = compiled(MetadataRequest, 9).encode(MetadataRequest(topics=[MetadataRequestTopic(name="one"), MetadataRequestTopic(name="two")]))
@@ -148,8 +148,8 @@ def test_codec_and_dissector_name_the_same_field():
     ("error_code", "version", "read_as"),
     [(35, 4, 0), (0, 4, 4), (35, 0, 0)],
 )
-def test_an_api_versions_response_that_says_unsupported_is_read_as_version_0(error_code, version, read_as):
-    """KIP-511: so answers a node that does not know the asked version."""
+def test_an_unsupported_version_api_versions_response_is_read_as_version_0(error_code, version, read_as):
+    """KIP-511: the response of a node that does not support the requested version."""
     from protocol.messages.k18_api_versions import ApiVersion, ApiVersionsResponse
 
     body = ApiVersionsResponse(error_code=error_code, api_keys=[ApiVersion(api_key=18, min_version=0, max_version=3)])
@@ -158,8 +158,8 @@ def test_an_api_versions_response_that_says_unsupported_is_read_as_version_0(err
 
 
 @pytest.mark.parametrize("version", [0, 3])
-def test_header_and_body_of_a_request_are_told_apart(version):
-    """ControlledShutdown v0 has the header without a client id, the newer ones have tags."""
+def test_header_and_body_of_a_request_are_separated(version):
+    """ControlledShutdown v0 has a header without a client id, newer versions have tagged fields."""
     from protocol.messages.k07_controlled_shutdown import ControlledShutdownRequest
 
     content = b"".join(request_chunks(7, version, 9, "me", ControlledShutdownRequest(broker_id=3)))
@@ -169,7 +169,7 @@ def test_header_and_body_of_a_request_are_told_apart(version):
     assert frame.body is not None and frame.body.integer("broker_id") == 3
 
 
-def test_bytes_behind_a_body_are_said():
+def test_trailing_bytes_are_reported():
     from protocol.messages.k22_init_producer_id import InitProducerIdRequest
 
     content = b"".join(request_chunks(22, 4, 9, "me", InitProducerIdRequest())) + b"xyz"
@@ -177,8 +177,8 @@ def test_bytes_behind_a_body_are_said():
     assert (trouble.position, trouble.reason) == (len(content) - 3, "3 bytes are left behind the InitProducerIdRequest v4")
 
 
-def test_what_a_broker_forwards_is_opened_in_both_directions():
-    """Envelope (KIP-590): a request inside of a request, and the response inside of the response."""
+def test_envelope_requests_and_responses_are_decoded():
+    """Envelope (KIP-590): a request inside a request, and the response inside the response."""
     from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
     from protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeResponse
 
@@ -200,7 +200,7 @@ def test_what_a_broker_forwards_is_opened_in_both_directions():
     ],
     ids=["tags", "text"],
 )
-def test_what_kafka_reads_although_it_is_wrong_is_read_and_noted(right, wrong, said, read):
+def test_errors_that_kafka_tolerates_are_read_and_reported(right, wrong, said, read):
     from protocol.messages.k22_init_producer_id import InitProducerIdRequest
 
     request: Message = InitProducerIdRequest(transactional_id="abc")

@@ -1,4 +1,4 @@
-"""Files of a log directory line by line: those that Apache Kafka wrote as its own tool printed them, torn and corrupt ones without a crash."""
+"""Files of a log directory line by line: files of Apache Kafka as printed by its own tool, torn and corrupt ones without a crash."""
 
 import json
 import shutil
@@ -32,8 +32,8 @@ def dump(*arguments: str | Path) -> Result:
         ("golden_metadata.txt", ["--print-data-log"], lambda name: not name.startswith("golden")),
     ],
 )
-def test_every_line_is_that_of_kafkas_own_tool(expected, options, is_wanted, monkeypatch):
-    """golden_*.txt is what DumpLogSegments of 3.9.1 printed of these files; a file's place tells its decoder."""
+def test_every_line_matches_dump_log_segments(expected, options, is_wanted, monkeypatch):
+    """golden_*.txt is the output of DumpLogSegments 3.9.1 for these files; the path of a file selects its decoder."""
     monkeypatch.chdir(WRITTEN_BY_KAFKA)
     read_by_kafka = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint")
     files = sorted(str(file.relative_to(WRITTEN_BY_KAFKA)) for file in WRITTEN_BY_KAFKA.rglob("*") if file.suffix in read_by_kafka)
@@ -42,7 +42,7 @@ def test_every_line_is_that_of_kafkas_own_tool(expected, options, is_wanted, mon
     assert (said.stderr, said.return_value) == ("", 0)
 
 
-def test_small_files_are_shown_by_their_names():
+def test_small_files_are_decoded_by_their_names():
     said = dump(WRITTEN_BY_KAFKA, "--json")
     rows = [json.loads(line) for line in said.stdout.splitlines()]
     kinds = {row["kind"]: row for row in rows}
@@ -53,7 +53,7 @@ def test_small_files_are_shown_by_their_names():
     assert said.return_value == 0
 
 
-def test_json_says_what_the_lines_say():
+def test_json_matches_the_text_lines():
     log = WRITTEN_BY_KAFKA / "golden-0" / f"{SEGMENT}.log"
     rows = [json.loads(line) for line in dump("--print-data-log", "--json", log).stdout.splitlines()]
     lines = dump("--print-data-log", log).stdout.splitlines()[1:]
@@ -78,7 +78,7 @@ def partition(tmp_path: Path) -> Path:
     return directory
 
 
-def test_a_torn_tail_is_said_and_the_batches_before_it_are_shown(partition: Path):
+def test_a_torn_tail_is_reported_after_the_batches_before_it(partition: Path):
     log = partition / f"{SEGMENT}.log"
     log.write_bytes(log.read_bytes()[:-5])
     said = dump(log)
@@ -100,14 +100,14 @@ def _tail(log: Path) -> int:
         (11, 3, "Corrupt batch at position 0 of", 0),
     ],
 )
-def test_a_corrupt_batch_is_said_and_the_others_are_shown(partition: Path, position, value, said, shown):
+def test_a_corrupt_batch_is_reported_and_the_others_are_shown(partition: Path, position, value, said, shown):
     log = partition / f"{SEGMENT}.log"
     content = bytearray(log.read_bytes())
     content[position] = value
     log.write_bytes(content)
-    told = dump("--deep-iteration", log)
-    assert said in told.stderr and told.return_value == 1
-    assert told.stdout.count("baseOffset: ") == shown
+    done = dump("--deep-iteration", log)
+    assert said in done.stderr and done.return_value == 1
+    assert done.stdout.count("baseOffset: ") == shown
 
 
 def test_indexes_that_fit_their_log_are_shown(partition: Path):
@@ -122,8 +122,8 @@ def test_indexes_that_fit_their_log_are_shown(partition: Path):
 
 
 @pytest.mark.parametrize("options", [[], ["--verify-index-only"]])
-def test_indexes_that_contradict_their_log_are_told(partition: Path, options):
-    """In the words of Kafka's tool; tests/inspect/test_apache_files.py holds them against it."""
+def test_index_mismatches_are_reported(partition: Path, options):
+    """With the messages of Kafka's tool; tests/inspect/test_apache_files.py compares them with it."""
     (partition / f"{SEGMENT}.index").write_bytes(build_offset_index(0, [OffsetEntry(2, 77), OffsetEntry(5, 154)]))
     (partition / f"{SEGMENT}.timeindex").write_bytes(build_time_index(0, [TimeEntry(1001, 3), TimeEntry(1000, 5), TimeEntry(2000, 9)]))
     said = dump(*options, partition / f"{SEGMENT}.index", partition / f"{SEGMENT}.timeindex")
@@ -141,7 +141,7 @@ def test_indexes_that_contradict_their_log_are_told(partition: Path, options):
     assert ("position:" in said.stdout) == (not options)
 
 
-def test_an_index_without_its_log_is_shown_all_the_same(partition: Path):
+def test_an_index_without_its_log_is_shown(partition: Path):
     (partition / f"{SEGMENT}.log").unlink()
     said = dump(partition / f"{SEGMENT}.index")
     assert "offset: 5 position: 154" in said.stdout and f"{SEGMENT}.log is not there" in said.stderr and said.return_value == 1
@@ -158,14 +158,14 @@ def test_an_index_without_its_log_is_shown_all_the_same(partition: Path):
         ("notes.md", b"", "Ignoring unknown file"),
     ],
 )
-def test_a_small_file_that_is_broken_or_unknown_is_said(tmp_path: Path, name, content, complaint):
+def test_a_broken_or_unknown_small_file_is_reported(tmp_path: Path, name, content, complaint):
     (tmp_path / name).write_bytes(content)
     said = dump(tmp_path / name)
     assert complaint in said.stderr and said.return_value == 1
 
 
-def test_messages_of_the_old_formats_are_shown_as_kafkas_tool_does(tmp_path: Path):
-    """The brace behind the checksum is Kafka's; tests/inspect/test_apache_files.py holds all of it against the tool."""
+def test_old_message_formats_are_shown_as_by_dump_log_segments(tmp_path: Path):
+    """The brace after the checksum is Kafka's; tests/inspect/test_apache_files.py compares everything with the tool."""
     log = tmp_path / f"{SEGMENT}.log"
     records = [Record(0, 1000, b"k", b"one"), Record(1, 2000, b"k", b"two")]
     log.write_bytes(build_message_set(records, magic=1, compression=Compression.GZIP))
@@ -178,13 +178,13 @@ def test_messages_of_the_old_formats_are_shown_as_kafkas_tool_does(tmp_path: Pat
     assert lines[-1].endswith("} key: k payload: two")
 
 
-def test_the_place_of_a_file_says_what_its_records_are_unless_it_is_told(tmp_path: Path):
+def test_the_path_selects_the_record_decoder_unless_given(tmp_path: Path):
     directory = tmp_path / "__cluster_metadata-0"
     directory.mkdir()
     shutil.copy(WRITTEN_BY_KAFKA / "__cluster_metadata-0" / f"{SEGMENT}.log", directory)
     assert '"type":"TOPIC_RECORD"' in dump("--print-data-log", directory).stdout
     as_text = dump("--text-decoder", directory).stdout
-    assert "TOPIC_RECORD" not in as_text and "\\x01" in as_text, "and control characters cannot steer a terminal"
+    assert "TOPIC_RECORD" not in as_text and "\\x01" in as_text, "and control characters are escaped"
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_the_place_of_a_file_says_what_its_records_are_unless_it_is_told(tmp_pat
         (-12345678.9, "-1.23456789E7"),
     ],
 )
-def test_doubles_are_written_as_java_writes_them(value, text):
+def test_doubles_are_formatted_as_in_java(value, text):
     """Quotas of the metadata log are doubles.   Source: java.lang.Double.toString."""
     assert java_double(value) == text
     assert json_text({"a": [value, "ü\n", None, True]}) == f'{{"a":[{text},"ü\\n",null,true]}}'

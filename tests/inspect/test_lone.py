@@ -1,4 +1,4 @@
-"""Bytes that come alone: hex as people copy it, and guesses that are said."""
+"""Single messages without a capture: hex in common notations, and reported guesses."""
 
 import pytest
 
@@ -30,7 +30,7 @@ BYTES = bytes(range(0x0E, 0x2E))
     ],
     ids=["plain", "spaces", "colons", "0x", "C", "escapes", "hexdump", "xxd", "tcpdump", "wireshark"],
 )
-def test_hex_is_read_as_people_copy_it(text):
+def test_hex_is_read_in_common_notations(text):
     assert bytes_of_hex(text) == BYTES
     assert is_hex_text(text.encode())
 
@@ -38,12 +38,12 @@ def test_hex_is_read_as_people_copy_it(text):
 @pytest.mark.parametrize(
     ("text", "complaint"), [("", "there are no hex digits"), ("abc", "3 hex digits are no whole bytes"), ("00 0g", "'g' is no hex digit")]
 )
-def test_what_is_no_hex_is_said(text, complaint):
+def test_invalid_hex_is_reported(text, complaint):
     with pytest.raises(NotHex, match=complaint):
         bytes_of_hex(text)
 
 
-def test_a_hexdump_marks_a_byte_and_shows_what_is_around_it():
+def test_a_hexdump_marks_a_byte_in_its_context():
     lines = list(hexdump(bytes(range(200)), marked=100))
     assert lines[0].strip() == "... 64 bytes before" and lines[-1].strip() == "... 56 bytes behind"
     mark = lines.index(next(line for line in lines if "^^" in line))
@@ -51,8 +51,8 @@ def test_a_hexdump_marks_a_byte_and_shows_what_is_around_it():
     assert lines[mark - 1][column : column + 2] == "64" and "byte 100" in lines[mark]
 
 
-def lone(content: bytes, told: Told | Asked = Told.NOTHING) -> list[Found]:
-    return list(dissect_lone(content, told))
+def lone(content: bytes, hint: Told | Asked = Told.NOTHING) -> list[Found]:
+    return list(dissect_lone(content, hint))
 
 
 @pytest.mark.parametrize("with_size", [True, False])
@@ -71,34 +71,34 @@ def test_a_response_that_only_one_api_can_have_sent_is_guessed():
     (found,) = lone(content)
     assert found.frame is not None and (found.frame.api_key, found.frame.tree.troubles) == (3, [])
     assert found.said == "a response to Metadata v8: nothing else fits"
-    (told,) = lone(content, Asked(3, 8))
-    assert told.frame is not None and (told.frame.api_version, told.said) == (8, "")
+    (as_given,) = lone(content, Asked(3, 8))
+    assert as_given.frame is not None and (as_given.frame.api_version, as_given.said) == (8, "")
 
 
-def test_of_a_response_that_many_can_have_sent_the_others_are_named():
+def test_an_ambiguous_response_lists_the_other_candidates():
     (found,) = lone(bytes.fromhex("0000000a 00000001 00000000 001b"))
     assert found.frame is not None and found.frame.tree.is_whole
     assert "others fit as well: " in found.said and found.said.endswith("(tell with --response API VERSION)")
 
 
-def test_several_frames_behind_one_another_are_told_apart():
+def test_consecutive_frames_are_separated():
     requests = [frame for from_client, frame in frames() if from_client]
     found = lone(b"".join(requests))
     assert [each.frame.api_key for each in found if each.frame is not None] == [key for key, *_ in EXCHANGES]
-    assert found[1].start == len(requests[0]) + 4, "positions count in the whole"
+    assert found[1].start == len(requests[0]) + 4, "positions are relative to the whole input"
 
 
-def test_a_frame_that_is_cut_is_said_to_be():
+def test_a_truncated_frame_is_reported():
     (found,) = lone(frames()[0][1][:-3])
     assert found.tree.troubles[-1].reason == f"the frame is cut: its size says {len(frames()[0][1]) - 4} bytes, {len(frames()[0][1]) - 7} are there"
 
 
-@pytest.mark.parametrize("told", [Told.NOTHING, Told.REQUEST])
+@pytest.mark.parametrize("hint", [Told.NOTHING, Told.REQUEST])
 @pytest.mark.parametrize("missing_bytes", [1, 9])
-def test_a_request_behind_a_size_that_is_wrong_is_read_all_the_same(told, missing_bytes):
+def test_a_request_with_a_wrong_size_prefix_is_read(hint, missing_bytes):
     content = frames()[0][1]
     announced = len(content) - 4 - missing_bytes
-    (found,) = lone(announced.to_bytes(4) + content[4:], told)
+    (found,) = lone(announced.to_bytes(4) + content[4:], hint)
     key, version, _, _ = EXCHANGES[0]
     assert found.frame is not None and (found.frame.api_key, found.frame.api_version) == (key, version)
     assert [trouble.reason for trouble in found.tree.troubles] == [f"its size says {announced} bytes, {len(content) - 4} are there"]
@@ -111,6 +111,6 @@ def test_batches_are_guessed_by_their_checksum_and_damaged_ones_by_their_shape()
     assert len(found.tree.parts) == 1 and "lengths and formats" in found.said and found.tree.troubles
 
 
-def test_bytes_that_are_nothing_are_called_so():
+def test_unrecognised_bytes_are_reported():
     (found,) = lone(b"\xff" * 40)
     assert found.frame is None and found.said == "neither a request, nor a response to anything known, nor a batch"

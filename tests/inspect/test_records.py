@@ -1,4 +1,4 @@
-"""Record batches are opened down to their records, and what is wrong with one does not hide the next."""
+"""Record batches are decoded down to their records, and an error in one does not hide the next."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def records_of(batch: Part) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize("codec", list(Compression))
 @pytest.mark.parametrize("append_timestamp", [None, 1_700_000_009_999])
-def test_records_are_those_that_the_view_reads(codec, append_timestamp):
+def test_records_match_those_of_the_batch_view(codec, append_timestamp):
     content = b"before" + build_batch(RECORDS, compression=codec, append_timestamp=append_timestamp)
     troubles: list = []
     (batch,) = dissect_batches(content, 6, len(content), "", troubles)
@@ -52,7 +52,7 @@ def test_records_are_those_that_the_view_reads(codec, append_timestamp):
 
 
 def damaged(batch: bytes, position: int, value: int, *, with_checksum: bool = False) -> bytes:
-    """Return the batch with one byte changed, if wanted with a checksum that fits."""
+    """Return the batch with one byte changed, optionally with a correct checksum."""
     from crc32c import crc32c
 
     changed = bytearray(batch)
@@ -76,7 +76,7 @@ def damaged(batch: bytes, position: int, value: int, *, with_checksum: bool = Fa
         (PLAIN[:-1], [f"[1], byte {len(PLAIN)}: the last batch is torn: "], 1),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place_and_the_next_batch_is_read(batch, troubles, batches):
+def test_errors_name_their_position_and_the_next_batch_is_read(batch, troubles, batches):
     found = next(iter(dissect_lone(batch + PLAIN, Told.BATCH)))
     said = [str(trouble) for trouble in found.tree.troubles]
     assert len(said) == len(troubles), said
@@ -85,32 +85,32 @@ def test_what_is_wrong_is_said_with_its_place_and_the_next_batch_is_read(batch, 
 
 
 def opened(content: bytes, topic: str | None) -> tuple[dict[str, object], list[str], list[str]]:
-    """Return value and note of every part, and what is wrong."""
+    """Return value and annotation of every part, and the errors."""
     found = next(iter(dissect_lone(content, Told.BATCH, topic=topic)))
     places = list(walk(found.tree.parts))
     return {path: part.value for path, part in places}, [part.note for _, part in places], [str(each) for each in found.tree.troubles]
 
 
 @pytest.mark.parametrize("topic", ["__cluster_metadata", None])
-def test_metadata_records_are_opened_also_where_nobody_says_what_they_are(topic):
+def test_metadata_records_are_decoded_without_a_given_decoder(topic):
     values, notes, troubles = opened(build_batch([Record(value=build_record(TopicRecord(name="orders", topic_id=bytes(16)), 0))]), topic)
     assert values["[0].records[0].value.name"] == "orders" and "TopicRecord v0" in notes and not troubles
 
 
-def test_a_metadata_record_that_is_none_is_a_trouble_only_where_there_must_be_one():
+def test_an_invalid_metadata_record_is_an_error_only_in_the_metadata_log():
     batch = build_batch([Record(value=b"\x01\x02\x00\x7f")])
     assert opened(batch, None)[2] == []
     assert opened(batch, "__cluster_metadata")[2][0].startswith("[0].records[0].value.name, byte ")
 
 
-def test_coordinator_records_are_opened_keys_and_values():
+def test_coordinator_record_keys_and_values_are_decoded():
     key, value = build_coordinator_record(OffsetCommitKey(group="g", topic="t", partition=3), OffsetCommitValue(offset=42), 3)
     values, _, troubles = opened(build_batch([Record(key=key, value=value), Record(key=key, value=None)]), "__consumer_offsets")
     assert (values["[0].records[0].key.group"], values["[0].records[0].value.offset"], values["[0].records[1].key.partition"]) == ("g", 42, 3)
     assert not troubles
 
 
-def test_control_records_say_what_they_mark():
+def test_control_records_are_decoded():
     marker = build_transaction_marker(commits=False, producer_id=7, producer_epoch=0, coordinator_epoch=4, timestamp=0)
     change = build_leader_change(leader_id=1, voters=[1, 2], granting_voters=[1], base_offset=1, leader_epoch=2, timestamp=0)
     values, notes, troubles = opened(marker + change, None)
@@ -120,7 +120,7 @@ def test_control_records_say_what_they_mark():
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
-def test_messages_of_the_old_formats_are_opened(magic, codec):
+def test_old_message_formats_are_decoded(magic, codec):
     content = build_message_set([Record(5, 1000, b"a", b"b"), Record(6, 2000, None, b"c")], magic=magic, compression=codec)
     found = next(iter(dissect_lone(content, Told.NOTHING)))
     values = [part.value for path, part in walk(found.tree.parts) if path.endswith(".value")]

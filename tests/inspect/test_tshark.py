@@ -1,7 +1,7 @@
-"""Wireshark's Kafka dissector reads every message that it knows in every version that it knows, and `kraftsim decode` sees the same conversation.
+"""Wireshark's Kafka dissector reads every message in every version that it supports, and `kraftsim decode` reads the same conversation.
 
-Each message goes over the wire once full, once with nulls and once empty. Where the dissector is wrong (the bytes are those of Kafka's own classes,
-tests/wire/test_java_oracle.py), the mistake stands in MISTAKES with its reason.
+Each message is sent once full, once with nulls and once empty. Where the dissector is wrong (the bytes equal those of Kafka's own classes,
+tests/wire/test_java_oracle.py), the bug is listed in MISTAKES with its reason.
 """
 
 import re
@@ -38,14 +38,14 @@ FIELDS = (
 )
 UNKNOWN = re.compile(r"Unsupported \w+ version\. Supports|Unknown \d+ API key")
 MEASURED_RELEASE = "4.0."
-"""Of tshark, in Debian 12: what follows was seen with it. A mistake that another one has mended is no failure."""
+"""The release of tshark, in Debian 12, with the bugs below. A bug that is fixed in another release is no failure."""
 REQUEST, RESPONSE = "request", "response"
 EVERY_SHAPE = tuple(Shape)
 WITH_ELEMENTS = (Shape.FULL, Shape.NULLS)
 
 
 class Mistake(NamedTuple):
-    """In which shapes of which messages the dissector is wrong; `until` is the last version, inclusive."""
+    """A bug of the dissector in some shapes of a message; `until` is the last version, inclusive."""
 
     api_key: ApiKey
     way: str
@@ -58,9 +58,9 @@ class Mistake(NamedTuple):
 MISTAKES = (
     Mistake(ApiKey.PRODUCE, REQUEST, 8, (Shape.NULLS,), "records that are null are read as -1 bytes of records"),
     Mistake(ApiKey.FETCH, RESPONSE, 11, (Shape.NULLS,), "records that are null are read as -1 bytes of records"),
-    Mistake(ApiKey.UPDATE_METADATA, REQUEST, 3, WITH_ELEMENTS, "offline replicas are read from v0 on; they came with v4"),
+    Mistake(ApiKey.UPDATE_METADATA, REQUEST, 3, WITH_ELEMENTS, "offline replicas are read from v0 on; they were added in v4"),
     Mistake(ApiKey.CREATE_TOPICS, REQUEST, 5, WITH_ELEMENTS, "the replicas of an assignment are read as one number, not as an array", 0),
-    Mistake(ApiKey.DELETE_TOPICS, RESPONSE, 2, WITH_ELEMENTS, "the throttle time is read from v3 on; it came with v1", 1),
+    Mistake(ApiKey.DELETE_TOPICS, RESPONSE, 2, WITH_ELEMENTS, "the throttle time is read from v3 on; it was added in v1", 1),
     Mistake(ApiKey.WRITE_TXN_MARKERS, RESPONSE, 0, EVERY_SHAPE, "a throttle time is read, which this response never had"),
     Mistake(ApiKey.DELETE_ACLS, RESPONSE, 1, EVERY_SHAPE, "the results of the filters are not read at all before v2"),
     Mistake(ApiKey.CREATE_PARTITIONS, REQUEST, 2, (Shape.FULL,), "assignments are read as arrays of numbers; they are structures of arrays"),
@@ -73,7 +73,7 @@ SHORT_BYTES = "the length of bytes fields, and of keys and values of old message
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One request and its response on a connection of their own."""
+    """One request and its response on a separate connection."""
 
     api_key: ApiKey
     version: int
@@ -84,7 +84,7 @@ class Exchange:
         return layout_of((request_class if way == REQUEST else response_class)(self.api_key), self.version)
 
     def known_mistake(self, way: str) -> str:
-        """Return why the dissector is known to be wrong here, empty if it is not."""
+        """Return the known bug of the dissector here, empty if there is none."""
         for mistake in MISTAKES:
             if (
                 (mistake.api_key, mistake.way) == (self.api_key, way)
@@ -96,7 +96,7 @@ class Exchange:
 
 
 def holds_short_bytes(layout: StructureLayout, shape: Shape, api_key: int) -> bool:
-    """Tell whether bytes with a plain length are in a message of this shape."""
+    """Return whether bytes with a plain length are in a message of this shape."""
     if layout.flexible:
         return False
     for field in layout.fields:
@@ -124,7 +124,7 @@ def exchanges() -> Iterator[Exchange]:
                 yield Exchange(api_key, version, shape, port)
 
 
-def talk_of(exchange: Exchange) -> Talk:
+def conversation_of(exchange: Exchange) -> Talk:
     said = Talk(client_port=exchange.client_port, segment_bytes=60_000).open()
     key, version = exchange.api_key, exchange.version
     request, response = (plain(exchange.layout(way), exchange.shape, key) for way in (REQUEST, RESPONSE))
@@ -133,7 +133,7 @@ def talk_of(exchange: Exchange) -> Talk:
 
 
 class Row(NamedTuple):
-    """What tshark says of a frame."""
+    """The fields of a frame as decoded by tshark."""
 
     way: str
     client_port: int
@@ -144,7 +144,7 @@ class Row(NamedTuple):
 
 
 def tshark(capture: Path) -> list[Row]:
-    """Return what tshark reads in a capture, frame by frame."""
+    """Return the decoded frames of a capture from tshark."""
     words = ["tshark", "-r", str(capture), "-d", f"tcp.port=={NODE_PORT},kafka", "-Y", "kafka", "-T", "fields"]
     done = subprocess.run([*words, *(word for field in FIELDS for word in ("-e", field))], capture_output=True, text=True, timeout=120, check=True)
     rows = []
@@ -165,13 +165,13 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Exchange], 
         pytest.skip("no tshark on the search path (make tools)")
     said = list(exchanges())
     capture = tmp_path_factory.mktemp("tshark") / "everything.pcap"
-    capture.write_bytes(pcap(packet for exchange in said for packet in talk_of(exchange).packets))
+    capture.write_bytes(pcap(packet for exchange in said for packet in conversation_of(exchange).packets))
     return said, capture
 
 
 @pytest.fixture(scope="module")
 def dissected(captured: tuple[list[Exchange], Path]) -> list[tuple[Exchange, Row]]:
-    """What tshark says of each frame; a response whose request it could not read it cannot read either, and is left out."""
+    """The frames decoded by tshark; a response whose request it could not read is unreadable too, and is omitted."""
     said, capture = captured
     by_port = {exchange.client_port: exchange for exchange in said}
     rows = tshark(capture)
@@ -179,28 +179,28 @@ def dissected(captured: tuple[list[Exchange], Path]) -> list[tuple[Exchange, Row
     return [(by_port[row.client_port], row) for row in rows if row.complaints != "Request missing"]
 
 
-def test_no_message_that_the_dissector_knows_is_malformed(dissected: list[tuple[Exchange, Row]]):
-    judged = [(exchange, row) for exchange, row in dissected if not UNKNOWN.search(row.complaints)]
+def test_tshark_finds_no_supported_message_malformed(dissected: list[tuple[Exchange, Row]]):
+    known = [(exchange, row) for exchange, row in dissected if not UNKNOWN.search(row.complaints)]
     wrong = [
         f"{exchange.api_key.name} v{exchange.version} {row.way}, {exchange.shape.value}: {row.complaints}"
-        for exchange, row in judged
+        for exchange, row in known
         if row.complaints and not exchange.known_mistake(row.way)
     ]
     assert wrong == []
-    fine = {(exchange.api_key, exchange.version, row.way) for exchange, row in judged if not row.complaints}
-    assert len(fine) > 250, "the dissector has read most of what it knows"
+    fine = {(exchange.api_key, exchange.version, row.way) for exchange, row in known if not row.complaints}
+    assert len(fine) > 250, "the dissector has read most of the messages that it supports"
 
 
-def test_every_known_mistake_of_the_dissector_is_still_made(dissected: list[tuple[Exchange, Row]]):
+def test_every_known_tshark_bug_still_occurs(dissected: list[tuple[Exchange, Row]]):
     release = subprocess.run(["tshark", "--version"], capture_output=True, text=True, check=True).stdout
     if f"(Wireshark) {MEASURED_RELEASE}" not in release:
-        pytest.skip(f"the mistakes are those of {MEASURED_RELEASE}x")
+        pytest.skip(f"the known bugs are those of {MEASURED_RELEASE}x")
     made = {(exchange.api_key, row.way) for exchange, row in dissected if row.complaints and exchange.known_mistake(row.way)}
     assert {(mistake.api_key, mistake.way) for mistake in MISTAKES} <= made
 
 
-def test_decode_sees_the_conversation_that_tshark_sees(captured: tuple[list[Exchange], Path], dissected: list[tuple[Exchange, Row]]):
-    """API, version and correlation id of every frame, in the same order; ours reads those that are unknown to tshark too, and finds nothing wrong."""
+def test_decode_and_tshark_read_the_same_conversation(captured: tuple[list[Exchange], Path], dissected: list[tuple[Exchange, Row]]):
+    """API, version and correlation id of every frame, in the same order; kraftsim also reads those unknown to tshark, without errors."""
     ours, notices, _ = read(captured[1].read_bytes())
     assert not notices and not [each for each in ours if each.said or each.frame.tree.troubles or each.frame.is_unknown]
     seen = {(each.frame.kind.value, each.client.port): (each.frame.api_key, each.frame.api_version, each.frame.correlation_id) for each in ours}

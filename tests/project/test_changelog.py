@@ -1,4 +1,4 @@
-"""CHANGELOG.md belongs to the version, and changelog.d holds fragments that towncrier can collect."""
+"""CHANGELOG.md matches the version, and changelog.d contains fragments that towncrier can collect."""
 
 import re
 import subprocess
@@ -27,7 +27,7 @@ def draft(directory: Path) -> str:
     return done.stdout
 
 
-def test_the_newest_entry_is_that_of_the_version():
+def test_the_newest_changelog_entry_is_that_of_the_version():
     text = (HOUSE / "CHANGELOG.md").read_text()
     versions = re.findall(r"^## (\S+) - 20\d\d-[01]\d-[0-3]\d$", text, flags=re.M)
     assert versions and versions[0] == __version__

@@ -1,4 +1,4 @@
-"""Every file of examples/ runs and prints what its page says."""
+"""Every file of examples/ runs and prints the output shown on its page."""
 
 import os
 import subprocess

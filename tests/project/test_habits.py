@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md, the pre-commit hooks and the Makefile say the same."""
+"""CONTRIBUTING.md, the pre-commit hooks and the Makefile are consistent."""
 
 import re
 import tomllib
@@ -22,12 +22,12 @@ def test_hooks_run_the_checks_of_the_makefile():
 
 
 def test_types_are_checked_in_every_package():
-    """A call with the wrong arguments fails in `make types`, and not where the file that makes it happens to be run."""
+    """A call with wrong arguments fails in `make types`, and not only when its file is run."""
     tools = tomllib.loads((HOUSE / "pyproject.toml").read_text())["tool"]
     assert sorted(tools["mypy"]["packages"]) == sorted(tools["ruff"]["lint"]["isort"]["known-first-party"])
 
 
-def test_contributing_explains_every_kind_that_has_a_template():
+def test_contributing_explains_every_template():
     text = (HOUSE / "CONTRIBUTING.md").read_text()
     assert not [kind for kind in KINDS if f"kraftsim new {kind} " not in text]
 

@@ -53,7 +53,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(tree: Path, *command: str) -> str:
-    """Run a command in the copy, whose packages come first on the path."""
+    """Run a command in the copy, whose packages are first on the path."""
     environment = {**os.environ, "PYTHONPATH": str(tree)}
     done = subprocess.run(
         [sys.executable, *command],
@@ -68,30 +68,30 @@ def run(tree: Path, *command: str) -> str:
 
 
 def written(tree: Path) -> list[str]:
-    """The files of the copy that carry the mark, but for the templates."""
+    """The files of the copy that contain the placeholder, except for the templates."""
     files = (file for name in SOURCES for file in (tree / name).rglob("*.py"))
     found = (file.relative_to(tree).as_posix() for file in files if MARK in file.read_text())
     return sorted(each for each in found if not each.startswith("kraftsim/cli/"))
 
 
-def test_each_kind_writes_its_files(tree: Path):
+def test_every_template_writes_its_files(tree: Path):
     files = written(tree)
     assert len(files) == sum(len(kind.files) for kind in KINDS.values()) + 1, files
     assert "protocol/api_keys.py" in files and "protocol/messages/k95_describe_thing.py" in files
 
 
-def test_what_is_written_passes_the_linter(tree: Path):
+def test_generated_code_passes_the_linter(tree: Path):
     run(tree, "-m", "ruff", "check", *written(tree))
     run(tree, "-m", "ruff", "format", "--check", *written(tree))
 
 
-def test_what_is_written_passes_the_type_checker(tree: Path):
+def test_generated_code_passes_the_type_checker(tree: Path):
     scenario = f"scenarios.{NAMES['scenario']}"
     run(tree, "-m", "mypy", "-p", "kraftsim", "-p", "protocol", "-m", scenario)
 
 
 @pytest.mark.parametrize("kind", LISTED)
-def test_a_new_entry_is_in_its_list(tree: Path, kind: str):
+def test_a_new_entry_is_in_its_catalogue(tree: Path, kind: str):
     plural, name = LISTED[kind]
     names = [line.split()[0] for line in run(tree, "-m", "kraftsim", "list", plural).splitlines()]
     assert name in names
@@ -115,7 +115,7 @@ def test_a_new_scenario_runs(tree: Path):
     assert (tree / "run" / "run.json").exists()
 
 
-def test_a_name_that_is_taken_is_refused(tree: Path):
+def test_an_existing_name_is_refused(tree: Path):
     shown = CliRunner().invoke(kraftsim, ["new", "bug", NAMES["bug"], "--root", str(tree)])
     assert shown.exit_code != 0 and "exists: choose another name" in shown.output
 
@@ -125,12 +125,12 @@ def test_a_name_with_other_characters_is_refused(tree: Path):
     assert shown.exit_code != 0 and "is no name" in shown.output
 
 
-def test_nothing_that_is_committed_is_left_to_fill_in():
+def test_no_committed_file_has_template_placeholders():
     assert not written(HOUSE)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_advice_names_tests_and_modules_that_exist(kind: str):
+def test_the_printed_advice_names_existing_tests_and_modules(kind: str):
     named = [re.match(r"[\w/.*]+", test) for test in KINDS[kind].tests]
     assert all(each and list(HOUSE.glob(each[0])) for each in named), KINDS[kind].tests
     folders = [HOUSE / path.rpartition("/")[0] for path in KINDS[kind].files]

@@ -1,4 +1,4 @@
-"""The documentation site builds without a dead link or a missing anchor, and loads nothing from elsewhere."""
+"""The documentation site builds without a dead link or a missing anchor, and loads no external resource."""
 
 import os
 import re

@@ -1,6 +1,6 @@
-"""Which versions of which API the jars of a release declare, and on which listeners: facts kept in declared_apis.json.
+"""The API versions and listeners that the jars of a release declare, stored in declared_apis.json.
 
-`python -m tests.releases.declared_apis JAR...` writes the file anew from jars of kafka-clients, which hold their message definitions since 2.3.
+`python -m tests.releases.declared_apis JAR...` rewrites the file from jars of kafka-clients, which contain their message definitions since 2.3.
 """
 
 import json
@@ -19,7 +19,7 @@ COMMENT = re.compile(r"(?m)^\s*//.*$|\s//[^\"\n]*$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredApi:
-    """`is_last_unstable`: the last version is shown only if unstable ones are asked for. Up to 2.7 all is for brokers, which had ZooKeeper only."""
+    """`is_last_unstable`: the last version is advertised only if unstable versions are enabled. Up to 2.7 all APIs are for ZooKeeper-mode brokers."""
 
     name: str
     first: int
@@ -29,14 +29,14 @@ class DeclaredApi:
 
     @property
     def shown(self) -> tuple[int, int] | None:
-        """The versions that a node shows; None: it shows none."""
+        """The versions that a node advertises; None: it does not advertise the API."""
         last = self.last - 1 if self.is_last_unstable else self.last
         return (self.first, last) if self.first <= last else None
 
 
 @cache
 def declared() -> Mapping[str, Mapping[int, DeclaredApi]]:
-    """Return patch release -> API key -> what its jar declares."""
+    """Return patch release -> API key -> declaration in its jar."""
     return {release: {int(key): _row(row) for key, row in rows.items()} for release, rows in json.loads(FILE.read_text()).items()}
 
 

@@ -1,6 +1,6 @@
-"""What a node answers to a principal that lacks rights: every API, version and listener, as words that can be compared.
+"""The responses of a node to a principal without ACLs: every API, version and listener, as comparable texts.
 
-An answer is written as its error codes and the lengths of its lists, by path: `topics[].error_code=29`, `topics#1`.
+A response is written as its error codes and the lengths of its lists, by path: `topics[].error_code=29`, `topics#1`.
 """
 
 from collections.abc import Iterator
@@ -29,15 +29,15 @@ from protocol.schema import Message, declaration_of
 from tests.rights.bodies import Resources, variants
 
 Table = dict[str, dict[str, dict[str, dict[str, list[str]]]]]
-"""Listener -> principal -> request -> range of versions -> what is answered."""
+"""Listener -> principal -> request -> range of versions -> response."""
 UNRIGHTED, DESCRIBER = "bob", "alice"
 PRINCIPALS = {UNRIGHTED: "no rules", DESCRIBER: "DESCRIBE of everything"}
 NOT_ASKED = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
-"""What comes before any right."""
+"""APIs that are served before authorization."""
 PER_NODE = frozenset(
     {"brokers", "controllers", "supported_features", "finalized_features", "configs", "voters", "observers", "nodes", "node_endpoints"}
 )
-"""Lists that say something of the node and its release."""
+"""Lists that depend on the node and its release."""
 OWN_KEYS = frozenset(int(key) for key in ApiKey)
 CLOSED, SILENT = ["closed"], ["silent"]
 ANSWER_SECONDS = 20.0
@@ -45,7 +45,7 @@ SETTLE_SECONDS = 30.0
 
 
 def served(line: str, listener: str) -> dict[ApiKey, tuple[int, int]]:
-    """Return what our nodes of a release serve on a listener, and in which versions."""
+    """Return the APIs and versions that our nodes of a release serve on a listener."""
     if listener == "broker":
         offered, built = release(line).broker_apis, {handler.key for handler in broker_handlers()}
     else:
@@ -58,7 +58,7 @@ def served(line: str, listener: str) -> dict[ApiKey, tuple[int, int]]:
 
 
 def advertised(target: Target) -> dict[ApiKey, tuple[int, int]]:
-    """Return what a broker in ZooKeeper mode says that it serves, as far as this side can ask it, and Envelope, which it closes on."""
+    """Return the APIs that a broker in ZooKeeper mode advertises and kraftsim can send, and Envelope, on which it closes the connection."""
     found = {ApiKey.ENVELOPE: (0, 0)}
     for key, (first, last) in sorted(target.ranges().items()):
         if key in OWN_KEYS and key not in NOT_ASKED:
@@ -68,7 +68,7 @@ def advertised(target: Target) -> dict[ApiKey, tuple[int, int]]:
 
 
 def prepared(target: Target) -> Resources:
-    """Make a topic with a record, a group with a commit and a transactional id; let alice describe everything."""
+    """Create a topic with a record, a group with a commit and a transactional id; allow alice to describe everything."""
     topic = target.topic(name="rights-topic")
     with target.peer() as peer:
         rows = [TopicProduceData(name=topic.name, partition_data=[PartitionProduceData(index=0, records=batch())])]
@@ -100,7 +100,7 @@ def _coordinator_error(peer: Peer, asked: FindCoordinatorRequest) -> int:
 
 
 def table_of(target: Target, line: str) -> Table:
-    """Ask everything of one node, on the listeners that it has: one without a controller's is in ZooKeeper mode."""
+    """Send every request to one node, on all of its listeners: a node without a controller listener is in ZooKeeper mode."""
     things = prepared(target)
     found: Table = {}
     places = {"broker": target.sasl, "controller": target.sasl_controller}
@@ -120,7 +120,7 @@ def table_of(target: Target, line: str) -> Table:
 
 
 class Asker:
-    """One client that connects and logs in again whenever a node has closed on it."""
+    """One client that reconnects and logs in again after the node closed the connection."""
 
     def __init__(self, target: Target, address: str, user: str) -> None:
         self._target, self._address, self._user = target, address, user
@@ -134,7 +134,7 @@ class Asker:
             self._peer.close()
 
     def ask(self, key: ApiKey, body: Message, version: int) -> list[str]:
-        """Return what is answered."""
+        """Return the response."""
         if self._peer is None:
             self._peer = self._target.peer(self._address, ANSWER_SECONDS)
             log_in(self._peer, self._user, f"{self._user}-secret")
@@ -164,7 +164,7 @@ def _words(path: str, answer: Message, version: int) -> Iterator[str]:
 
 
 def by_ranges(answers: dict[int, list[str]]) -> dict[str, list[str]]:
-    """Join versions that are answered alike."""
+    """Merge versions with the same response."""
     found = {}
     for words, group in groupby(sorted(answers), key=lambda version: answers[version]):
         versions = list(group)
@@ -173,7 +173,7 @@ def by_ranges(answers: dict[int, list[str]]) -> dict[str, list[str]]:
 
 
 def by_version(ranges: dict[str, list[str]]) -> dict[int, list[str]]:
-    """Take that apart again."""
+    """Expand merged versions."""
     found = {}
     for versions, words in ranges.items():
         first, _, last = versions.partition("-")

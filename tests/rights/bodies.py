@@ -1,6 +1,6 @@
-"""A well-formed request of every API and version that names things which exist: a topic, a group, a transactional id, the cluster.
+"""A well-formed request of every API and version that names existing resources: a topic, a group, a transactional id, the cluster.
 
-Values go by the names of fields, so that an API that is added is asked, too; where a name is not enough, by class and field.
+Values are chosen by field name, so that new APIs are covered too; where the name is not sufficient, by class and field.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ FIRST_VERSION_WITH_MEMBER_IDS = 1
 
 @dataclass(frozen=True)
 class Resources:
-    """What exists in the cluster that is asked."""
+    """The resources of the cluster under test."""
 
     topic: str
     topic_id: bytes
@@ -40,7 +40,7 @@ class Resources:
 
 
 def body_of(key: ApiKey, version: int, things: Resources) -> Message:
-    """Return a request that names what there is."""
+    """Return a request that names existing resources."""
     made = _filled(request_class(key), version, key, things)
     shape = SHAPES.get(key)
     if shape is not None:
@@ -49,7 +49,7 @@ def body_of(key: ApiKey, version: int, things: Resources) -> Message:
 
 
 def variants(key: ApiKey, version: int, things: Resources) -> Iterator[tuple[str, Message]]:
-    """Yield a label and a request: the plain one, and others that need other rights."""
+    """Yield a label and a request: the plain one, and others that need other permissions."""
     yield key.name, body_of(key, version, things)
     for label, (of, first_version, change) in VARIANTS.items():
         if of == key and version >= first_version:

@@ -1,6 +1,6 @@
-"""Writes what Apache Kafka answers to principals that lack rights: `python -m tests.rights.record`.
+"""Records the responses of Apache Kafka to principals without ACLs: `python -m tests.rights.record`.
 
-Every release is started anew with StandardAuthorizer and SASL/PLAIN, on the broker's and on the controller's listener;
+Every release is started with StandardAuthorizer and SASL/PLAIN, on the broker and the controller listener;
 3.9 also in ZooKeeper mode, with AclAuthorizer.
 """
 
@@ -13,20 +13,20 @@ from tests.conformance.secured import secured_apache_kafka, secured_apache_kafka
 from tests.rights.answers import Table, table_of
 
 RELEASES = {"3.9": DEFAULT_RELEASE, "4.4": NEWEST_RELEASE}
-"""Line -> the release of Apache Kafka that was asked."""
+"""Line -> the recorded release of Apache Kafka."""
 ZOOKEEPER_MODE = "3.9 in ZooKeeper mode"
 TABLES = (*RELEASES, ZOOKEEPER_MODE)
 DIRECTORY = Path(__file__).parent
 
 
 def recorded(line: str) -> Table:
-    """Return what was written."""
+    """Return the recorded table."""
     found: Table = json.loads(_file(line).read_text())
     return found
 
 
 def asked(line: str) -> Table:
-    """Start Apache Kafka, and ask it."""
+    """Start Apache Kafka, and send all requests."""
     node = secured_apache_kafka_in_zookeeper_mode() if line == ZOOKEEPER_MODE else secured_apache_kafka(RELEASES[line])
     with node as target:
         return table_of(target, line)
@@ -37,7 +37,7 @@ def _file(line: str) -> Path:
 
 
 def main() -> int:
-    """Ask every release and write its file."""
+    """Record every release and write its file."""
     for line in TABLES:
         _file(line).write_text(json.dumps(asked(line), indent=1) + "\n")
         print(f"{_file(line).name} is written")

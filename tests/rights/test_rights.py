@@ -1,6 +1,6 @@
-"""No API serves a principal without rights what Apache Kafka refuses: every API and version on both listeners, beside what Apache Kafka answered.
+"""kraftsim denies a principal without ACLs what Apache Kafka denies: every API and version on both listeners, compared with recorded responses.
 
-The tables are what `python -m tests.rights.record` wrote; `make interop` asks Apache Kafka again. Every request names things that exist.
+`python -m tests.rights.record` writes the tables; `make interop` compares Apache Kafka again. Every request names existing resources.
 """
 
 import pytest
@@ -9,19 +9,19 @@ from tests.conformance.secured import secured_kraftsim, secured_zookeeper_mode
 from tests.rights.answers import Table, by_version, table_of
 from tests.rights.record import TABLES, ZOOKEEPER_MODE, asked, recorded
 
-OF_GROUPS = "3.9 answers a client without a right to the group with no topics and no error; 4.x and ours with 30"
-OF_VERSION_0 = "version 0 reads offsets out of ZooKeeper, which no broker of ours writes there: UNSUPPORTED_VERSION"
+OF_GROUPS = "3.9 returns no topics and no error to a client that is not authorized for the group; 4.x and kraftsim return error 30"
+OF_VERSION_0 = "version 0 reads offsets from ZooKeeper, where kraftsim never writes them: UNSUPPORTED_VERSION"
 DIFFERENCES = {
     ("3.9", "broker", "bob", "OFFSET_FETCH", 1): OF_GROUPS,
     (ZOOKEEPER_MODE, "broker", "bob", "OFFSET_FETCH", 1): OF_GROUPS,
     (ZOOKEEPER_MODE, "broker", "alice", "OFFSET_FETCH", 0): OF_VERSION_0,
 }
-"""Release, listener, principal, request, version -> why ours answers otherwise; docs/deviations.md has the row."""
+"""Release, listener, principal, request, version -> why kraftsim responds differently; see docs/deviations.md."""
 Case = tuple[str, str, str, str, int]
 
 
 def cases(line: str, table: Table) -> dict[Case, list[str]]:
-    """Take a table apart into single answers."""
+    """Expand a table into single responses."""
     return {
         (line, listener, principal, label, version): words
         for listener, principals in table.items()
@@ -32,14 +32,14 @@ def cases(line: str, table: Table) -> dict[Case, list[str]]:
 
 
 def different(line: str, found: Table, expected: Table) -> dict[Case, tuple[list[str] | None, list[str] | None]]:
-    """Return the answers that differ: Apache Kafka's, then the other's."""
+    """Return the differing responses: Apache Kafka's, then the other's."""
     theirs, ours = cases(line, expected), cases(line, found)
     return {case: (theirs.get(case), ours.get(case)) for case in {**theirs, **ours} if theirs.get(case) != ours.get(case)}
 
 
 @pytest.mark.parametrize("line", TABLES)
-def test_kraftsim_refuses_what_apache_kafka_refused(line):
-    """A difference that is not in the list fails, and so does one in the list that is none any more."""
+def test_kraftsim_denies_what_apache_kafka_denied(line):
+    """A difference that is not in the list fails, and so does a listed one that no longer exists."""
     with secured_zookeeper_mode("3.9") if line == ZOOKEEPER_MODE else secured_kraftsim(line) as target:
         found = different(line, table_of(target, line), recorded(line))
     listed = {case for case in DIFFERENCES if case[0] == line}
@@ -48,8 +48,8 @@ def test_kraftsim_refuses_what_apache_kafka_refused(line):
 
 
 @pytest.mark.parametrize("line", TABLES)
-def test_the_tables_hold_refusals_of_nearly_every_request(line):
-    """Without rights nearly nothing is answered without an error: a table of served requests would prove nothing."""
+def test_the_tables_cover_denials_of_nearly_every_request(line):
+    """Without ACLs nearly every response has an error: a table of served requests would prove nothing."""
     for listener, principals in recorded(line).items():
         rows = principals["bob"]
         served = {label for label, ranges in rows.items() for words in ranges.values() if not any(_is_refusal(word) for word in words)}
@@ -73,7 +73,7 @@ SERVED = {
     },
     "controller": {"ELECT_LEADERS of all"},
 }
-"""Answered without an error to a principal without rights: lists without what it may not see, and old versions that have no field for an error."""
+"""Responses without an error for a principal without ACLs: filtered lists, and old versions without an error field."""
 
 
 def _is_refusal(word: str) -> bool:

@@ -1,4 +1,4 @@
-"""All declared messages, found by walking the package: a new file is tested without being named here."""
+"""All declared messages, found by walking the package: a new file is tested automatically."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from protocol.drift.declared import declared_messages
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give each test that has an argument `message_class` all declared messages."""
+    """Parametrize each test with an argument `message_class` with all declared messages."""
     if "message_class" in metafunc.fixturenames:
         classes = declared_messages()
         metafunc.parametrize("message_class", classes, ids=[cls.__name__ for cls in classes])

@@ -1,6 +1,6 @@
-"""Bytes that nobody honest would send, and what must come of them: a message, or MalformedMessage, in bounded time.
+"""Hostile bytes, and their allowed results: a message, or MalformedMessage, in bounded time.
 
-Sweeps use a decoder that does not look for the field of an error: that search, by the readable reference, costs a hundred times as much.
+Sweeps use a decoder that does not determine the field of an error: that search, by the readable reference, costs a hundred times as much.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -30,21 +30,21 @@ def declared_versions(message_class: type) -> range:
     return range(versions.first, versions.last + 1)
 
 
-def dice_for(message_class: type, version: int, purpose: str = "") -> Callable[[int], int]:
-    """Return dice that fall the same way every time."""
+def random_source(message_class: type, version: int, purpose: str = "") -> Callable[[int], int]:
+    """Return a random source with a fixed seed."""
     return Random(f"{message_class.__name__} {version} {purpose}").randrange
 
 
 @cache
 def short_frame(message_class: type, version: int, size_max: int) -> bytes:
-    """Build an example of at most `size_max` bytes (if there is one), as many-sided as the dice find."""
-    dice = dice_for(message_class, version)
-    frames = [compiled(message_class, version).encode(example(layout_of(message_class, version), dice)) for _ in range(16)]
+    """Build an example of at most `size_max` bytes (if possible), with as many different values as found."""
+    randrange = random_source(message_class, version)
+    frames = [compiled(message_class, version).encode(example(layout_of(message_class, version), randrange)) for _ in range(16)]
     return max((frame for frame in frames if len(frame) <= size_max), key=len, default=min(frames, key=len)[:size_max])
 
 
 class QuickToRefuse(CompiledMessage):
-    """The fused codec as it is made for everybody, but with errors that name no field."""
+    """The normal fused codec, but with errors that name no field."""
 
     def _decode_failure(self, buffer: bytes, start: int, error: Exception) -> MalformedMessage:
         return MalformedMessage(None, self.layout.version, "", str(error))
@@ -52,12 +52,12 @@ class QuickToRefuse(CompiledMessage):
 
 @cache
 def quick_codec(message_class: type, version: int) -> CompiledMessage:
-    """Return the codec for sweeps over many wrong frames."""
+    """Return the codec for sweeps over many malformed frames."""
     return QuickToRefuse(layout_of(message_class, version))
 
 
 def check_outcome(message_class: type, version: int, content: bytes) -> bool:
-    """Tell whether the bytes are a message; then it can be built, and what was built reads as the same. Raises nothing but AssertionError."""
+    """Return whether the bytes are a message; then it can be built and parsed again with the same result. Raises only AssertionError."""
     codec = quick_codec(message_class, version)
     try:
         message, position = codec.decode(content, 0)
@@ -90,7 +90,7 @@ def crowded(layout: StructureLayout, count: int) -> Message:
 
 
 def check_mutations(message_class: type, version: int, values: Iterable[int], *, size_max: int) -> int:
-    """Put each value in the place of each byte of an example; return how many frames that were."""
+    """Replace each byte of an example by each value; return the number of frames."""
     frame = bytearray(short_frame(message_class, version, size_max))
     tried = 0
     for position, original in enumerate(bytes(frame)):

@@ -1,4 +1,4 @@
-"""Records, batches and message sets of every format, codec and kind, for the tests that set us beside others."""
+"""Records, batches and message sets of every format, codec and kind, for comparisons with other implementations."""
 
 from collections.abc import Mapping
 
@@ -32,12 +32,12 @@ def message_set_at(base_offset: int, magic: int, codec: Compression = Compressio
 
 
 def marker_at(base_offset: int) -> bytes:
-    """Return the mark that ends a transaction."""
+    """Return the marker that ends a transaction."""
     return build_transaction_marker(commits=True, producer_id=5, producer_epoch=1, coordinator_epoch=0, timestamp=TIME, base_offset=base_offset)
 
 
 def produced() -> dict[str, bytes]:
-    """Return what producers of all times may send, good and bad, by name."""
+    """Return batches of producers of all releases, valid and invalid, by name."""
     timeless = [record._replace(timestamp=-1) for record in RECORDS]
     samples = {
         "headers": build_batch([RECORDS[0]._replace(headers=(("h", b"x"),))]),
@@ -75,7 +75,7 @@ def produced() -> dict[str, bytes]:
 
 
 def logged() -> dict[str, bytes]:
-    """Return what a log may hold, by name: batches of all formats one behind another, from offset 50 on."""
+    """Return possible contents of a log, by name: consecutive batches of all formats, from offset 50 on."""
     large = tuple(Record(number, TIME + number, None, bytes([97 + number % 26]) * 1000) for number in range(40))
     much = b"".join(batch_at(100 * number, large) for number in range(9))
     headed = tuple(record._replace(headers=(("h", b"1"),)) for record in RECORDS)

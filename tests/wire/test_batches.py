@@ -1,4 +1,4 @@
-"""Record batches: the header view, the checksum, what a broker may change, records, torn and foreign bytes."""
+"""Record batches: the header view, the checksum, broker-assigned fields, records, torn and foreign bytes."""
 
 import contextlib
 import struct
@@ -24,7 +24,7 @@ PRODUCED = bytes.fromhex(
     "000000000000000000000042ffffffff02e91b36ad0000000000010000018bcfe568000000018bcfe568000000000000000fa0000000000000000000020e00000001026100"
     "10000002026b026200"
 )
-"""A batch as a producer sends it: producer id 4000, epoch 0, sequence 0, records (null, "a") and ("k", "b")."""
+"""A batch of a producer: producer id 4000, epoch 0, sequence 0, records (null, "a") and ("k", "b")."""
 
 RECORDS = [
     Record(0, TIME, None, b"first"),
@@ -34,7 +34,7 @@ RECORDS = [
     Record(4, TIME, b"k" * 200, b"v" * 20_000),
 ]
 KAFKA_PYTHON_CODECS = (Compression.NONE, Compression.GZIP)
-"""What kafka-python reads without further libraries; aiokafka uses the one that we use, behind framings of its own."""
+"""Codecs that kafka-python reads without further libraries; aiokafka uses the same library as kraftsim, with its own framing."""
 
 
 def changed(batch: bytes, position: int, replacement: bytes) -> bytes:
@@ -60,8 +60,8 @@ def test_a_batch_is_a_view_at_any_position_of_any_buffer() -> None:
         assert batch.crc_is_valid() and batch.view() == PRODUCED and len(list(batch.records())) == 2
 
 
-def test_a_log_gives_the_batch_its_offset_without_copying_or_a_new_checksum() -> None:
-    """Base offset and leader epoch are outside of what the checksum covers, so that a broker need not recompute it (KIP-98)."""
+def test_a_log_sets_the_base_offset_without_a_copy_or_a_new_checksum() -> None:
+    """Base offset and leader epoch are not covered by the checksum, so that a broker need not recompute it (KIP-98)."""
     buffer = b"frame" + PRODUCED
     head, rest = RecordBatch(buffer, 5).with_base_offset(1000, 7)
     assert len(head) == 16 and isinstance(rest, memoryview) and rest.obj is buffer
@@ -70,8 +70,8 @@ def test_a_log_gives_the_batch_its_offset_without_copying_or_a_new_checksum() ->
     assert batch.crc_is_valid() and [record.offset for record in batch.records()] == [1000, 1001]
 
 
-def test_the_brokers_clock_stamps_a_batch_with_a_new_checksum() -> None:
-    """LogAppendTime: the maximum timestamp is the append time, and stands for the timestamp of every record."""
+def test_log_append_time_updates_timestamp_and_checksum() -> None:
+    """LogAppendTime: the maximum timestamp is the append time, and replaces the timestamp of every record."""
     batch = RecordBatch(b"".join(RecordBatch(PRODUCED).with_log_append_time(50, 3, TIME + 99)))
     assert batch.crc_is_valid() and batch.timestamp_type is TimestampType.LOG_APPEND_TIME
     assert [(record.offset, record.timestamp) for record in batch.records()] == [(50, TIME + 99), (51, TIME + 99)]
@@ -79,23 +79,23 @@ def test_the_brokers_clock_stamps_a_batch_with_a_new_checksum() -> None:
 
 
 @pytest.mark.parametrize("base_sequence, last_sequence", [(0, 4), (2**31 - 5, 2**31 - 1), (2**31 - 4, 0), (2**31 - 1, 3), (-1, -1)])
-def test_sequence_numbers_start_again_at_zero(base_sequence: int, last_sequence: int) -> None:
+def test_sequence_numbers_wrap_to_zero(base_sequence: int, last_sequence: int) -> None:
     """DefaultRecordBatch.incrementSequence: 2^31 - 1 is followed by 0; -1 means none."""
     assert RecordBatch(build_batch(RECORDS, base_sequence=base_sequence)).last_sequence == last_sequence
 
 
 @pytest.mark.parametrize("position", [21, 23, 43, 53, 57, 61, len(PRODUCED) - 1])
-def test_a_flipped_bit_spoils_the_checksum(position: int) -> None:
+def test_a_flipped_bit_invalidates_the_checksum(position: int) -> None:
     assert not RecordBatch(changed(PRODUCED, position, bytes([PRODUCED[position] ^ 1]))).crc_is_valid()
 
 
 @pytest.mark.parametrize("position", [0, 7, 12, 15])
-def test_what_a_broker_may_change_is_not_covered(position: int) -> None:
+def test_broker_assigned_fields_are_not_covered_by_the_checksum(position: int) -> None:
     assert RecordBatch(changed(PRODUCED, position, b"\x01")).crc_is_valid()
 
 
 @pytest.mark.parametrize("codec", list(Compression))
-def test_what_the_java_client_wrote_reads_as_it_was_sent(codec: Compression) -> None:
+def test_batches_of_the_java_client_are_read_as_sent(codec: Compression) -> None:
     """Five batches of a 3.9.1 log, one per codec (kafka_3_9_1/Produce.java)."""
     log = (GOLDEN / "00000000000000000000.log").read_bytes()
     batch = next(batch for batch in split_batches(log) if batch.compression is codec)
@@ -109,8 +109,8 @@ def test_what_the_java_client_wrote_reads_as_it_was_sent(codec: Compression) -> 
     ]
 
 
-def test_our_batch_is_the_java_clients_batch() -> None:
-    """Byte for byte, where no codec has a say."""
+def test_our_batch_equals_the_java_clients_batch() -> None:
+    """Byte for byte, without compression."""
     golden = RecordBatch((GOLDEN / "00000000000000000000.log").read_bytes())
     assert build_batch(golden.records(), leader_epoch=0, producer_id=0, producer_epoch=0, base_sequence=0) == golden.view()
 
@@ -142,7 +142,7 @@ def test_we_read_batches_of_other_libraries(codec: Compression) -> None:
         assert list(RecordBatch(bytes(builder.build())).records()) == RECORDS
 
 
-def test_records_keep_the_offsets_that_compaction_left() -> None:
+def test_records_keep_their_offsets_after_compaction() -> None:
     kept = [Record(12, TIME, b"a"), Record(15, TIME, b"b"), Record(value=b"c", timestamp=TIME)]
     batch = RecordBatch(build_batch(kept, base_offset=10))
     assert [record.offset for record in batch.records()] == [12, 15, 16]
@@ -150,15 +150,15 @@ def test_records_keep_the_offsets_that_compaction_left() -> None:
 
 
 @pytest.mark.parametrize("value", [0, -1, 63, 64, -64, -65, 8191, 8192, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63)])
-def test_varints_keep_their_value(value: int) -> None:
+def test_varints_round_trip(value: int) -> None:
     built = build_varint(value)
     assert read_varint(b"\xff" + built + b"\xff", 1) == (value, 1 + len(built))
 
 
-def test_splitting_stops_where_the_last_batch_is_torn() -> None:
-    """A crash while appending leaves a part of a batch; everything before it is whole."""
-    for cut in range(1, len(PRODUCED)):
-        batches = split_batches(PRODUCED + PRODUCED + PRODUCED[:cut])
+def test_splitting_stops_at_a_torn_last_batch() -> None:
+    """A crash during an append leaves a partial batch; everything before it is complete."""
+    for size in range(1, len(PRODUCED)):
+        batches = split_batches(PRODUCED + PRODUCED + PRODUCED[:size])
         assert len(list(batches)) == 2
         assert batches.end_position == 2 * len(PRODUCED) and batches.is_torn
     batches = split_batches(PRODUCED * 3)
@@ -166,8 +166,8 @@ def test_splitting_stops_where_the_last_batch_is_torn() -> None:
 
 
 @pytest.mark.parametrize("garbage", [bytes(100), b"\xff" * 100, b"garbage" * 20], ids=["zeros", "ones", "words"])
-def test_garbage_behind_the_batches_is_told_from_a_torn_tail(garbage: bytes) -> None:
-    """A power loss may leave zeros where a batch should be: no such batch can be."""
+def test_trailing_garbage_is_distinguished_from_a_torn_tail(garbage: bytes) -> None:
+    """A power loss may leave zeros instead of a batch: they are not a valid batch."""
     batches = split_batches(PRODUCED + garbage)
     assert next(batches).size_bytes == len(PRODUCED)
     with pytest.raises(MalformedBatch) as found:
@@ -176,7 +176,7 @@ def test_garbage_behind_the_batches_is_told_from_a_torn_tail(garbage: bytes) -> 
 
 
 def record_body(body: bytes, count: int = 1) -> bytes:
-    """Return a batch whose records are these bytes, with a right checksum: only the records are wrong."""
+    """Return a batch whose records are these bytes, with a correct checksum: only the records are invalid."""
     made = build_batch([Record(timestamp=TIME, value=b"")])
     header = changed(made[:61], 8, struct.pack(">i", 49 + len(body)))
     return changed(header, 57, struct.pack(">i", count)) + body
@@ -222,22 +222,22 @@ def attributes(number: int) -> bytes:
         (lambda: changed(build_batch(RECORDS[:2]), 0, b"\x7f" + b"\xff" * 7), MalformedRecord, ErrorCode.INVALID_RECORD),
     ],
 )
-def test_bad_bytes_are_refused_with_the_code_that_a_broker_answers(make: Callable[[], bytes], error: type[MalformedBatch], code: ErrorCode) -> None:
+def test_bad_bytes_are_refused_with_the_error_code_of_a_broker(make: Callable[[], bytes], error: type[MalformedBatch], code: ErrorCode) -> None:
     """ProduceRequest.validateRecords, ByteBufferLogInputStream and LogValidator of 3.9.1."""
     with pytest.raises(error) as found:
         list(RecordBatch(make()).records())
     assert found.value.error_code is code
 
 
-def test_timestamps_go_on_at_the_other_end_as_javas_numbers_do() -> None:
-    """The deltas of a batch have 64 bits, and so have the timestamps: a builder wraps, and so must a reader."""
+def test_timestamps_wrap_around_as_java_longs() -> None:
+    """The deltas of a batch have 64 bits, as have the timestamps: a builder wraps around, and so must a reader."""
     for first, second in ((-1, 2**63 - 1), (2**63 - 1, -1), (2**63 - 1, 0), (-(2**63), 2**63 - 1), (2**62, 2**62 + 1)):
         records = [Record(0, first, None, b"a"), Record(1, second, None, b"b")]
         assert list(RecordBatch(build_batch(records)).records()) == records
 
 
 def test_compaction_sets_a_delete_horizon_and_leaves_empty_batches() -> None:
-    """KIP-534: the horizon stands where the base timestamp was, and the records count from it. KIP-98: a header alone keeps a producer known."""
+    """KIP-534: the horizon replaces the base timestamp, and record deltas are relative to it. KIP-98: an empty batch keeps the producer state."""
     horizon = RecordBatch(build_batch(RECORDS, delete_horizon_ms=TIME + 5000))
     assert horizon.delete_horizon_ms == horizon.base_timestamp == TIME + 5000 and list(horizon.records()) == RECORDS
     assert RecordBatch(PRODUCED).delete_horizon_ms is None
@@ -249,8 +249,8 @@ def test_compaction_sets_a_delete_horizon_and_leaves_empty_batches() -> None:
     assert empty.is_transactional and empty.base_timestamp == -1
 
 
-def test_records_never_end_in_anything_but_our_error() -> None:
-    """Every one-byte change of a batch either reads or raises MalformedBatch."""
+def test_parsing_records_raises_only_our_error() -> None:
+    """Every one-byte change of a batch is either readable or raises MalformedBatch."""
     batch = bytearray(build_batch(RECORDS[:3]))
     for position in range(61, len(batch)):
         kept = batch[position]
@@ -262,7 +262,7 @@ def test_records_never_end_in_anything_but_our_error() -> None:
 
 
 def test_a_header_key_that_is_not_utf_8_passes_through() -> None:
-    """A broker does not look into header keys."""
+    """A broker does not validate header keys."""
     batch = record_body(b"\x12\x00\x00\x00\x01\x01\x02\x02\xff\x01")
     record = next(RecordBatch(batch).records())
     assert bytes(build_batch([record])[61:]) == batch[61:]

@@ -1,6 +1,6 @@
-"""Record formats beside Apache Kafka's own classes: reading, building, and every conversion that a broker does, both ways, error codes included.
+"""Record formats compared with Apache Kafka's own classes: reading, building, and every conversion of a broker, in both directions, with error codes.
 
-Bytes are equal where no compressor has a say; where one has, what Kafka made of it is read and compared, record for record.
+Uncompressed data must have equal bytes; compressed data of Kafka is read and compared, record by record.
 """
 
 import subprocess
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.interop
 
 
 def asked(lines: Sequence[str]) -> list[str]:
-    """Return Apache Kafka's answer to each line (RecordFormats.java)."""
+    """Return Apache Kafka's reply to each line (RecordFormats.java)."""
     program, jars = java(), ":".join(map(str, class_path()))
     text = "".join(f"{line}\n" for line in lines)
     done = subprocess.run([program, "-cp", jars, HERE / "RecordFormats.java"], input=text, capture_output=True, text=True, check=False)
@@ -42,7 +42,7 @@ def asked(lines: Sequence[str]) -> list[str]:
 
 
 def shown(batch: AnyBatch) -> str:
-    """Return a batch as RecordFormats.java shows one."""
+    """Return a batch in the format of RecordFormats.java."""
     is_new = isinstance(batch, RecordBatch)
     clock = NO_CLOCK if batch.timestamp_type is None else int(batch.timestamp_type)
     horizon = batch.delete_horizon_ms if is_new else None
@@ -57,7 +57,7 @@ def shown(batch: AnyBatch) -> str:
 
 
 def deep(data: bytes) -> list[object]:
-    """Return all that a data of batches says, but not how it is compressed."""
+    """Return the content of batches, independent of the compressed bytes."""
     return [
         (batch.magic, batch.last_offset, batch.attributes, batch.max_timestamp, batch.crc_is_valid(), list(batch.records()))
         for batch in split_any_batches(data)
@@ -65,20 +65,20 @@ def deep(data: bytes) -> list[object]:
 
 
 def same(theirs: bytes, ours: bytes) -> bool:
-    """Compare bytes, or what they say where a compressor made them."""
+    """Compare bytes, or the content of compressed data."""
     if any(batch.compression is not Compression.NONE for batch in split_any_batches(ours)):
         return deep(theirs) == deep(ours)
     return theirs == ours
 
 
 def refused_alike(answer: str, ours: object) -> bool:
-    """Whether both sides refuse with one error code, or neither does."""
+    """Whether both sides refuse with the same error code, or neither does."""
     if answer.startswith("!"):
         return isinstance(ours, MalformedBatch) and int(answer.split()[1]) == ours.error_code
     return not isinstance(ours, MalformedBatch)
 
 
-def test_both_read_the_same_in_batches_of_every_format() -> None:
+def test_batches_of_every_format_are_read_as_by_kafka() -> None:
     samples = {**logged(), **{name: data for name, data in produced().items() if name.startswith("format ")}}
     answers = asked([f"read {data.hex()}" for data in samples.values()])
     for (name, data), answer in zip(samples.items(), answers, strict=True):
@@ -96,7 +96,7 @@ def test_message_sets_are_built_as_kafka_builds_them(magic: int) -> None:
         assert same(bytes.fromhex(answer), ours), (codec, clock)
 
 
-def test_a_leader_assigns_offsets_and_converts_as_kafka_does() -> None:
+def test_offsets_and_conversion_of_a_leader_match_kafka() -> None:
     """LogValidator: every sample, into every format, with every codec and both clocks."""
     clocks = (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
     cases = list(product(produced().items(), (0, 1, 2), (None, *Compression), clocks))
@@ -114,8 +114,8 @@ def test_a_leader_assigns_offsets_and_converts_as_kafka_does() -> None:
             assert same(bytes.fromhex(theirs), ours.data), case
 
 
-def test_what_kafka_compressed_is_read_whatever_its_size() -> None:
-    """Its compressors stream: no frame says its size, and blocks end where buffers were full."""
+def test_data_compressed_by_kafka_is_read_at_every_size() -> None:
+    """Its compressors stream: frames have no content size, and blocks end where buffers were full."""
     values = (
         b"",
         b"value " * 100_000,
@@ -130,8 +130,8 @@ def test_what_kafka_compressed_is_read_whatever_its_size() -> None:
         assert batch.compression is codec and batch.crc_is_valid() and list(batch.records()) == records, codec
 
 
-def test_records_are_converted_for_old_consumers_as_kafka_does() -> None:
-    """RecordsUtil.downConvert, and the same in pieces into a response whose size was announced (KIP-283)."""
+def test_down_conversion_matches_kafka() -> None:
+    """RecordsUtil.downConvert, and the same in chunks into a response with an announced size (KIP-283)."""
     cases = list(product(logged().items(), (0, 1), (0, 51, 53, 62), (down_convert, down_convert_in_pieces)))
     lines = [f"{'down' if convert is down_convert else 'pieces'} {magic} {first} {data.hex()}" for (_, data), magic, first, convert in cases]
     for ((name, data), magic, first, convert), answer in zip(cases, asked(lines), strict=True):

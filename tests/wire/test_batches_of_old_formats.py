@@ -1,4 +1,4 @@
-"""Message sets of formats 0 and 1: their bytes, their wrappers, their conversion both ways, and what can be wrong with them."""
+"""Message sets of formats 0 and 1: their bytes, their wrappers, their conversion in both directions, and their errors."""
 
 import contextlib
 from collections.abc import Callable
@@ -22,12 +22,12 @@ from protocol.records import Record
 from tests.wire.record_samples import OLD_CODECS, RECORDS, TIME, batch_at, logged, marker_at, message_set_at, produced
 
 PLAIN = (Compression.NONE, Compression.GZIP)
-"""What kafka-python reads without further libraries."""
+"""Codecs that kafka-python reads without further libraries."""
 FORMAT_1 = bytes.fromhex(
     "0000000000000005000000189cf153360100000000000000000700000001610000000162"
     "00000000000000060000001677f7dbc101000000000000000008ffffffffffffffff"
 )  # fmt: skip
-"""Two messages as Apache Kafka 3.9.1 builds them: offsets 5 and 6, timestamps 7 and 8, ("a", "b") and (null, null)."""
+"""Two messages built by Apache Kafka 3.9.1: offsets 5 and 6, timestamps 7 and 8, ("a", "b") and (null, null)."""
 
 
 def records_of(data: bytes) -> list[Record]:
@@ -35,7 +35,7 @@ def records_of(data: bytes) -> list[Record]:
 
 
 def timed(magic: int, records: tuple[Record, ...] = RECORDS) -> list[Record]:
-    """Return records as a format keeps them."""
+    """Return records as stored in a format."""
     return [record if magic else record._replace(timestamp=-1) for record in records]
 
 
@@ -51,7 +51,7 @@ def test_messages_are_read_and_built_byte_for_byte() -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", OLD_CODECS)
-def test_what_is_built_is_read(magic: int, codec: Compression) -> None:
+def test_built_message_sets_are_read_back(magic: int, codec: Compression) -> None:
     """Compressed, all records are in one wrapper with the offset of the last and the newest timestamp (KIP-31, KIP-32)."""
     data = message_set_at(50, magic, codec)
     messages = list(split_any_batches(data))
@@ -63,7 +63,7 @@ def test_what_is_built_is_read(magic: int, codec: Compression) -> None:
         assert [message.offset for message in wrapper.inner_messages()] == [offset + (0 if magic else 50) for offset in range(4)]
 
 
-def test_the_append_time_of_a_wrapper_is_that_of_its_records() -> None:
+def test_the_append_time_of_a_wrapper_applies_to_its_records() -> None:
     assert {record.timestamp for record in records_of(message_set_at(0, 1, Compression.GZIP, TIME + 99))} == {TIME + 99}
     stamped = OldMessage(b"".join(OldMessage(message_set_at(0, 1, Compression.GZIP)).with_timestamp(80, TimestampType.LOG_APPEND_TIME, TIME + 7)))
     assert stamped.crc_is_valid() and stamped.timestamp_type is TimestampType.LOG_APPEND_TIME
@@ -100,8 +100,8 @@ def test_we_read_message_sets_of_other_libraries(magic: int, codec: Compression)
         assert records_of(data) == timed(magic) and all(batch.crc_is_valid() for batch in split_any_batches(data))
 
 
-def test_lz4_of_format_0_has_the_checksum_that_the_first_clients_wrote() -> None:
-    """KAFKA-3160: computed over the magic number, too. The byte is Apache Kafka's own; readers of format 0 take any."""
+def test_lz4_of_format_0_has_the_wrong_checksum_of_early_clients() -> None:
+    """KAFKA-3160: computed over the magic number too. The byte is Apache Kafka's own; readers of format 0 accept any."""
     assert (HEADER[-1], WRONG_HEADER[-1]) == (0x82, 0x1A)
     data = b"value " * 30_000
     old = compress(Compression.LZ4, data, 0)
@@ -113,11 +113,11 @@ def test_lz4_of_format_0_has_the_checksum_that_the_first_clients_wrote() -> None
 
 @pytest.mark.parametrize("data, value", [(b"", 0x02CC5D05), (b"a", 0x550D7456), (b"abc", 0x32D153FF)])
 def test_xxh32_of_short_texts(data: bytes, value: int) -> None:
-    """The vectors that everybody quotes; whole lanes of four bytes are in the header of format 0."""
+    """The well-known test vectors; complete 4-byte lanes are in the header of format 0."""
     assert xxh32_of_few(data) == value
 
 
-def test_a_log_of_all_formats_is_walked_batch_by_batch() -> None:
+def test_a_log_of_mixed_formats_is_iterated_by_batch() -> None:
     data = message_set_at(10, 0) + message_set_at(14, 1, Compression.GZIP) + batch_at(18)
     batches = split_any_batches(data + batch_at(22)[:-1])
     assert [(batch.magic, batch.base_offset, batch.last_offset) for batch in batches] == [
@@ -130,8 +130,8 @@ def test_a_log_of_all_formats_is_walked_batch_by_batch() -> None:
 
 @pytest.mark.parametrize("to_magic", [0, 1])
 @pytest.mark.parametrize("codec", OLD_CODECS)
-def test_old_consumers_get_records_without_headers_and_marks(to_magic: int, codec: Compression) -> None:
-    """RecordsUtil.downConvert: also transactional batches; those before what was asked for only where records are compressed."""
+def test_down_conversion_drops_headers_and_control_records(to_magic: int, codec: Compression) -> None:
+    """RecordsUtil.downConvert: also transactional batches; records before the requested offset are kept only in compressed batches."""
     headed = tuple(record._replace(headers=(("h", b"1"),)) for record in RECORDS)
     data = batch_at(50, headed, compression=codec, transactional=True, producer_id=5, producer_epoch=1, base_sequence=0) + marker_at(54)
     converted = down_convert(split_any_batches(data), to_magic=to_magic, first_offset=52)
@@ -140,13 +140,13 @@ def test_old_consumers_get_records_without_headers_and_marks(to_magic: int, code
     assert {batch.magic for batch in split_any_batches(converted)} == {to_magic}
 
 
-def test_what_is_old_enough_stays_as_it_is() -> None:
+def test_batches_in_an_older_format_are_not_converted() -> None:
     data = message_set_at(10, 0, Compression.GZIP) + message_set_at(14, 1)
     assert down_convert(split_any_batches(data), to_magic=1, first_offset=99) == data
     assert down_convert(split_any_batches(data), to_magic=0, first_offset=0) == message_set_at(10, 0, Compression.GZIP) + message_set_at(14, 0)
 
 
-def test_zstd_is_refused_to_old_consumers_and_only_ends_what_was_begun() -> None:
+def test_zstd_is_refused_or_ends_a_started_down_conversion() -> None:
     zstd = batch_at(55, compression=Compression.ZSTD)
     for convert in (down_convert_in_pieces, lambda data, **options: down_convert(split_any_batches(data), **options)):
         with pytest.raises(UnconvertibleBatch) as refused:
@@ -157,8 +157,8 @@ def test_zstd_is_refused_to_old_consumers_and_only_ends_what_was_begun() -> None
 
 
 @pytest.mark.parametrize("name", sorted(logged()))
-def test_a_fetch_response_has_the_size_that_was_announced(name: str) -> None:
-    """KIP-283: what is missing is filled with a message that never ends, what is too much is cut; an old consumer takes both for a torn message."""
+def test_a_down_converted_fetch_response_has_the_announced_size(name: str) -> None:
+    """KIP-283: missing bytes are filled with an incomplete message, excess bytes are cut off; an old consumer treats both as a partial message."""
     data = logged()[name]
     for to_magic in (0, 1):
         try:
@@ -173,8 +173,8 @@ def test_a_fetch_response_has_the_size_that_was_announced(name: str) -> None:
 @pytest.mark.parametrize("to_magic", [0, 1, 2])
 @pytest.mark.parametrize("codec", OLD_CODECS)
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_a_leader_converts_what_producers_send_and_keeps_their_codec(magic: int, codec: Compression, to_magic: int) -> None:
-    """LogValidator: the log's own format, offsets from its end on, records as they were sent."""
+def test_a_leader_up_converts_batches_and_keeps_their_codec(magic: int, codec: Compression, to_magic: int) -> None:
+    """LogValidator: the format of the log, offsets from its end on, records as sent."""
     data = batch_at(0, compression=codec) if magic == 2 else message_set_at(0, magic, codec)
     assigned = assign_offsets(data, base_offset=100, leader_epoch=7, now_ms=TIME + 99, log_format=LogFormat(magic=to_magic))
     expected = timed(min(magic, to_magic), tuple(record._replace(offset=record.offset + 100) for record in RECORDS))
@@ -183,12 +183,12 @@ def test_a_leader_converts_what_producers_send_and_keeps_their_codec(magic: int,
     assert {(batch.magic, batch.compression, batch.crc_is_valid()) for batch in batches} == {(to_magic, codec, True)}
     assert all(batch.partition_leader_epoch == 7 for batch in batches if isinstance(batch, RecordBatch))
     assert assigned.max_timestamp == (TIME + 9 if min(magic, to_magic) else -1)
-    stays = magic == to_magic and (magic > 0 or codec is Compression.NONE)
-    assert assigned.was_rebuilt is not stays
+    is_unchanged = magic == to_magic and (magic > 0 or codec is Compression.NONE)
+    assert assigned.was_rebuilt is not is_unchanged
 
 
-def test_offsets_and_append_time_are_put_in_place_where_they_can_be() -> None:
-    """Compressed records of format 1 stay the producer's bytes; only the wrapper changes."""
+def test_offsets_and_append_time_are_set_in_place_if_possible() -> None:
+    """Compressed records of format 1 keep the bytes of the producer; only the wrapper changes."""
     sent = message_set_at(0, 1, Compression.SNAPPY)
     log_format = LogFormat(magic=1, timestamp_type=TimestampType.LOG_APPEND_TIME)
     assigned = assign_offsets(sent, base_offset=100, leader_epoch=7, now_ms=TIME + 99, log_format=log_format)
@@ -218,8 +218,8 @@ def test_offsets_and_append_time_are_put_in_place_where_they_can_be() -> None:
         ("headers", 1, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_what_a_leader_does_not_take(name: str, to_magic: int, code: ErrorCode) -> None:
-    """The codes are those of Apache Kafka 3.9.1, which test_batches_beside_kafka asks."""
+def test_a_leader_refuses_invalid_message_sets(name: str, to_magic: int, code: ErrorCode) -> None:
+    """The error codes are those of Apache Kafka 3.9.1, compared in test_batches_beside_kafka."""
     with pytest.raises(MalformedBatch) as refused:
         assign_offsets(produced()[name], base_offset=0, leader_epoch=0, now_ms=TIME, log_format=LogFormat(magic=to_magic))
     assert refused.value.error_code is code

@@ -1,4 +1,4 @@
-"""The codec of one message, byte by byte: every type, in plain and in flexible versions, and everything that can be wrong with it."""
+"""The codec of one message, byte by byte: every type, in plain and in flexible versions, and every error."""
 
 import io
 import linecache
@@ -117,8 +117,8 @@ FLEXIBLE = (
 
 
 @pytest.mark.parametrize(("version", "expected"), [(0, PLAIN), (1, FLEXIBLE)])
-def test_every_type_has_its_bytes(version: int, expected: str) -> None:
-    """Source: KIP-482 for the flexible form; written by hand."""
+def test_every_type_is_encoded_as_specified(version: int, expected: str) -> None:
+    """Source: KIP-482 for the flexible form; handwritten."""
     built = compiled(Everything, version).encode(_filled())
     assert built.hex(" ") == bytes.fromhex(expected).hex(" ")
     assert construct_of(Everything, version).build(_filled()) == built
@@ -161,7 +161,7 @@ def test_records_are_not_copied() -> None:
         ({"numbers": [1, 1 << 31]}, "numbers[1]", "does not fit"),
     ],
 )
-def test_a_value_that_no_bytes_can_carry_is_refused_by_its_path(change: dict[str, Any], path: str, reason: str) -> None:
+def test_an_unencodable_value_is_refused_by_its_path(change: dict[str, Any], path: str, reason: str) -> None:
     """A non-default value in a field that the version lacks, null where null is not allowed, and values out of range."""
     value = Everything(**change)
     for codec in (compiled(Everything, 1), construct_of(Everything, 1)):
@@ -200,8 +200,8 @@ def test_an_absent_field_may_have_any_value_if_it_is_ignorable() -> None:
         (1, {"blob": "8080808008"}, "blob"),
     ],
 )
-def test_bytes_that_are_no_message_are_refused_by_their_path(version: int, change: dict[str, str], path: str) -> None:
-    """Null where it is not allowed, varints that are too long, counts and sizes that lie."""
+def test_malformed_bytes_are_refused_by_their_path(version: int, change: dict[str, str], path: str) -> None:
+    """Null where it is not allowed, varints that are too long, wrong counts and sizes."""
     (name, replacement), *_ = change.items()
     frame = _up_to(name, version) + bytes.fromhex(replacement)
     for codec in (compiled(Everything, version), construct_of(Everything, version)):
@@ -221,8 +221,8 @@ def test_bytes_that_are_no_message_are_refused_by_their_path(version: int, chang
         ("01", "81808080808000 05 00", "(tagged)"),
     ],
 )
-def test_numbers_that_are_too_large_are_refused_though_all_bytes_are_there(text: str, tags: str, path: str) -> None:
-    """A string has at most 32767 bytes and a varint at most five: Kafka refuses more, so it must not pass through us."""
+def test_out_of_range_numbers_are_refused(text: str, tags: str, path: str) -> None:
+    """A string has at most 32767 bytes and a varint at most five: Kafka refuses more, and so does kraftsim."""
     whole = compiled(Everything, 1).encode(Everything(items=[]))
     before = _up_to("text", 1)
     frame = before + bytes.fromhex(text) + whole[len(before) + 1 : -1] + bytes.fromhex(tags)
@@ -248,8 +248,8 @@ def test_numbers_that_are_too_large_are_refused_though_all_bytes_are_there(text:
         ("f5808080", "\ufffd" * 4),
     ],
 )
-def test_text_that_is_no_utf8_is_read_as_java_reads_it(content: str, text: str) -> None:
-    """Kafka refuses nothing for it: a topic whose name is garbage gets an answer."""
+def test_invalid_utf8_is_decoded_as_in_java(content: str, text: str) -> None:
+    """Kafka does not refuse it: a topic with a garbled name gets a response."""
     for version, size in ((0, f"{len(content) // 2:04x}"), (1, f"{len(content) // 2 + 1:02x}")):
         whole = compiled(Everything, version).encode(Everything(items=[]))
         before = _up_to("text", version)
@@ -275,8 +275,8 @@ def test_text_that_is_no_utf8_is_read_as_java_reads_it(content: str, text: str) 
         ("8080808008", None, None),
     ],
 )
-def test_tags_are_read_in_any_order_and_the_last_of_a_kind_counts(tags: str, note: str | None, unknown: dict[int, bytes] | None) -> None:
-    """Kafka is that generous, also with varints above 32 bits, negative counts, and wrong sizes of known tags; it writes them right."""
+def test_tags_are_read_in_any_order_and_the_last_duplicate_wins(tags: str, note: str | None, unknown: dict[int, bytes] | None) -> None:
+    """Kafka accepts this, also varints above 32 bits, negative counts, and wrong sizes of known tags; it writes them correctly."""
     whole = compiled(Everything, 1).encode(Everything(items=[]))
     before = _up_to("items", 1)
     frame = before + bytes.fromhex("02 0269 01" + tags) + whole[len(before) + 1 :]
@@ -289,7 +289,7 @@ def test_tags_are_read_in_any_order_and_the_last_of_a_kind_counts(tags: str, not
 
 @pytest.mark.parametrize("length", ["8180808008", "ffffffff0f", "8180808018"])
 def test_a_compact_length_that_is_negative_in_java_is_null(length: str) -> None:
-    """It is held in a signed int there."""
+    """It is a signed int there."""
     whole = compiled(Everything, 1).encode(Everything(items=[]))
     for name, outcome in (("text", None), ("maybe_text", Everything(items=[], maybe_text=None)), ("items", Everything(items=None))):
         before = _up_to(name, 1)
@@ -303,8 +303,8 @@ def test_a_compact_length_that_is_negative_in_java_is_null(length: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_a_buffer_may_be_of_another_type_than_bytes(kind: type) -> None:
-    """What is inside is of the same types whatever the buffer was."""
+def test_buffers_other_than_bytes_are_accepted(kind: type) -> None:
+    """The values have the same types for every type of buffer."""
     for version in (0, 1, 2):
         frame = compiled(Everything, version).encode(_filled())
         parsed, position = compiled(Everything, version).decode(kind(b"\x00" + frame), 1)
@@ -313,14 +313,14 @@ def test_a_buffer_may_be_of_another_type_than_bytes(kind: type) -> None:
 
 
 def test_an_unknown_version_is_refused_with_the_known_ones() -> None:
-    for door in (compiled, construct_of):
+    for factory in (compiled, construct_of):
         with pytest.raises(UnknownVersion, match="Everything has versions 0-2, not 3") as caught:
-            door(Everything, 3)
+            factory(Everything, 3)
         assert (caught.value.name, str(caught.value.versions), caught.value.version) == ("Everything", "0-2", 3)
 
 
 @pytest.mark.parametrize(("size", "path"), [(1000, "items[0].name"), (REFERENCE_SIZE_MAX, "")])
-def test_a_large_malformed_message_is_refused_without_a_second_slow_look(size: int, path: str) -> None:
+def test_a_large_malformed_message_is_not_parsed_again_slowly(size: int, path: str) -> None:
     """A hostile peer chooses the bytes: the reference, which finds the path, only runs on small input."""
     with pytest.raises(MalformedMessage) as caught:
         compiled(Everything, 1).parse(_up_to("items", 1) + b"\x02\x00" + bytes(size))
@@ -328,12 +328,12 @@ def test_a_large_malformed_message_is_refused_without_a_second_slow_look(size: i
 
 
 @pytest.mark.parametrize(("count", "path"), [(1000, "texts[1000]"), (60_000, "")])
-def test_many_small_fields_before_a_mistake_cost_no_second_slow_look(count: int, path: str) -> None:
-    """Nor behind so many fields that it would take seconds."""
-    cut = _up_to("texts", 0) + (count + 1).to_bytes(4) + b"\x00\x01x" * count + b"\x00"
+def test_many_small_fields_before_an_error_are_not_parsed_again_slowly(count: int, path: str) -> None:
+    """Nor after so many fields that it would take seconds."""
+    malformed = _up_to("texts", 0) + (count + 1).to_bytes(4) + b"\x00\x01x" * count + b"\x00"
     started = time.perf_counter()
     with pytest.raises(MalformedMessage) as caught:
-        compiled(Everything, 0).parse(cut)
+        compiled(Everything, 0).parse(malformed)
     assert caught.value.path == path
     assert time.perf_counter() - started < 1
 
@@ -349,8 +349,8 @@ def _up_to(name: str, version: int) -> bytes:
 
 
 @pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 16_382, 16_383, 16_384, 2**21 - 2, 2**21 - 1, 2**21])
-def test_lengths_of_any_number_of_bytes_are_written_and_read(size: int) -> None:
-    """One, two and three bytes have code of their own, because batches are of such sizes."""
+def test_lengths_of_every_varint_size_round_trip(size: int) -> None:
+    """One, two and three bytes have separate code, because batches have such sizes."""
     value = Everything(blob=bytes(size), batches=bytes(size), text="x" * min(size, 32767), items=[])
     frame = compiled(Everything, 1).encode(value)
     assert frame == construct_of(Everything, 1).build(value)
@@ -360,7 +360,7 @@ def test_lengths_of_any_number_of_bytes_are_written_and_read(size: int) -> None:
 
 
 def test_unknown_tags_are_kept_and_written_again_in_order() -> None:
-    """A node in the middle must not lose what a newer one says (KIP-482)."""
+    """A forwarding node must not lose the fields of a newer one (KIP-482)."""
     frame = compiled(Everything, 1).encode(Everything(items=[Item(name="i", note="n")]))
     newer = frame.replace(bytes.fromhex("0269 01 01 00 02 026e"), bytes.fromhex("0269 01 04 00 02 026e 05 01 ff 07 00 c801 02 0102"))
     assert newer != frame
@@ -373,7 +373,7 @@ def test_unknown_tags_are_kept_and_written_again_in_order() -> None:
         assert codec.build(parsed) == newer
 
 
-def test_a_tag_that_is_known_may_not_hide_among_the_unknown_ones() -> None:
+def test_a_known_tag_is_refused_among_unknown_tags() -> None:
     item = Item()
     item._tags = {0: b""}  # type: ignore[attr-defined]
     with pytest.raises(MalformedMessage, match="known"):
@@ -381,7 +381,7 @@ def test_a_tag_that_is_known_may_not_hide_among_the_unknown_ones() -> None:
 
 
 def test_unknown_tags_in_an_element_of_fixed_size_do_not_shift_the_others() -> None:
-    """The fast path takes all elements in one sweep, and must notice the one that is longer."""
+    """The fast path reads all elements at once, and must detect a longer one."""
     pairs = [Pair(left=number) for number in range(5)]
     pairs[3]._tags = {9: b"ab"}  # type: ignore[attr-defined]
     frame = compiled(Everything, 1).encode(Everything(items=[Item(pairs=pairs)]))
@@ -390,7 +390,7 @@ def test_unknown_tags_in_an_element_of_fixed_size_do_not_shift_the_others() -> N
     assert parsed == pairs and [pair._tags for pair in parsed] == [None, None, None, {9: b"ab"}, None]
 
 
-def test_tagged_fields_at_their_default_take_no_bytes() -> None:
+def test_tagged_fields_with_default_values_are_not_written() -> None:
     def size(item: Item) -> int:
         return len(compiled(Everything, 1).encode(Everything(items=[item])))
 
@@ -399,7 +399,7 @@ def test_tagged_fields_at_their_default_take_no_bytes() -> None:
     assert size(Item(note="")) == size(Item()) + 2 + 1
 
 
-def test_a_message_fits_into_a_struct_interpreted_and_compiled() -> None:
+def test_a_message_nests_in_a_construct_struct() -> None:
     around = construct.Struct("before" / construct.Int8ub, "body" / construct_of(Everything, 1), "after" / construct.Int8ub)
     value = {"before": 1, "body": _filled(), "after": 2}
     frame = around.build(value)
@@ -411,7 +411,7 @@ def test_a_message_fits_into_a_struct_interpreted_and_compiled() -> None:
     assert construct_of(Everything, 1).compile().parse_stream(io.BytesIO(frame[1:])) == _filled()
 
 
-def test_the_source_of_a_fused_codec_can_be_read_in_a_traceback() -> None:
+def test_tracebacks_show_the_source_of_a_fused_codec() -> None:
     with pytest.raises(MalformedMessage) as caught:
         compiled(Everything, 2).decode(b"\x01", 0)
     printed = "".join(traceback.format_exception(caught.value))
@@ -419,7 +419,7 @@ def test_the_source_of_a_fused_codec_can_be_read_in_a_traceback() -> None:
     assert linecache.getlines("<Everything v2 decode>")
 
 
-def test_an_error_says_where_and_why() -> None:
+def test_an_error_has_a_path_and_a_reason() -> None:
     with pytest.raises(MalformedMessage) as caught:
         compiled(Everything, 1).decode(b"ab" + bytes.fromhex(FIXED) + b"\x01\x00\x00", 2)
     assert str(caught.value) == "message v1 at blob (byte 48): null, but not nullable"

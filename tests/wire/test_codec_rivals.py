@@ -1,6 +1,6 @@
-"""Two independent implementations read what we build, and build the same: a mistake would have to be made three times.
+"""Two independent implementations read our messages and build the same bytes, so an error would have to be made three times.
 
-kafka-python and kio have the client's messages, kio also those between nodes. Neither is asked about values that it refuses on principle.
+kafka-python and kio have the messages of clients, kio also those between nodes. Values that they never support are not tested.
 """
 
 import importlib
@@ -22,42 +22,42 @@ from protocol.schema import declaration_of
 kafka_protocol = pytest.importorskip("kafka.protocol")
 kio_serial = pytest.importorskip("kio.serial")
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # kafka-python reads its resources in an old way
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # kafka-python uses a deprecated API for its resources
 
 EXAMPLES_PER_VERSION = 4
 KNOWN_ERROR_CODE = 35
-"""An error code both know; kafka-python reads an ApiVersions response with an error as version 0, so that one carries none."""
+"""An error code known to both; kafka-python reads an ApiVersions response with an error as version 0, so that one has none."""
 TIMESTAMP_MS = 1_700_000_000_000
 REQUESTS_AND_RESPONSES = [cls for cls in declared_messages() if declaration_of(cls).kind in ("request", "response")]
 
 
 @pytest.mark.parametrize("cls", REQUESTS_AND_RESPONSES, ids=[cls.__name__ for cls in REQUESTS_AND_RESPONSES])
-def test_others_build_the_same_bytes(cls: type) -> None:
+def test_other_libraries_build_the_same_bytes(cls: type) -> None:
     declaration = declaration_of(cls)
     compared = 0
     for version in range(declaration.versions.first, declaration.versions.last + 1):
-        dice = Random(f"{cls.__name__} {version}")
+        random = Random(f"{cls.__name__} {version}")
         for _ in range(EXAMPLES_PER_VERSION):
-            message = example(layout_of(cls, version), dice.randrange, unknown_tags=False)
-            _tame(message, error_code=0 if declaration.name == "ApiVersionsResponse" else KNOWN_ERROR_CODE)
+            message = example(layout_of(cls, version), random.randrange, unknown_tags=False)
+            _simplified(message, error_code=0 if declaration.name == "ApiVersionsResponse" else KNOWN_ERROR_CODE)
             frame = compiled(cls, version).encode(message)
-            for again in (_by_kafka_python(declaration.name, version, frame), _by_kio(declaration.name, declaration.kind, version, frame)):
-                assert again is None or again == frame, f"version {version}"
-                compared += again is not None
+            for rebuilt in (_by_kafka_python(declaration.name, version, frame), _by_kio(declaration.name, declaration.kind, version, frame)):
+                assert rebuilt is None or rebuilt == frame, f"version {version}"
+                compared += rebuilt is not None
     if not compared:
         pytest.skip("unknown to both")
 
 
-def _tame(message: Any, *, error_code: int) -> None:
-    """Replace the values that kio has narrower types for: error codes, points in time and spans of time."""
+def _simplified(message: Any, *, error_code: int) -> None:
+    """Replace values for which kio has narrower types: error codes, timestamps and durations."""
     for field in declaration_of(type(message)).fields:
         value = getattr(message, field.name)
         match field.type:
             case StructureOf(structure) if value is not None and value != structure():
-                _tame(value, error_code=error_code)
+                _simplified(value, error_code=error_code)
             case ArrayOf(StructureOf()):
                 for element in value or ():
-                    _tame(element, error_code=error_code)
+                    _simplified(element, error_code=error_code)
             case Primitive.INT16 if "error_code" in field.name and value != field.default:
                 setattr(message, field.name, error_code)
             case Primitive.INT64 if ("timestamp" in field.name or field.name.endswith("_ms")) and value != field.default:

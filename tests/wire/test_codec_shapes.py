@@ -1,4 +1,4 @@
-"""Elements that are alike are read in one sweep, by code made while decoding: it must see every difference and change no result."""
+"""Equal-shaped elements are read at once, by code generated during decoding: it must detect every difference and not change results."""
 
 from random import Random
 from typing import Any
@@ -36,14 +36,14 @@ def _learnable() -> list[type]:
     return [cls for cls in declared_messages() if _has_shapes(layout_of(cls, declaration_of(cls).versions.last))]
 
 
-def _liken(message: Message, layout: StructureLayout, count: int) -> None:
+def _repeat_first(message: Message, layout: StructureLayout, count: int) -> None:
     """Repeat the first element of every array of structures."""
     for name, element_layout in _structures(layout):
         elements = getattr(message, name)
         if elements:
             setattr(message, name, [elements[0]] * count + elements[1:2])
             for element in elements[:2]:
-                _liken(element, element_layout, count)
+                _repeat_first(element, element_layout, count)
 
 
 def _outcome(codec: CompiledMessage | MessageConstruct, frame: bytes) -> tuple[str, object]:
@@ -68,30 +68,30 @@ def _learns_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("learnable", _learnable(), ids=lambda cls: cls.__name__)
-def test_learned_shapes_change_nothing(learnable: type) -> None:
-    """Whole, cut and mutated frames come to the same as in the reference, before and after their shapes are known."""
+def test_learned_shapes_do_not_change_results(learnable: type) -> None:
+    """Complete, truncated and mutated frames give the same result as the reference, before and after their shapes are known."""
     versions = declaration_of(learnable).versions
     for version in {versions.first, (versions.first + versions.last) // 2, versions.last}:
-        dice = Random(f"{learnable.__name__} {version}").randrange
+        randrange = Random(f"{learnable.__name__} {version}").randrange
         reference = MessageConstruct(layout_of(learnable, version))
         fused = CompiledMessage(reference.layout)
         for _ in range(6):
-            message = example(reference.layout, dice)
-            _liken(message, reference.layout, 1 + dice(4))
+            message = example(reference.layout, randrange)
+            _repeat_first(message, reference.layout, 1 + randrange(4))
             frame = fused.encode(message)
             for _ in range(10):
                 parsed, position = fused.decode(b"\x00" + frame + b"\x00", 1)
                 assert (parsed, position) == (message, 1 + len(frame))
                 assert fused.encode(parsed) == frame
             for _ in range(12 if len(frame) < FRAME_SIZE_MAX else 0):
-                mutated = bytearray(frame[: dice(2 * len(frame))])
-                for _ in range(dice(3) if mutated else 0):
-                    mutated[dice(len(mutated))] = (0, 1, 2, 0x7F, 0xFF, dice(256))[dice(6)]
+                mutated = bytearray(frame[: randrange(2 * len(frame))])
+                for _ in range(randrange(3) if mutated else 0):
+                    mutated[randrange(len(mutated))] = (0, 1, 2, 0x7F, 0xFF, randrange(256))[randrange(6)]
                 assert _outcome(fused, bytes(mutated)) == _outcome(reference, bytes(mutated)), bytes(mutated).hex()
 
 
 @pytest.mark.parametrize("odd", range(5))
-def test_one_element_of_another_shape_ends_the_sweep_and_no_more(odd: int) -> None:
+def test_an_element_of_another_shape_ends_only_the_fast_path(odd: int) -> None:
     codec = CompiledMessage(layout_of(MetadataResponse, 12))
     usual = [_partition(index, 1, 2, 3) for index in range(5)]
     for _ in range(3):
@@ -103,8 +103,8 @@ def test_one_element_of_another_shape_ends_the_sweep_and_no_more(odd: int) -> No
         assert [partition._tags for partition in parsed.topics[0].partitions] == [partition._tags for partition in message.topics[0].partitions]
 
 
-def test_structures_that_appear_for_once_are_seen() -> None:
-    """Errors of single records are as rare as they are important."""
+def test_rarely_present_structures_are_decoded() -> None:
+    """Record errors are rare but important."""
     codec = CompiledMessage(layout_of(ProduceResponse, 8))
     usual = [PartitionProduceResponse(index=index, base_offset=index) for index in range(4)]
     strange = PartitionProduceResponse(index=9, record_errors=[BatchIndexAndErrorMessage(batch_index=1)], error_message="no")
@@ -114,8 +114,8 @@ def test_structures_that_appear_for_once_are_seen() -> None:
 
 
 @pytest.mark.parametrize("variety", [10, 50, 1000])
-def test_inventing_shapes_costs_a_peer_more_and_more(variety: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No stream of shapes makes us compile or keep without bound."""
+def test_learning_of_new_shapes_is_bounded(variety: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No stream of shapes causes unbounded compilation or memory."""
     made: list[object] = []
 
     def reader(layout: object, shape: object) -> object:
@@ -127,7 +127,7 @@ def test_inventing_shapes_costs_a_peer_more_and_more(variety: int, monkeypatch: 
     for number in range(20_000):
         shapes.learn((number % variety, 1, 1))
         assert len(shapes._readers) <= READERS_MAX and len(shapes._seen) <= SEEN_MAX
-    assert 1 <= len(made) <= 15  # each takes twice as many as the one before
+    assert 1 <= len(made) <= 15  # each needs twice as many occurrences as the one before
 
 
 def _tagged(partition: Any) -> Any:

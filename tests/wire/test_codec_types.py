@@ -1,4 +1,4 @@
-"""What editors and mypy know of a codec: the class that goes in comes out."""
+"""The static types of a codec for editors and mypy: it decodes to the class that it was requested for."""
 
 import subprocess
 import sys
@@ -36,7 +36,7 @@ ignore_missing_imports = True
 """
 
 
-def test_a_codec_gives_and_takes_its_own_message_only(tmp_path: Path) -> None:
+def test_a_codec_is_typed_by_its_message(tmp_path: Path) -> None:
     configuration = tmp_path / "mypy.ini"
     configuration.write_text(CONFIGURATION)
     command = [sys.executable, "-m", "mypy", "--config-file", str(configuration), "--cache-dir", str(tmp_path), "-c", PROGRAM + "\n".join(MISTAKES)]

@@ -21,15 +21,15 @@ DATA = [b"", b"a", b"value " * 20_000, NOISE, NOISE[:65_536], NOISE[:65_537], b"
 
 @pytest.mark.parametrize("codec", list(Compression))
 @pytest.mark.parametrize("data", DATA, ids=len)
-def test_what_is_compressed_comes_back(codec: Compression, data: bytes) -> None:
-    """Also across the borders of blocks, and where compression makes the data larger."""
+def test_compression_round_trips(codec: Compression, data: bytes) -> None:
+    """Also across block boundaries, and for data that compression makes larger."""
     assert decompress(codec, compress(codec, data)) == data
     assert decompress(codec, memoryview(compress(codec, memoryview(data)))) == data
 
 
 @pytest.mark.parametrize("data", DATA, ids=len)
 def test_lz4_is_written_in_independent_blocks(data: bytes) -> None:
-    """Kafka's Java client refuses frames whose blocks depend on each other; the header is the one that it writes itself."""
+    """Kafka's Java client refuses frames with dependent blocks; the header is the one that it writes itself."""
     frame = compress(Compression.LZ4, data)
     assert frame.startswith(LZ4_FRAME_HEADER) and frame.endswith(bytes(4))
     assert bytes(cramjam.lz4.decompress(frame)) == data, "another reader of lz4 frames agrees, header checksum included"
@@ -43,8 +43,8 @@ def test_lz4_frames_of_other_clients_are_read() -> None:
 @pytest.mark.parametrize(
     "options", [{}, {"content_checksum": True}, {"block_linked": False}, {"content_checksum": False, "block_linked": True}], ids=str
 )
-def test_lz4_frames_of_every_make_are_read(options: dict[str, bool]) -> None:
-    """With checksums or without, in blocks that depend on each other (which the Java client refuses) or not."""
+def test_lz4_frames_with_every_option_are_read(options: dict[str, bool]) -> None:
+    """With or without checksums, in dependent blocks (which the Java client refuses) or independent ones."""
     compressor = cramjam.lz4.Compressor(**options)
     compressor.compress(NOISE + b"value " * 20_000)
     frame = bytes(compressor.finish())
@@ -52,8 +52,8 @@ def test_lz4_frames_of_every_make_are_read(options: dict[str, bool]) -> None:
     assert decompress(Compression.LZ4, with_right_checksum(memoryview(frame[:6] + b"?" + frame[7:]))) == NOISE + b"value " * 20_000
 
 
-def test_zstd_frames_need_not_say_their_size_nor_be_alone() -> None:
-    """A client that streams does not know the size when it writes the header; other frames may follow, or be there to be skipped (RFC 8878)."""
+def test_zstd_frames_without_content_size_or_in_sequence_are_read() -> None:
+    """A streaming client does not know the size when it writes the header; other frames may follow, also skippable ones (RFC 8878)."""
     compressor = cramjam.zstd.Compressor()
     for _ in range(20):
         compressor.compress(b"value " * 10_000)
@@ -67,23 +67,23 @@ def test_zstd_frames_need_not_say_their_size_nor_be_alone() -> None:
 
 
 def test_snappy_headers_differ_between_writers() -> None:
-    """The magic is the same, the versions behind it are not, and no reader minds."""
+    """The magic is the same, the versions after it differ, and readers ignore them."""
     framed = compress(Compression.SNAPPY, b"value")
     assert decompress(Compression.SNAPPY, framed[:8] + bytes(8) + framed[16:]) == b"value"
     with pytest.raises(UndecodableRecords):
         decompress(Compression.SNAPPY, framed[:12])
 
 
-def test_what_follows_a_gzip_member_and_is_none_is_ignored() -> None:
-    """As Java's GZIPInputStream does."""
+def test_trailing_bytes_after_a_gzip_member_are_ignored() -> None:
+    """As in Java's GZIPInputStream."""
     assert decompress(Compression.GZIP, compress(Compression.GZIP, b"one") + b"behind") == b"one"
     with pytest.raises(UndecodableRecords):
         decompress(Compression.GZIP, b"")
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_broken_data_is_refused_as_soon_as_good_data_is_read(codec: Compression) -> None:
-    """No codec is asked again with more room: what a block can hold is known from its headers."""
+def test_broken_compressed_data_is_refused_quickly(codec: Compression) -> None:
+    """No decompression is repeated with a larger buffer: the maximum size of a block follows from its headers."""
     whole = bytearray(compress(codec, b"value " * 3000))
     started = time.perf_counter()
     for position in range(16, len(whole)):
@@ -104,13 +104,13 @@ def test_snappy_is_read_raw_and_framed_and_written_framed() -> None:
     assert len(bytes(cramjam.snappy.decompress_raw(framed[20 : 20 + first_size]))) == 32 * 1024
 
 
-def test_gzip_may_come_in_several_members() -> None:
+def test_several_gzip_members_are_read() -> None:
     assert decompress(Compression.GZIP, compress(Compression.GZIP, b"one") + compress(Compression.GZIP, b"two")) == b"onetwo"
 
 
 @pytest.mark.parametrize("size_bytes", [0, 1, 600, 70_000, 300_000], ids=str)
-def test_gzip_members_of_every_size_stand_one_behind_another(size_bytes: int) -> None:
-    """Longer and shorter than what is given to zlib at once, packed and unpacked."""
+def test_consecutive_gzip_members_of_every_size_are_read(size_bytes: int) -> None:
+    """Longer and shorter than the input chunks of zlib, compressed and decompressed."""
     members = [NOISE[:size_bytes], b"v" * size_bytes, NOISE[: size_bytes // 2], b""] * 2
     whole = b"".join(compress(Compression.GZIP, each) for each in members)
     assert decompress(Compression.GZIP, whole) == b"".join(members)
@@ -119,8 +119,8 @@ def test_gzip_members_of_every_size_stand_one_behind_another(size_bytes: int) ->
         decompress(Compression.GZIP, whole[:-1])
 
 
-def test_many_gzip_members_take_a_time_that_grows_with_their_number() -> None:
-    """Where topics take large batches, half a million empty members fit into one of 10 MB; to copy the rest at each of them would take minutes."""
+def test_many_gzip_members_take_linear_time() -> None:
+    """With a large max.message.bytes, half a million empty members fit into a batch of 10 MB; copying the rest for each would take minutes."""
     one = compress(Compression.GZIP, b"")
     started = time.process_time()
     assert decompress(Compression.GZIP, one * 200_000) == b""
@@ -128,27 +128,27 @@ def test_many_gzip_members_take_a_time_that_grows_with_their_number() -> None:
 
 
 def test_the_same_data_gives_the_same_bytes() -> None:
-    """gzip would write the time of day, if it were asked to."""
+    """gzip would include the current time by default."""
     for codec in CODECS:
         assert compress(codec, DATA[2]) == compress(codec, DATA[2])
     assert compress(Compression.GZIP, b"x")[4:8] == bytes(4)
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_undecodable_data_is_one_kind_of_error(codec: Compression) -> None:
-    """Whatever a peer sends: cut at any place, or garbage."""
+def test_undecodable_data_raises_one_error_class(codec: Compression) -> None:
+    """For any input of a peer: truncated at any position, or garbage."""
     whole = compress(codec, b"value " * 3000)
-    for cut in range(1, len(whole), 7):
+    for size in range(1, len(whole), 7):
         with pytest.raises(UndecodableRecords):
-            decompress(codec, whole[:cut])
+            decompress(codec, whole[:size])
     for garbage in (b"\x05", b"garbage garbage garbage", b"\xff" * 64, XERIAL_HEADER + b"\xff" * 8, LZ4_FRAME_HEADER + b"\xff" * 8):
         with pytest.raises(UndecodableRecords):
             decompress(codec, garbage)
 
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD])
-def test_a_small_block_cannot_fill_the_memory(codec, monkeypatch):
-    """A batch of a megabyte may unpack to gigabytes; the limit is lowered here to keep the test quick."""
+def test_a_small_block_cannot_exhaust_memory(codec, monkeypatch):
+    """A batch of a megabyte may decompress to gigabytes; the limit is lowered here to keep the test fast."""
     monkeypatch.setattr("protocol.compressed_blocks.PLAIN_BYTES_MAX", 1 << 20)
     at_the_limit, above = bytes(1 << 20), bytes((1 << 20) + 1)
     assert decompress(codec, compress(codec, at_the_limit)) == at_the_limit

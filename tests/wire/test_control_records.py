@@ -1,4 +1,4 @@
-"""Control records: markers of transactions, the leader change of the metadata log, the frame of its snapshots."""
+"""Control records: transaction markers, the leader change of the metadata log, header and footer of its snapshots."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ GOLDEN = Path(__file__).parent / "kafka_3_9_1"
 
 
 def test_a_commit_marker_is_built_byte_for_byte() -> None:
-    """A vector of the format: producer id 4000, epoch 3, coordinator epoch 12, at offset 110 under leader epoch 7."""
+    """A test vector: producer id 4000, epoch 3, coordinator epoch 12, at offset 110 with leader epoch 7."""
     marker = build_transaction_marker(
         commits=True, producer_id=4000, producer_epoch=3, coordinator_epoch=12, timestamp=1_700_000_000_000, base_offset=110, leader_epoch=7
     )
@@ -65,8 +65,8 @@ def test_the_leader_change_of_apache_kafka_is_built_byte_for_byte() -> None:
     assert built == batch.view()
 
 
-def test_the_voters_of_a_dynamic_quorum_survive() -> None:
-    """No release writes these in a static cluster, so there is no golden file; the layout is in the drift check."""
+def test_voters_records_round_trip() -> None:
+    """No release writes these with a static quorum, so there is no golden file; the layout is in the drift check."""
     voters = VotersRecord(
         voters=[RegisteredVoter(voter_id=1, voter_directory_id=bytes(range(16)), endpoints=[Endpoint(name="C", host="h", port=65535)])]
     )
@@ -75,11 +75,11 @@ def test_the_voters_of_a_dynamic_quorum_survive() -> None:
     assert build_control_record(ControlType.KRAFT_VERSION, version) == (b"\x00\x00\x00\x05", b"\x00\x00\x00\x01\x00")
 
 
-def test_every_kind_has_a_message() -> None:
+def test_every_control_record_type_has_a_message() -> None:
     assert list(MESSAGES) == list(ControlType)
 
 
-def test_a_kind_that_came_later_is_skipped() -> None:
+def test_a_newer_control_record_type_is_skipped() -> None:
     """Readers must ignore control records that they do not know (ControlRecordType)."""
     assert control_type(b"\x00\x00\x00\x63") is None
     assert parse_control_record(b"\x00\x00\x00\x63", b"anything") is None
@@ -88,11 +88,11 @@ def test_a_kind_that_came_later_is_skipped() -> None:
 @pytest.mark.parametrize(
     "key, value", [(None, b"\x00\x00"), (b"\x00\x00\x00", b"\x00\x00"), (b"\x00\x00\x00\x01", None), (b"\x00\x00\x00\x01", b"\x00\x00\x00")]
 )
-def test_a_cut_control_record_is_malformed(key: bytes | None, value: bytes | None) -> None:
+def test_a_truncated_control_record_is_malformed(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(MalformedMessage):
         parse_control_record(key, value)
 
 
-def test_a_later_marker_is_read_as_far_as_it_is_known() -> None:
-    """A version behind ours only adds fields."""
+def test_a_newer_marker_version_is_read_as_far_as_known() -> None:
+    """A newer version only adds fields."""
     assert parse_control_record(b"\x00\x00\x00\x01", b"\x00\x05\x00\x00\x00\x0c\x01") == EndTxnMarker(coordinator_epoch=12)

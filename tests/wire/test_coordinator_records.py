@@ -1,4 +1,4 @@
-"""Records of the coordinators' topics and of remote log metadata: who they are, tombstones, and what a reader must not go on from."""
+"""Records of the coordinator topics and of remote log metadata: their types, tombstones, and errors at which a reader must stop."""
 
 import pytest
 
@@ -16,14 +16,14 @@ OFFSETS, TRANSACTIONS, SHARES = CoordinatorTopic.CONSUMER_OFFSETS, CoordinatorTo
 
 
 def test_every_type_of_the_newest_release_is_declared() -> None:
-    """9 was a preview's, 18 never left development."""
+    """9 was used by a preview, 18 only during development."""
     assert declared_types(OFFSETS) == tuple(number for number in range(24) if number not in (9, 18))
     assert declared_types(TRANSACTIONS) == (0,) and declared_types(SHARES) == (0, 1)
     for topic in CoordinatorTopic:
         for record_type in declared_types(topic):
             key, value = map(declaration_of, record_classes(topic, record_type))
             assert key.name.removesuffix("Key") == value.name.removesuffix("Value")
-            assert (str(key.versions), str(key.flexible)) == ("0", "none"), "Kafka's rule for keys: they must compare equal for ever"
+            assert (str(key.versions), str(key.flexible)) == ("0", "none"), "Kafka's rule for keys: their bytes must stay comparable"
 
 
 @pytest.mark.parametrize(
@@ -47,15 +47,15 @@ def test_every_type_of_the_newest_release_is_declared() -> None:
     ],
 )
 def test_a_record_is_built_byte_for_byte(topic: CoordinatorTopic, key: object, value: object, version: int, hexed: tuple[str, str | None]) -> None:
-    """Vectors written by hand: the type before the key, the version before the value, null for a tombstone."""
+    """Handwritten vectors: the type before the key, the version before the value, null for a tombstone."""
     expected = (bytes.fromhex(hexed[0]), None if hexed[1] is None else bytes.fromhex(hexed[1]))
     assert build_record(key, value, version) == expected
     assert parse_record(topic, *expected) == (key, value)
     assert expected[1] is None or value_version(expected[1]) == version
 
 
-def test_a_type_that_came_later_is_skipped() -> None:
-    """KIP-915: an older coordinator goes on behind what a newer one wrote; the same number means different things in different topics."""
+def test_a_newer_record_type_is_skipped() -> None:
+    """KIP-915: an older coordinator skips records of a newer one; the same number means different types in different topics."""
     for record_type in ("0009", "0012", "0018", "ffff"):
         assert parse_record(OFFSETS, bytes.fromhex(record_type) + b"anything", b"anything") is None
     key, _ = build_record(ShareSnapshotKey(group_id="g"), None)
@@ -64,7 +64,7 @@ def test_a_type_that_came_later_is_skipped() -> None:
 
 
 @pytest.mark.parametrize(
-    "key, value, told",
+    "key, value, error",
     [
         ("", None, "too short for a version"),
         ("00", None, "too short for a version"),
@@ -76,21 +76,21 @@ def test_a_type_that_came_later_is_skipped() -> None:
         ("0001 0001 67 0001 74 00000001", "0000 0000000000000009 0000", "commit_timestamp"),
     ],
 )
-def test_a_record_that_cannot_be_understood_stops_the_reader(key: str, value: str | None, told: str) -> None:
-    """Half of a group's or a transaction's state is none (CoordinatorRecordSerde)."""
-    with pytest.raises(MalformedMessage, match=told):
+def test_an_unreadable_coordinator_record_stops_the_reader(key: str, value: str | None, error: str) -> None:
+    """A partially loaded group or transaction state is not usable (CoordinatorRecordSerde)."""
+    with pytest.raises(MalformedMessage, match=error):
         parse_record(OFFSETS, bytes.fromhex(key), None if value is None else bytes.fromhex(value))
 
 
-def test_only_what_belongs_together_is_built() -> None:
+def test_mismatched_key_and_value_types_are_refused() -> None:
     with pytest.raises(AssertionError):
         build_record(OffsetCommitKey(), TransactionLogValue())
     with pytest.raises(AssertionError):
         build_record(TransactionLogValue(), None)
 
 
-def test_remote_log_metadata_numbers_its_records_apart_from_the_metadata_log() -> None:
-    """The same frame, and in both a record 1: who reads decides which it is."""
+def test_remote_log_metadata_has_its_own_record_types() -> None:
+    """The same frame, and type 1 in both: the reader decides which record it is."""
     assert [declaration_of(cls).api_key for cls in remote_log.declared_records()] == [0, 1, 2, 3]
     value = remote_log.build_record(RemoteLogSegmentMetadataUpdateRecord(broker_id=1), 0)
     assert value[:3] == bytes((1, 1, 0)) and remote_log.record_version(value) == 0

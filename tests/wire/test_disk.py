@@ -1,4 +1,4 @@
-"""The files of a log directory, held against one that Apache Kafka 3.9.1 left behind (kafka_3_9_1)."""
+"""The files of a log directory, compared with one written by Apache Kafka 3.9.1 (kafka_3_9_1)."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -82,8 +82,8 @@ def test_a_file_of_apache_kafka_is_read_and_written_byte_for_byte(file: str, par
 
 
 def is_insignificant(data: bytes, damaged: bytes) -> bool:
-    """Tell whether damage leaves what a file says: its last line break, an empty file that lists nothing, a JSON member that is not read,
-    the four bits of an id's last character that java.util.Base64 does not read.
+    """Return whether damage does not change the content: the last line break, an empty file without entries, an ignored JSON member,
+    the four bits of the last character of an id that java.util.Base64 ignores.
     """
     is_without_last_break = data.endswith(b"\n") and damaged == data[:-1]
     lists_nothing = damaged == b"" and data == b"0\n0\n"
@@ -95,7 +95,7 @@ def is_insignificant(data: bytes, damaged: bytes) -> bool:
 
 
 def damages(data: bytes) -> Iterator[bytes]:
-    """Yield a file cut at every position, with every byte exchanged for another one and for a digit, and with more bytes at every position."""
+    """Yield a file truncated at every position, with every byte replaced by another one and by a digit, and with bytes inserted at every position."""
     for position in range(len(data) + 1):
         before, behind = data[:position], data[position:]
         yield before
@@ -106,13 +106,13 @@ def damages(data: bytes) -> Iterator[bytes]:
 
 
 def all_read(found: Any) -> Any:
-    """Return what was parsed; of a parser that yields, everything that it yields: two iterators never equal each other."""
+    """Return the parsed value; for a generator, a list of its values: two iterators are never equal."""
     return list(found) if isinstance(found, Iterator) else found
 
 
 @pytest.mark.parametrize("file, parse", [row[:2] for row in ROUND_TRIPS], ids=[row[0] for row in ROUND_TRIPS])
-def test_a_damaged_file_reads_otherwise_or_is_refused(file: str, parse: Parse) -> None:
-    """No damage that matters goes unnoticed, and none ends in anything but MalformedFile. A file with a checksum is refused."""
+def test_a_damaged_file_is_refused_or_read_with_other_content(file: str, parse: Parse) -> None:
+    """No relevant damage is undetected, and none raises anything but MalformedFile. A file with a checksum is refused."""
     data = (GOLDEN / file).read_bytes()
     intact = all_read(parse(data))
     for damaged in damages(data):
@@ -122,12 +122,12 @@ def test_a_damaged_file_reads_otherwise_or_is_refused(file: str, parse: Parse) -
             found = all_read(parse(damaged))
         except MalformedFile:
             continue
-        assert not file.endswith(PRODUCER_SNAPSHOT), f"damage passes the checksum: {damaged!r}"
-        assert found != intact, f"damage goes unnoticed: {damaged!r}"
+        assert not file.endswith(PRODUCER_SNAPSHOT), f"damage is not detected by the checksum: {damaged!r}"
+        assert found != intact, f"damage is not detected: {damaged!r}"
 
 
 def test_a_producer_snapshot_with_more_than_it_counts_is_refused() -> None:
-    """Its checksum is right; so a program that counts wrong wrote it, and not a disk."""
+    """Its checksum is correct; so it was written by a faulty program, not damaged by a disk."""
     data = (GOLDEN / "golden-0" / "00000000000000000021.snapshot").read_bytes()
     counted = data[CRC_BYTES.stop :] + bytes(8)
     longer = data[: CRC_BYTES.start] + crc32c(counted).to_bytes(4) + counted
@@ -136,8 +136,8 @@ def test_a_producer_snapshot_with_more_than_it_counts_is_refused() -> None:
             parse(longer)
 
 
-def test_what_the_golden_files_say() -> None:
-    """The values, not only that they survive: producer ids, offsets, epochs."""
+def test_golden_files_have_the_expected_content() -> None:
+    """The values themselves, not only the round trip: producer ids, offsets, epochs."""
     elected = QuorumState(leader_id=1, leader_epoch=1, current_voters=[QuorumVoter(voter_id=1)])
     assert parse_quorum_state((GOLDEN / METADATA_LOG / "quorum-state").read_bytes()) == elected
     assert parse_clean_shutdown((GOLDEN / "kafka_cleanshutdown").read_bytes()) == 6
@@ -152,15 +152,15 @@ def test_what_the_golden_files_say() -> None:
     assert aborted == [AbortedTransaction(producer_id=5, first_offset=22, last_offset=23, last_stable_offset=24)]
 
 
-def test_an_offset_index_names_the_position_of_its_batch() -> None:
-    """The entry of a batch holds its last offset and where it begins (OffsetIndex, LogSegment.append)."""
+def test_an_offset_index_entry_has_the_position_of_its_batch() -> None:
+    """The entry of a batch has its last offset and its start position (OffsetIndex, LogSegment.append)."""
     entries = parse_offset_index(0, (GOLDEN / METADATA_LOG / "00000000000000000000.index").read_bytes())
     log = (GOLDEN / METADATA_LOG / "00000000000000000000.log").read_bytes()
     batches = {batch.position: batch.last_offset for batch in split_batches(log)}
     assert entries and all(batches[entry.position] == entry.offset for entry in entries)
 
 
-def test_meta_properties_are_written_as_javas_properties_are() -> None:
+def test_meta_properties_are_written_in_java_properties_format() -> None:
     """Keys in the order of Java's hash table, after an empty comment and the date."""
     data = (GOLDEN / "meta.properties").read_bytes()
     date = data.splitlines()[1].removeprefix(b"#").decode()
@@ -180,13 +180,13 @@ def test_meta_properties_are_written_as_javas_properties_are() -> None:
         ),
     ],
 )
-def test_meta_properties_of_both_versions(meta: MetaProperties, text: str) -> None:
+def test_meta_properties_of_both_versions_are_read(meta: MetaProperties, text: str) -> None:
     assert build_meta_properties(meta).decode() == text
     assert parse_meta_properties(text.encode()) == meta
 
 
-def test_bootstrap_checkpoint_is_a_snapshot_of_feature_levels() -> None:
-    """What `kafka-storage format` writes; only timestamps and checksums differ from ours."""
+def test_the_bootstrap_checkpoint_has_feature_levels() -> None:
+    """The output of `kafka-storage format`; only timestamps and checksums differ from ours."""
     golden = (GOLDEN / "bootstrap.checkpoint").read_bytes()
     values = [build_record(FeatureLevelRecord(name="metadata.version", feature_level=21), 0)]
     ours = build_metadata_snapshot(values, timestamp=1_700_000_000_000)
@@ -206,7 +206,7 @@ def test_a_snapshot_without_its_footer_is_refused() -> None:
 
 
 def test_a_producer_snapshot_is_built_byte_for_byte() -> None:
-    """Vectors of the format: an empty one, and one producer."""
+    """Test vectors: an empty snapshot, and one producer."""
     assert build_producer_snapshot([]).hex() == "000148674bc700000000"
     entry = ProducerSnapshotEntry(
         producer_id=4000, producer_epoch=3, last_sequence=9, last_offset=109, offset_delta=4, timestamp=1_700_000_000_000, coordinator_epoch=-1
@@ -223,7 +223,7 @@ def test_a_transaction_index_entry_is_built_byte_for_byte() -> None:
     assert build_transaction_index([entry]).hex() == "00000000000000000fa00000000000000064000000000000006e000000000000006f"
 
 
-def test_indexes_hold_offsets_relative_to_their_segment() -> None:
+def test_index_offsets_are_relative_to_their_segment() -> None:
     assert build_offset_index(1000, [OffsetEntry(1005, 4096)]) == bytes.fromhex("0000000500001000")
     assert build_time_index(1000, [TimeEntry(1_700_000_000_000, 1007)]) == bytes.fromhex("0000018bcfe56800 00000007")
 
@@ -255,12 +255,12 @@ def test_indexes_hold_offsets_relative_to_their_segment() -> None:
         (parse_clean_shutdown, b"{}"),
     ],
 )
-def test_what_kafka_would_not_have_written_is_refused(parse: Parse, data: bytes) -> None:
+def test_content_that_kafka_never_writes_is_refused(parse: Parse, data: bytes) -> None:
     with pytest.raises(MalformedFile):
         parse(data)
 
 
-def test_quorum_state_of_a_dynamic_quorum_names_the_directory_voted_for() -> None:
+def test_dynamic_quorum_state_has_the_voted_directory_id() -> None:
     """data_version 1 (KIP-853)."""
     state = QuorumState(leader_epoch=5, voted_id=3, voted_directory_id=DIRECTORY_ID)
     built = build_quorum_state(state, DYNAMIC_VOTERS_VERSION)
@@ -272,7 +272,7 @@ def test_a_clean_shutdown_marker_from_before_3_7_is_empty() -> None:
     assert build_clean_shutdown(None) == b"" and parse_clean_shutdown(b"") == -1
 
 
-def test_names_of_files_and_directories_are_told_apart() -> None:
+def test_file_and_directory_names_are_parsed() -> None:
     assert segment_file_name(42) == "00000000000000000042.log"
     assert parse_segment_file_name("00000000000000000042.snapshot") == (42, PRODUCER_SNAPSHOT)
     assert metadata_snapshot_name(42, 3) == "00000000000000000042-0000000003.checkpoint"
@@ -284,11 +284,11 @@ def test_names_of_files_and_directories_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("raw, text", [(METADATA_TOPIC_ID, "AAAAAAAAAAAAAAAAAAAAAQ"), (b"\xff" * 16, "_____________________w")])
-def test_uuids_are_shown_as_kafka_shows_them(raw: bytes, text: str) -> None:
+def test_uuids_are_formatted_as_in_kafka(raw: bytes, text: str) -> None:
     assert uuid_text(raw) == text and parse_uuid_text(text) == raw
 
 
 @pytest.mark.parametrize("text", ["", "AAAA", "AAAAAAAAAAAAAAAAAAAAAQAA", "AAAAAAAAAAAAAAAAAAAA+/", "€" * 22])
-def test_what_is_no_uuid_is_refused(text: str) -> None:
+def test_an_invalid_uuid_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a uuid"):
         parse_uuid_text(text)

@@ -1,4 +1,4 @@
-"""The declarations are those of Apache Kafka: held against facts from its jars, version by version, field by field."""
+"""The declarations match Apache Kafka: compared with definitions extracted from its jars, version by version, field by field."""
 
 import json
 import shutil
@@ -28,13 +28,13 @@ def facts() -> Facts:
     return load_facts(FILE)
 
 
-def test_declarations_are_as_apache_kafka_defines_them(facts: Facts) -> None:
-    """Names, types, versions, nullability, defaults, tags, compactness, what may be dropped; four releases from 2.8 to 4.4."""
+def test_declarations_match_apache_kafka(facts: Facts) -> None:
+    """Names, types, versions, nullability, defaults, tags, compactness, ignorability; four releases from 2.8 to 4.4."""
     assert drifts(facts) == []
 
 
-def test_all_that_apache_kafka_defines_is_declared_and_nothing_else(facts: Facts) -> None:
-    """No drift in either direction: what is left out has its reason in `exceptions`."""
+def test_every_message_of_apache_kafka_is_declared(facts: Facts) -> None:
+    """No drift in either direction: omitted messages have a reason in `exceptions`."""
     assert undeclared(facts) == []
     names = [declaration_of(cls).name for cls in kafkas_messages()]
     assert {*names, *NOT_DECLARED} == set(under_present_names(facts)) and len(names) == len(set(names))
@@ -50,15 +50,15 @@ def test_every_exception_has_its_reason() -> None:
     assert all(len(reason) > 10 for reason in reasons)
 
 
-def test_a_message_that_is_not_declared_is_found(facts: Facts) -> None:
-    """In the other direction too: an exception for what nobody defines, or for what is declared, is told."""
+def test_an_undeclared_message_is_found(facts: Facts) -> None:
+    """In the other direction too: an exception for an undefined or a declared message is reported."""
     lines = undeclared({"NewRequest": facts["ProduceRequest"], "ProduceRequest": facts["ProduceRequest"]})
     assert "NewRequest: Kafka defines it, and it is not declared" in lines
     assert not any(line.startswith("ProduceRequest:") for line in lines)
     assert {f"{name}: no release defines what an exception is for" for name in (*NOT_DECLARED, *FORMER_NAMES)} <= set(lines)
 
 
-def test_a_renamed_message_is_compared_under_its_present_name(facts: Facts) -> None:
+def test_a_renamed_message_is_compared_under_its_current_name(facts: Facts) -> None:
     shapes = under_present_names(facts)["AlterPartitionRequest"]
     assert shapes[0].releases == ("2.8.2",) and {shape.definition.name for shape in shapes} == {"AlterPartitionRequest"}
     assert len(shapes) == 1 + len(facts["AlterPartitionRequest"]) and "AlterIsrRequest" not in under_present_names(facts)
@@ -77,8 +77,8 @@ def coordinator_record(kind: Kind, number: int) -> Declaration:
         ("TransactionLogKey", "coordinator-key", 0, "0"),
     ],
 )
-def test_coordinator_records_of_3_9_are_compared_in_the_words_of_4_0(facts: Facts, name: str, kind: Kind, number: int, versions: str) -> None:
-    """What 3.9 called version N of a key is key type N; the fields of both are the same."""
+def test_coordinator_records_of_3_9_are_compared_by_their_4_0_names(facts: Facts, name: str, kind: Kind, number: int, versions: str) -> None:
+    """Version N of a key in 3.9 is key type N; the fields of both are the same."""
     older = next(shape.definition for shape in facts[name] if "3.9.1" in shape.releases)
     newer = facts[name][-1].definition
     assert (older.kind, newer.kind) == ("data", kind)
@@ -87,19 +87,19 @@ def test_coordinator_records_of_3_9_are_compared_in_the_words_of_4_0(facts: Fact
     for version in range(present.versions.first, present.versions.last + 1):
         assert defined_layout(present, version) == [slot for slot in defined_layout(newer, version) if not slot.is_tagged] != []
     wrong = in_present_words(older, coordinator_record(kind, number + 1))
-    assert (wrong.kind, wrong.api_key) != (newer.kind, newer.api_key), "a key under a wrong number is a drift"
+    assert (wrong.kind, wrong.api_key) != (newer.kind, newer.api_key), "a key with a wrong number is a drift"
 
 
 def words(line: int, before: str, after: str) -> Callable[[dict[str, Any]], None]:
     def change(message: dict[str, Any]) -> None:
-        assert before in message["fields"][""][line], "the row changes what is there"
+        assert before in message["fields"][""][line], "the changed text exists"
         message["fields"][""][line] = message["fields"][""][line].replace(before, after)
 
     return change
 
 
 @pytest.mark.parametrize(
-    "change, told",
+    "change, difference",
     [
         (words(0, "TransactionalId", "TransactionId"), "transactionid"),
         (words(1, "int32", "int64"), "int64"),
@@ -116,8 +116,8 @@ def words(line: int, before: str, after: str) -> Callable[[dict[str, Any]], None
         (lambda message: message["fields"][""].reverse(), "v0"),
     ],
 )
-def test_any_difference_is_found(change: Callable[[dict[str, Any]], None], told: str) -> None:
-    """The check itself can fail: one change in the facts of one message (InitProducerIdRequest), one complaint about it at least."""
+def test_any_difference_is_found(change: Callable[[dict[str, Any]], None], difference: str) -> None:
+    """The check itself can fail: one change in the definition of one message (InitProducerIdRequest) gives at least one difference."""
     found = json.loads(FILE.read_text())
     newest = found["messages"]["InitProducerIdRequest"][-1]
     change(newest)
@@ -125,11 +125,11 @@ def test_any_difference_is_found(change: Callable[[dict[str, Any]], None], told:
     facts = {**load_facts(FILE), "InitProducerIdRequest": [Shape(RELEASES, changed)]}
     lines = drifts(facts)
     assert lines and all(line.startswith("InitProducerIdRequest") for line in lines)
-    assert any(told in line for line in lines)
+    assert any(difference in line for line in lines)
 
 
-def test_a_scaffold_declares_what_the_definition_says(facts: Facts) -> None:
-    """Scaffolded source, run as Python, has the layout of the definition in every version."""
+def test_a_scaffold_matches_its_definition(facts: Facts) -> None:
+    """Scaffolded source, executed as Python, has the layout of the definition in every version."""
     for name, shapes in facts.items():
         definition = shapes[-1].definition
         scope: dict[str, Any] = {}
@@ -139,8 +139,8 @@ def test_a_scaffold_declares_what_the_definition_says(facts: Facts) -> None:
             assert declared_layout(declaration, version) == defined_layout(definition, version)
 
 
-def test_a_definition_is_read_in_spite_of_its_comments() -> None:
-    """Kafka's files have comments everywhere; one of 2.8.2 has text behind the object."""
+def test_a_definition_with_comments_is_read() -> None:
+    """Kafka's files have comments everywhere; one of 2.8.2 has text after the object."""
     text = """// a licence
     { "apiKey": 1, "type": "request", "name": "XRequest", // "validVersions": "9"
       "validVersions": "0-2", "flexibleVersions": "none", "latestVersionUnstable": true,
@@ -154,11 +154,11 @@ def test_a_definition_is_read_in_spite_of_its_comments() -> None:
     (key,) = definition.structures["Row"]
     assert key.line() == "Key int32 1+ tag=0 tagged=2+ ignorable default=0x7fffffff" and key.default_value == 2**31 - 1
     assert Definition.from_facts("XRequest", definition.facts()) == definition
-    assert parse_definition(text.replace('"0-2"', '"none"')) is None, "a message without versions is gone (keys 4 to 7 in 4.0)"
+    assert parse_definition(text.replace('"0-2"', '"none"')) is None, "a message without versions is removed (keys 4 to 7 in 4.0)"
 
 
 @pytest.mark.interop
-def test_the_facts_are_what_the_jars_say() -> None:
+def test_recorded_definitions_match_the_jars() -> None:
     """`python -m protocol.drift extract tests/wire/definitions.json` would change nothing."""
     if missing_jars() and shutil.which("mvn") is None:
         pytest.skip("the jars of Apache Kafka are not in the local Maven repository, and there is no mvn to fetch them")

@@ -1,4 +1,4 @@
-"""The tables of error codes and API keys are Kafka's."""
+"""The tables of error codes and API keys match Kafka."""
 
 import pytest
 
@@ -10,12 +10,12 @@ RETRIABLE = (
     *(2, 3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 41, 51, 56, 70, 71, 72, 74, 75, 78, 80, 83, 84, 88, 89),
     *(100, 103, 106, 122, 123, 133),
 )
-"""Source: RetriableException's subclasses behind org.apache.kafka.common.protocol.Errors."""
+"""Source: subclasses of RetriableException in org.apache.kafka.common.protocol.Errors."""
 STALE_METADATA = (3, 5, 6, 9, 13, 56, 72, 74, 80, 83, 84, 100, 103)
-"""Source: InvalidMetadataException's subclasses."""
+"""Source: subclasses of InvalidMetadataException."""
 
 
-def test_error_codes_are_dense_and_say_whether_to_retry() -> None:
+def test_error_codes_are_dense_and_have_a_retriable_flag() -> None:
     assert [int(error) for error in ErrorCode] == list(range(-1, len(ErrorCode) - 1))
     assert tuple(int(error) for error in ErrorCode if error.retriable) == RETRIABLE
     assert tuple(int(error) for error in ErrorCode if error.refreshes_metadata) == STALE_METADATA
@@ -38,16 +38,16 @@ def test_an_error_has_kafkas_number(code: int, name: str) -> None:
     assert ErrorCode(code) is ErrorCode[name] and ErrorCode[name] == code
 
 
-def test_api_keys_are_dense_and_know_who_listens() -> None:
+def test_api_keys_are_dense_and_have_listeners() -> None:
     assert [int(api_key) for api_key in ApiKey] == list(range(len(ApiKey)))
     assert ApiKey.ALLOCATE_PRODUCER_IDS == 67 and ApiKey.ALLOCATE_PRODUCER_IDS.listeners == {"zkBroker", "controller"}
     assert ApiKey.INIT_PRODUCER_ID.listeners == {"zkBroker", "broker"} and ApiKey.VOTE.listeners == {"controller"}
     known_to_3_9 = [api_key for api_key in ApiKey if api_key <= ApiKey.READ_SHARE_GROUP_STATE_SUMMARY]
     counts = [sum(listener in api_key.listeners for api_key in known_to_3_9) for listener in ("zkBroker", "broker", "controller")]
-    assert counts == [62, 72, 42], "a 3.9.1 node counts its keys like this, telemetry (2) and unstable ones (9) of the broker included"
+    assert counts == [62, 72, 42], "the numbers of keys of a 3.9.1 node, with telemetry (2) and unstable ones (9) of the broker"
 
 
-def test_a_malformed_message_says_everything_in_one_line() -> None:
+def test_a_malformed_message_error_is_one_line() -> None:
     error = MalformedMessage(0, 9, "topic_data[1].name", "null, but not nullable", 17)
     assert str(error) == "api 0 v9 at topic_data[1].name (byte 17): null, but not nullable"
     assert str(MalformedMessage(None, None, "", "empty")) == "message: empty"

@@ -1,4 +1,4 @@
-"""Frames come out whole, whatever pieces the network makes of them."""
+"""Frames are reassembled from reads of any size."""
 
 import tracemalloc
 from itertools import pairwise
@@ -17,9 +17,9 @@ def _framed(*frames: bytes) -> bytes:
 
 @settings(deadline=None, derandomize=True, max_examples=300)
 @given(st.lists(st.binary(max_size=40), max_size=8), st.lists(st.integers(0, 400), max_size=12))
-def test_frames_do_not_depend_on_the_pieces_they_come_in(frames: list[bytes], cuts: list[int]) -> None:
+def test_frames_do_not_depend_on_read_boundaries(frames: list[bytes], boundaries: list[int]) -> None:
     stream = _framed(*frames)
-    places = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
+    places = sorted({0, len(stream), *(boundary for boundary in boundaries if boundary < len(stream))})
     reader = FrameReader()
     read = [frame for first, end in pairwise(places) for frame in reader.feed(stream[first:end])]
     assert read == frames
@@ -44,7 +44,7 @@ def test_a_frame_is_complete_with_its_last_byte() -> None:
 )
 @pytest.mark.parametrize("piece_size", [1, 3, 100])
 def test_a_size_out_of_bounds_is_refused_after_the_frames_before_it(stream: bytes, error: type[BadFrameSize], size: int, piece_size: int) -> None:
-    """What stood before still gets its answer; then the connection closes. Source: NetworkReceive.readFrom."""
+    """Earlier requests still get their responses; then the connection is closed. Source: NetworkReceive.readFrom."""
     reader = FrameReader(limit=100)
     whole = _framed(b"x", bytes(100)) + stream
     frames: list[bytes] = []
@@ -55,13 +55,13 @@ def test_a_size_out_of_bounds_is_refused_after_the_frames_before_it(stream: byte
     assert caught.value.size == size and isinstance(caught.value, MalformedMessage)
 
 
-def test_kafkas_default_limit_holds_unless_another_is_given() -> None:
+def test_the_default_frame_size_limit_is_kafkas() -> None:
     assert FrameReader().feed((104_857_600).to_bytes(4)) == []
     with pytest.raises(FrameTooLarge, match="104857601"):
         FrameReader().feed((104_857_601).to_bytes(4))
 
 
-def test_a_frame_that_drips_byte_by_byte_takes_little_more_than_its_size() -> None:
+def test_a_frame_received_byte_by_byte_takes_little_more_than_its_size() -> None:
     reader = FrameReader()
     size = 200_000
     frames = reader.feed(size.to_bytes(4))
@@ -74,7 +74,7 @@ def test_a_frame_that_drips_byte_by_byte_takes_little_more_than_its_size() -> No
 
 
 def test_a_large_frame_in_many_pieces_takes_linear_time() -> None:
-    """10,000 pieces of 1 KiB: joining them once is instant, joining them again and again would copy 50 GiB."""
+    """10,000 reads of 1 KiB: joining them once is fast, joining them repeatedly would copy 50 GiB."""
     reader = FrameReader()
     size = 10_000 * 1024
     frames = reader.feed(size.to_bytes(4))

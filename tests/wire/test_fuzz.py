@@ -1,4 +1,4 @@
-"""The fuzzers, for a moment: their seeds are fit to begin with, they tell what breaks from what is refused, and what they once found stays fixed.
+"""A short run of the fuzzers: their seeds are valid, they distinguish crashes from refusals, and former findings stay fixed.
 
 `make fuzz` runs them for minutes, with coverage (docs/conformance.md).
 """
@@ -21,33 +21,33 @@ from protocol.message_codec import compiled
 from protocol.metadata.m12_feature_level import FeatureLevelRecord
 
 SEED_STEP = 9
-"""Every so many seeds are run here; all of them take as long as all codecs take to compile."""
+"""Every n-th seed is run here; all of them take as long as the compilation of all codecs."""
 INPUTS = 300
 FINDINGS: list[tuple[str, bytes]] = [
     ("disk", b'\x06{"brokerEpoch":1e999}'),  # OverflowError
     ("disk", b"\x06" + b"[" * 3000),  # RecursionError
 ]
-"""Inputs that broke a target once, and how."""
+"""Inputs that once crashed a target, and how."""
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_seeds_are_read_and_what_chance_makes_of_them_breaks_nothing(name: str) -> None:
+def test_fuzz_seeds_and_their_mutations_break_nothing(name: str) -> None:
     target = TARGETS[name]
     guard = Guard(name, target.check, REFUSALS)
     seeds = list(islice(target.seeds(), 0, None, SEED_STEP if name in ("requests", "responses", "data") else 1))
     for seed in seeds:
         guard.run(seed, timed=False)
-    assert not guard.findings and guard.read > guard.refused * (name != "batches"), "seeds are mostly good; batches come from old producers, too"
-    dice = Random(name)
+    assert not guard.findings and guard.read > guard.refused * (name != "batches"), "seeds are mostly valid; batches include those of old producers"
+    random = Random(name)
     for _ in range(INPUTS):
-        data = mutated(dice, dice.choice(seeds), seeds)
+        data = mutated(random, random.choice(seeds), seeds)
         assert len(data) <= INPUT_BYTES_MAX
         guard.run(data)
     assert not guard.findings, "\n".join(map(str, guard.findings.values()))
-    assert guard.refused > INPUTS / 10, "chance made hardly anything bad"
+    assert guard.refused > INPUTS / 10, "mutations made hardly anything invalid"
 
 
-def test_every_other_value_of_every_byte_is_tried_once() -> None:
+def test_every_byte_is_mutated_to_every_value_once() -> None:
     sample = compiled(FeatureLevelRecord, 0).encode(next(examples(FeatureLevelRecord, 0)))
     inputs = list(changed(sample))
     assert len(set(inputs)) == len(inputs) == 255 * len(sample) and sample not in inputs
@@ -56,8 +56,8 @@ def test_every_other_value_of_every_byte_is_tried_once() -> None:
     assert (FeatureLevelRecord, 0) in all_messages()
 
 
-def test_what_breaks_is_told_from_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refusals count as good; of one cause only the first input is kept, with the line that runs it again."""
+def test_crashes_are_distinguished_from_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refusals are correct; for one cause only the first input is kept, with the command that runs it again."""
     monkeypatch.setattr(guard_module, "SECONDS_MAX", 0.2)
     monkeypatch.setattr(guard_module, "RESIDENT_BYTES_MAX", 64 << 20)
 
@@ -70,7 +70,7 @@ def test_what_breaks_is_told_from_what_is_refused(monkeypatch: pytest.MonkeyPatc
             case b"slow":
                 time.sleep(0.3)
             case b"large":
-                b"x" * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 + (128 << 20))  # more than all that was there before
+                b"x" * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 + (128 << 20))  # more than the previous peak
             case b"deep":
                 check(data)
 
@@ -83,6 +83,6 @@ def test_what_breaks_is_told_from_what_is_refused(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("name, data", FINDINGS)
-def test_what_once_broke_a_target_does_not_again(name: str, data: bytes) -> None:
+def test_former_crashes_stay_fixed(name: str, data: bytes) -> None:
     guard = Guard(name, TARGETS[name].check, REFUSALS)
     assert guard.run(data) is None, next(iter(guard.findings.values())).what

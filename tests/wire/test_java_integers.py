@@ -1,4 +1,4 @@
-"""Integers in Kafka's text files: what Java reads, and nothing more."""
+"""Integers in Kafka's text files: exactly the syntax that Java accepts."""
 
 from collections.abc import Callable
 
@@ -20,19 +20,19 @@ from protocol.disk.offset_checkpoint import parse_offset_checkpoint
         (parse_int64, "-9223372036854775808", -(2**63)),
     ],
 )
-def test_plain_digits_that_fit_are_a_number(parse: Callable[[str], int], text: str, value: int) -> None:
+def test_plain_digits_in_range_are_a_number(parse: Callable[[str], int], text: str, value: int) -> None:
     assert parse(text) == value
 
 
 @pytest.mark.parametrize("text", ["", "-", "1_0", " 1", "1 ", "\u0663", "1e3", "0x1", "9" * 5000, "2147483648", "-2147483649"])
-def test_what_java_does_not_take_is_refused(text: str) -> None:
-    """Python's int() takes six of these."""
+def test_numbers_that_java_refuses_are_refused(text: str) -> None:
+    """Python's int() accepts six of these."""
     with pytest.raises(ValueError):
         parse_int32(text)
 
 
 @pytest.mark.parametrize("text", ["9223372036854775808", "-9223372036854775809"])
-def test_an_offset_that_no_log_reaches_makes_the_file_malformed(text: str) -> None:
+def test_an_out_of_range_offset_makes_the_file_malformed(text: str) -> None:
     with pytest.raises(ValueError):
         parse_int64(text)
     with pytest.raises(MalformedFile):

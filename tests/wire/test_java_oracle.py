@@ -1,6 +1,6 @@
-"""Apache Kafka's own classes read what we build, and build the same: every message at every version that a release knows, and every envelope.
+"""Apache Kafka's own classes read our messages and build the same bytes: every message at every version of a release, and every envelope.
 
-`Echo.java` is given our bytes and lets the classes of the jars read and write them; Kafka's JSON of a message shows that both mean the same fields.
+`Echo.java` gets our bytes and lets the classes of the jars read and write them; Kafka's JSON of a message shows that both have the same fields.
 """
 
 import json
@@ -32,7 +32,7 @@ from protocol.resolve import holds_records, layout_of
 from protocol.schema import Message, declaration_of
 from protocol.version_prefixed import build_version_prefixed
 from tests.apache_kafka.class_path import Missing, class_path, java
-from tests.wire.hostile_bytes import dice_for, short_frame
+from tests.wire.hostile_bytes import random_source, short_frame
 
 HERE = Path(__file__).parent
 EXAMPLES_PER_VERSION = 10
@@ -48,23 +48,23 @@ SERDES = {
     },
 }
 LAST_TYPE = {"3.9.1": 8, "4.4.0": 23}
-"""Of __consumer_offsets: the definitions of 3.9 have those of share groups, its coordinator does not know them yet."""
+"""Types of __consumer_offsets: the definitions of 3.9 contain those of share groups, which its coordinator does not support yet."""
 UNKNOWN_TYPE = "00630000"
 MUTATIONS_PER_VERSION = 10
 MUTATED_SIZE_MAX = 150
 KAFKA_READS_BUT_CANNOT_BUILD = "Invalid raw tag field list"
-"""Unknown tags that do not ascend are read, but not written again."""
+"""Unknown tags that are not ascending are read, but not written again."""
 
 
 class Question(NamedTuple):
-    """A line for Echo, and what it must answer: text, or an object that the answer must be as JSON."""
+    """A line for Echo, and the expected reply: a text, or an object that must equal the JSON reply."""
 
     line: str
     expected: object
 
 
 class Mutated(NamedTuple):
-    """What a frame that nobody built must come to: the same bytes again, or (None) a refusal."""
+    """The expected result of a mutated frame: the same bytes again, or (None) a refusal."""
 
     built: str | None
 
@@ -76,8 +76,8 @@ def facts() -> Facts:
 
 @pytest.mark.interop
 @pytest.mark.parametrize("release, least", [("2.8.2", 9_000), ("3.9.1", 14_000), ("4.4.0", 16_000)])
-def test_apache_kafka_reads_and_builds_every_message_alike(facts: Facts, release: str, least: int) -> None:
-    """Byte equality both ways, also of frames that nobody built; 2.8.2 for the versions that later releases dropped, one Java per release."""
+def test_apache_kafka_reads_and_builds_every_message_the_same(facts: Facts, release: str, least: int) -> None:
+    """Byte equality in both directions, also of mutated frames; 2.8.2 for the versions that later releases removed, one Java per release."""
     try:
         program = java()
         others = class_path("3.9.1" if release == "2.8.2" else release)
@@ -85,7 +85,7 @@ def test_apache_kafka_reads_and_builds_every_message_alike(facts: Facts, release
     except (Missing, FileNotFoundError) as reason:
         pytest.skip(str(reason))
     asked = [*_messages(facts, release), *_envelopes(facts, release)]
-    # The release's own jars first; behind them what these need (logging, JSON).
+    # The jars of the release first; after them their dependencies (logging, JSON).
     jars = ":".join(map(str, [*_definition_jars(release), *others]))
     done = subprocess.run(
         [program, "-cp", jars, HERE / "Echo.java"],
@@ -113,7 +113,7 @@ def _is_right(expected: object, answer: str) -> bool:
 
 
 def _messages(facts: Facts, release: str) -> Iterator[Question]:
-    """Ask for all that the release knows in all its fields."""
+    """Yield questions about every field of every message of the release."""
     declared = {declaration_of(cls).name: cls for cls in declared_messages()}
     for name, shapes in facts.items():
         shape = _shape(shapes, release)
@@ -123,9 +123,9 @@ def _messages(facts: Facts, release: str) -> Iterator[Question]:
             continue
         java_class, is_newest = _java_classes(release)[name], shape is shapes[-1] and name not in FORMER_NAMES
         for version, their_version in _versions(cls, shape):
-            dice = Random(f"{cls.__name__} {version}")
+            random = Random(f"{cls.__name__} {version}")
             for number in range(EXAMPLES_PER_VERSION):
-                message = example(layout_of(cls, version), dice.randrange)
+                message = example(layout_of(cls, version), random.randrange)
                 frame = compiled(cls, version).encode(message)
                 yield Question(f"message {java_class} {their_version} {frame.hex()}", frame.hex())
                 if is_newest and number < JSON_PER_VERSION and not holds_records(layout_of(cls, version)):
@@ -138,19 +138,19 @@ def _messages(facts: Facts, release: str) -> Iterator[Question]:
 
 
 def _knows_all_tags(cls: type, version: int, shape: Shape, their_version: int) -> bool:
-    """Tell whether a release reads every tagged field that we read: of one that it does not know it believes the size, of others it does not."""
+    """Return whether a release has every tagged field that kraftsim has: it uses the size of an unknown tag, and ignores that of a known one."""
     ours = sum(slot.is_tagged for slot in declared_layout(declaration_of(cls), version))
     return ours == sum(slot.is_tagged for slot in defined_layout(shape.definition, their_version))
 
 
 def _mutations(cls: type, version: int, question: str) -> Iterator[Question]:
-    """Ask for frames with one or two bytes changed: we take what Kafka takes, read it as Kafka does, and refuse the rest."""
+    """Yield frames with one or two bytes changed: kraftsim accepts what Kafka accepts, with the same values, and refuses the rest."""
     frame = short_frame(cls, version, MUTATED_SIZE_MAX)
-    dice = dice_for(cls, version, "mutations for Java")
+    randrange = random_source(cls, version, "mutations for Java")
     for _ in range(MUTATIONS_PER_VERSION if frame else 0):
         mutated = bytearray(frame)
-        for _ in range(1 + dice(2)):
-            mutated[dice(len(mutated))] = (0x00, 0x01, 0x7F, 0x80, 0xFF, dice(256))[dice(6)]
+        for _ in range(1 + randrange(2)):
+            mutated[randrange(len(mutated))] = (0x00, 0x01, 0x7F, 0x80, 0xFF, randrange(256))[randrange(6)]
         try:
             message, position = compiled(cls, version).decode(bytes(mutated), 0)
         except MalformedMessage:
@@ -161,7 +161,7 @@ def _mutations(cls: type, version: int, question: str) -> Iterator[Question]:
 
 
 def _envelopes(facts: Facts, release: str) -> Iterator[Question]:
-    """Ask for what stands around records: types, versions, frames."""
+    """Yield questions about the envelopes of records: types, versions, frames."""
     for topic, serde in SERDES.get(release, {}).items():
         for record_type in declared_types(topic):
             if record_type <= LAST_TYPE[release]:
@@ -195,18 +195,18 @@ def _coordinator_records(facts: Facts, release: str, topic: CoordinatorTopic, se
             content, body = build_record(key, value, version)
             assert body is not None and parse_record(topic, content, body) == (key, value)
             yield Question(f"record {serde} {content.hex()} {body.hex()}", f"{content.hex()} {body.hex()}")
-        # Bytes behind a value are not looked at: here as there.
+        # Trailing bytes of a value are ignored on both sides.
         assert parse_record(topic, content, body + b"\x00") == (key, value)
         yield Question(f"record {serde} {content.hex()} {body.hex()}00", f"{content.hex()} {body.hex()}")
 
 
 def _examples(cls: type, version: int, *, unknown_tags: bool = True) -> list[Message]:
-    dice = Random(f"envelope of {cls.__name__} {version}")
-    return [example(layout_of(cls, version), dice.randrange, unknown_tags=unknown_tags) for _ in range(ENVELOPES_PER_KIND)]
+    random = Random(f"envelope of {cls.__name__} {version}")
+    return [example(layout_of(cls, version), random.randrange, unknown_tags=unknown_tags) for _ in range(ENVELOPES_PER_KIND)]
 
 
 def _shape(shapes: list[Shape], release: str) -> Shape | None:
-    """Return what a release defines, None where it is not compared either."""
+    """Return the definition of a release, None if it is not compared."""
     shape = next((shape for shape in shapes if release in shape.releases), None)
     if shape is None or (shape.definition.kind, release) in NOT_COMPARED or (shape.definition.name, release) in NOT_COMPARED:
         return None
@@ -214,7 +214,7 @@ def _shape(shapes: list[Shape], release: str) -> Shape | None:
 
 
 def _versions(cls: type, shape: Shape) -> list[tuple[int, int]]:
-    """Return our versions that a release knows, with its own numbers for them: up to 3.9 the version of a coordinator's key is its type."""
+    """Return our versions that a release supports, with its numbers for them: up to 3.9 the version of a coordinator key is its type."""
     declaration = declaration_of(cls)
     if declaration.kind == "coordinator-key":
         return [(0, 0 if shape.definition.kind == declaration.kind else shape.definition.versions.last)]

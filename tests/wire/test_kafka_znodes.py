@@ -1,4 +1,4 @@
-"""The JSON texts of Kafka's znodes: written as a broker of 3.9.1 wrote them, read in whatever order, refused where they say nothing."""
+"""The JSON of Kafka's znodes: written as by a broker of 3.9.1, read with keys in any order, refused if required keys are missing."""
 
 import json
 
@@ -62,7 +62,7 @@ IDS = [f"{type(znode).__name__}-{number}" for number, (znode, _) in enumerate(TE
 
 
 @pytest.mark.parametrize("znode, text", TEXTS, ids=IDS)
-def test_a_znode_is_written_as_kafka_writes_it_and_read_whatever_the_order_of_its_keys(znode: BrokerZnode, text: bytes) -> None:
+def test_a_znode_is_written_as_by_kafka_and_read_with_keys_in_any_order(znode: BrokerZnode, text: bytes) -> None:
     assert znode.build() == text
     assert type(znode).parse(text) == znode
     shuffled = json.dumps(dict(reversed(json.loads(text).items()))).encode()
@@ -71,15 +71,15 @@ def test_a_znode_is_written_as_kafka_writes_it_and_read_whatever_the_order_of_it
 
 @pytest.mark.parametrize("znode, text", TEXTS, ids=IDS)
 @pytest.mark.parametrize("broken", [b"", b"null", b"[]", b"{", b"{}", b"\xff", b'{"version":true}', b"[" * 100_000], ids=range(8))
-def test_what_says_nothing_is_refused(znode: BrokerZnode, text: bytes, broken: bytes) -> None:
+def test_an_invalid_znode_is_refused(znode: BrokerZnode, text: bytes, broken: bytes) -> None:
     if isinstance(znode, TopicZnode) and broken in (b"{}", b'{"version":true}'):
-        assert TopicZnode.parse(broken).partitions == {}, "a topic that is being created has no replicas yet"
+        assert TopicZnode.parse(broken).partitions == {}, "a topic in creation has no replicas yet"
         return
     with pytest.raises(MalformedMessage):
         type(znode).parse(broken)
 
 
-def test_older_versions_are_read() -> None:
+def test_older_znode_versions_are_read() -> None:
     old = BrokerZnode.parse(b'{"version":1,"host":"h","port":9092,"jmx_port":-1,"timestamp":"3"}')
     assert (old.endpoints, old.security_protocols, old.version) == (["PLAINTEXT://h:9092"], PLAINTEXT, 1)
     assert TopicZnode.parse(b'{"version":1,"partitions":{"1":[2,3]}}').partitions == {1: [2, 3]}
@@ -88,7 +88,7 @@ def test_older_versions_are_read() -> None:
     ).is_recovering
 
 
-def test_configurations_and_what_is_told_of_them() -> None:
+def test_config_znodes_and_their_change_notifications() -> None:
     assert build_config({"retention.ms": "3600000"}) == b'{"version":1,"config":{"retention.ms":"3600000"}}'
     assert parse_config(build_config({"a": "b"})) == {"a": "b"}
     assert build_config_change("users/alice/clients/c1") == b'{"version":2,"entity_path":"users/alice/clients/c1"}'

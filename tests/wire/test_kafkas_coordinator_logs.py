@@ -1,4 +1,4 @@
-"""What the coordinators of a real Apache Kafka wrote is read, and built again byte for byte: transactions, groups of three protocols, share state."""
+"""Records of the coordinators of a real Apache Kafka are read and rebuilt byte for byte: transactions, groups of three protocols, share state."""
 
 import subprocess
 import uuid
@@ -23,13 +23,13 @@ SECONDS = 30.0
 
 @pytest.fixture(scope="module", params=["apache_kafka", "apache_kafka_newest"])
 def kafka(request: pytest.FixtureRequest) -> ApacheKafka:
-    """3.9.1 and the newest, after a transaction, a group or two, and share consumers where there are some."""
+    """3.9.1 and the newest release, after a transaction, one or two groups, and share consumers if supported."""
     node: ApacheKafka = request.getfixturevalue(request.param)
     topic, marker = f"input-{uuid.uuid4().hex[:6]}", uuid.uuid4().hex[:6]
     node.tool("topics", "--create", "--topic", topic, "--partitions", "2")
     producer = Producer({"bootstrap.servers": node.bootstrap, "transactional.id": f"transfer-{marker}"})
     producer.init_transactions(SECONDS)
-    for commits in (True, False, True):  # the third one waits until the markers of the second are written
+    for commits in (True, False, True):  # the third one is delayed until the markers of the second are written
         producer.begin_transaction()
         producer.produce(topic, value=b"value")
         consumer = _joined(node, topic, {"group.id": f"classic-{marker}"})
@@ -57,7 +57,7 @@ def _joined(node: ApacheKafka, topic: str, settings: dict[str, str]) -> Consumer
 
 
 def _consume_shared(node: ApacheKafka, topic: str, group: str) -> None:
-    """Let Kafka's own tool take records of a share group, which starts at the end of the topic: so produce until it has some."""
+    """Let Kafka's own tool consume in a share group, which starts at the end of the topic: so produce until it has records."""
     main_class = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
     arguments = ["--bootstrap-server", node.bootstrap, "--topic", topic, "--group", group, "--max-messages", "2"]
     reader = subprocess.Popen(java_command(TOOLS_OF_4, main_class, *arguments, jvm=QUICK_JVM), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -113,13 +113,13 @@ def test_groups_are_read_and_built_byte_for_byte(kafka: ApacheKafka) -> None:
     types = {record_type for record_type, _, _ in found}
     assert {1, 2} <= types
     if kafka.release.startswith("4."):
-        assert {3, 5, 6, 7, 8, 10, 11, 12, 13, 14, 15} <= types, "what makes a consumer group and a share group"
+        assert {3, 5, 6, 7, 8, 10, 11, 12, 13, 14, 15} <= types, "the records of a consumer group and a share group"
         tombstones = {record_type for record_type, _, value in found if value is None}
         assert 5 in tombstones, "a member that left"
 
 
-def test_what_classic_members_told_each_other_is_read_and_built_byte_for_byte(kafka: ApacheKafka) -> None:
-    """Of the groups that were played here: others who use the node may have told each other what they liked."""
+def test_classic_member_metadata_and_assignments_round_trip(kafka: ApacheKafka) -> None:
+    """Only groups of this test: other clients of the node may have used arbitrary metadata."""
     found = _parsed(kafka, CoordinatorTopic.CONSUMER_OFFSETS)
     groups = [value for _, key, value in found if isinstance(value, GroupMetadataValue) and getattr(key, "group", "").startswith("classic-")]
     members = [member for group in groups for member in group.members]

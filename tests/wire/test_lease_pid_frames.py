@@ -1,4 +1,4 @@
-"""The bytes of lease_pid: the fields of the draft in its order, and frames that are none of ours.   Source: the lease_pid draft."""
+"""The bytes of lease_pid: the fields of the draft in its order, and unknown frames.   Source: the lease_pid draft."""
 
 from collections.abc import Mapping
 from copy import copy
@@ -43,12 +43,12 @@ def header(api: int, version: int) -> LeasedRequestHeader:
 
 
 def in_order(plain: bytes, others: Mapping[str, bytes]) -> list[str]:
-    """Return which fields are in a frame, by the bytes that change when a field has another value, in the order of these bytes."""
+    """Return the fields of a frame in order, determined by the bytes that change with the value of a field."""
     first = {name: next(place for place, pair in enumerate(zip(plain, other, strict=True)) if pair[0] != pair[1]) for name, other in others.items()}
     return sorted(first, key=first.__getitem__)
 
 
-def test_the_request_of_the_draft_is_topic_partition_pid_expire_ms(figures):
+def test_the_draft_request_is_topic_partition_pid_expire_ms(figures):
     plain = LeasePidRequest(topic="t", partition=1, expire_ms=5)
     frame = build_request(header(LeaseApi.LEASE_PID, 0), plain)
     assert frame.hex() == "03e80000000000070001" + "61" + "000174" + "00000001" + "ffffffff" + "0000000000000005"
@@ -59,7 +59,7 @@ def test_the_request_of_the_draft_is_topic_partition_pid_expire_ms(figures):
     figures(request_fields=fields, request_bytes=len(frame) - HEADER_BYTES)
 
 
-def test_the_answer_of_the_draft_is_error_pid_generation_sequence_number_expire_ms(figures):
+def test_the_draft_response_is_error_pid_generation_sequence_expire_ms(figures):
     body = LeasePidResponse(error_code=0, producer_id=1, generation=2, sequence_number=0, expire_ms=5)
     frame = build_response(7, 0, body)
     assert frame.hex() == "00000007" + "0000" + "00000001" + "00000002" + "00000000" + "0000000000000005"
@@ -71,23 +71,23 @@ def test_the_answer_of_the_draft_is_error_pid_generation_sequence_number_expire_
     figures(answer_fields=fields, answer_bytes=len(frame) - CORRELATION_ID_BYTES)
 
 
-def test_the_batch_asks_for_many_and_may_only_look():
+def test_the_batch_request_has_many_entries_and_a_read_only_flag():
     asked = LeasePidRequest(leases=[WantedLease(topic="t", partition=2, producer_id=101, expire_ms=9, is_check=True), WantedLease(topic="u")])
     _, body = parse_request(build_request(header(LeaseApi.LEASE_PID, 1), asked))
     assert body == asked and body.leases[1].producer_id == ASKS_FOR_ONE == 2**32 - 1
-    told = LeasePidResponse(leases=[GrantedLease(topic="t", partition=2, producer_id=101, generation=4, sequence_number=9, expire_ms=9)])
-    assert parse_response(LeaseApi.LEASE_PID, 1, build_response(7, 1, told)) == told
+    response = LeasePidResponse(leases=[GrantedLease(topic="t", partition=2, producer_id=101, generation=4, sequence_number=9, expire_ms=9)])
+    assert parse_response(LeaseApi.LEASE_PID, 1, build_response(7, 1, response)) == response
 
 
 @pytest.mark.parametrize("api, version", [(0, 0), (999, 0), (1004, 0), (LeaseApi.LEASE_PID, 2), (LeaseApi.PRODUCE, -1)])
-def test_what_is_none_of_ours_is_refused(api, version):
+def test_unknown_lease_requests_are_refused(api, version):
     frame = build_request(LeasedRequestHeader(api_key=LeaseApi.LEADERS, api_version=0), REQUESTS[LeaseApi.LEADERS](topic="t"))
     with pytest.raises(MalformedMessage):
         parse_request(api.to_bytes(2) + version.to_bytes(2, signed=True) + frame[4:])
 
 
 @pytest.mark.parametrize("api", REQUESTS)
-def test_a_frame_that_is_cut_or_too_long_is_refused(api):
+def test_a_truncated_or_oversized_frame_is_refused(api):
     whole = build_request(header(api, 0), REQUESTS[api](topic="topic"))
     parse_request(whole)
     with pytest.raises(MalformedMessage):
@@ -97,8 +97,8 @@ def test_a_frame_that_is_cut_or_too_long_is_refused(api):
             parse_request(whole[:size])
 
 
-def test_a_message_in_the_log_names_its_producer_in_three_ints(figures):
-    """LP-03: 12 bytes in each message, between the leadership that wrote it and its time; the next message follows at once."""
+def test_a_logged_message_has_its_producer_in_three_ints(figures):
+    """LP-03: 12 bytes in each message, between the leadership and the timestamp; the next message follows immediately."""
     content = LeasedMessage(producer_id=0xA1A2A3A4, generation=0x11121314, sequence_number=0x21222324, timestamp_ms=0x31, key=b"k", value=b"vw")
     stored = build_stored(StoredMessage(arrived_ms=0x41, found=FoundMessage(offset=0x51, leader_epoch=0x61, content=content)))
     fields = {
@@ -123,7 +123,7 @@ def test_a_message_in_the_log_names_its_producer_in_three_ints(figures):
     figures(producer_fields=", ".join(ints), producer_bytes=sum(sizes[name] for name in ints), fixed_bytes=len(stored) - len(b"kvw"))
 
 
-def test_a_log_ends_where_it_is_torn_or_damaged():
+def test_a_lease_log_ends_at_a_torn_or_damaged_message():
     stored = [
         StoredMessage(arrived_ms=number, found=FoundMessage(offset=number, content=LeasedMessage(producer_id=1, value=b"v"))) for number in range(3)
     ]
@@ -137,7 +137,7 @@ def test_a_log_ends_where_it_is_torn_or_damaged():
         assert [message.arrived_ms for message, _ in split_stored(bytes(damaged))] == [0]
 
 
-def test_a_damaged_snapshot_is_none():
+def test_a_damaged_snapshot_is_ignored():
     whole = build_stored(StoredSnapshot(partitions=[StoredPartition(topic="t", partition=1, next_offset=3)]))
     assert parse_snapshot(whole).partitions[0].next_offset == 3
     for position in range(len(whole)):

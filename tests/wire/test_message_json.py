@@ -1,4 +1,4 @@
-"""Messages as Kafka's JSON: what the oracle of the jars does not ask (it compares every message's JSON with that of Kafka's own converters)."""
+"""Messages as Kafka's JSON: cases not covered by the Java oracle, which compares the JSON of every message with Kafka's own converters."""
 
 from random import Random
 from typing import Any
@@ -18,15 +18,15 @@ VALUE = TransactionLogValue(producer_id=4000, transaction_partitions=[Partitions
 
 
 def test_json_of_a_message_can_be_read_back(message_class: type) -> None:
-    """Every field of the newest version; unknown tagged fields have no place in it."""
+    """Every field of the newest version; unknown tagged fields are not in the JSON."""
     version = declaration_of(message_class).versions.last
-    dice = Random(message_class.__name__)
+    random = Random(message_class.__name__)
     for _ in range(3):
-        message = example(layout_of(message_class, version), dice.randrange, unknown_tags=False)
+        message = example(layout_of(message_class, version), random.randrange, unknown_tags=False)
         assert message_from_json(message_class, message_to_json(message, version), version) == message
 
 
-def test_names_are_kafkas_and_tagged_fields_stand_there_only_if_they_say_something() -> None:
+def test_json_names_are_kafkas_and_default_tagged_fields_are_omitted() -> None:
     assert message_to_json(VALUE, 1) == {
         "producerId": 4000,
         "nextProducerId": 7,
@@ -41,7 +41,7 @@ def test_names_are_kafkas_and_tagged_fields_stand_there_only_if_they_say_somethi
     assert message_to_json(voter, 1)["voters"] == [{"voterId": 0, "voterDirectoryId": "AAECAwQFBgcICQoLDA0ODw"}]
 
 
-def test_what_a_version_would_lose_is_refused() -> None:
+def test_fields_that_a_version_cannot_carry_are_refused() -> None:
     with pytest.raises(MalformedMessage, match="next_producer_id"):
         message_to_json(VALUE, 0)
     with pytest.raises(MalformedMessage, match="current_voters"):
@@ -49,7 +49,7 @@ def test_what_a_version_would_lose_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "change, told",
+    "change, error",
     [
         ({"producerId": 2**63}, r"producerId: .* is no int64"),
         ({"producerId": "4000"}, "producerId: '4000' is no int64"),
@@ -62,12 +62,12 @@ def test_what_a_version_would_lose_is_refused() -> None:
         ({"transactionPartitions": [3]}, r"transactionPartitions\[0\]: no object"),
     ],
 )
-def test_what_is_no_such_message_is_refused_with_its_path(change: dict[str, Any], told: str) -> None:
-    with pytest.raises(MalformedMessage, match=told):
+def test_invalid_message_json_is_refused_with_its_path(change: dict[str, Any], error: str) -> None:
+    with pytest.raises(MalformedMessage, match=error):
         message_from_json(TransactionLogValue, {**message_to_json(VALUE, 1), **change}, 1)
 
 
-def test_json_that_is_no_object_or_lacks_a_field_is_refused() -> None:
+def test_json_without_an_object_or_a_field_is_refused() -> None:
     for found in (None, [], 3, {"producerId": 1}):
         with pytest.raises(MalformedMessage):
             message_from_json(TransactionLogValue, found, 1)

@@ -1,4 +1,4 @@
-"""The messages and records as the registries find them, vectors made elsewhere, and the metadata log that a real node wrote."""
+"""Messages and records from the registries, external test vectors, and the metadata log of a real node."""
 
 from collections import Counter
 from importlib import import_module
@@ -30,15 +30,15 @@ from protocol.schema import Message, declaration_of
 METADATA_LOG = Path(__file__).parent / "kafka_3_9_1" / "__cluster_metadata-0" / "00000000000000000000.log"
 
 
-def test_every_key_of_the_first_journeys_is_found() -> None:
+def test_the_api_keys_of_basic_clients_are_declared() -> None:
     keys = registry.declared_api_keys()
     first_journeys = {0, 1, 2, 3, 18, 19, 22, 58, 62, 63, 67}
     assert first_journeys <= set(keys) and list(keys) == sorted(keys)
 
 
 @pytest.mark.parametrize("key", registry.declared_api_keys(), ids=lambda key: key.name)
-def test_request_and_response_have_the_same_versions_and_their_errors_exist(key: ApiKey) -> None:
-    """Kafka demands it of its own definitions: one range, and flexible from the same version on."""
+def test_request_and_response_versions_match_and_errors_exist(key: ApiKey) -> None:
+    """Kafka requires this of its own definitions: one range, and flexible from the same version on."""
     request, response = declaration_of(registry.request_class(key)), declaration_of(registry.response_class(key))
     assert (request.api_key, request.kind, response.api_key, response.kind) == (key, "request", key, "response")
     assert request.versions == response.versions and request.flexible == response.flexible
@@ -116,26 +116,26 @@ def test_an_undeclared_key_is_a_key_error() -> None:
     ],
 )
 def test_a_message_is_built_byte_for_byte(message: Message, version: int, hexed: str) -> None:
-    """Vectors written by hand from the definitions."""
+    """Handwritten vectors from the definitions."""
     codec = compiled(type(message), version)
     assert codec.encode(message) == bytes.fromhex(hexed)
     assert codec.parse(bytes.fromhex(hexed)) == message
 
 
-def test_the_replica_moves_into_the_replica_state_with_version_15() -> None:
-    """KIP-903: a field that a version lacks must have its default there, so that no identity gets lost on the way."""
+def test_fetch_version_15_moves_replica_id_into_replica_state() -> None:
+    """KIP-903: a field that a version lacks must have its default, so that no replica id is lost."""
     with pytest.raises(MalformedMessage):
         compiled(FetchRequest, 15).encode(FetchRequest(replica_id=1))
     assert compiled(FetchRequest, 14).parse(compiled(FetchRequest, 14).encode(FetchRequest(replica_id=1))).replica_id == 1
 
 
-def test_defaults_of_a_fetch_response_are_kafkas() -> None:
+def test_fetch_response_defaults_are_kafkas() -> None:
     response = FetchResponse()
     assert response.responses == [] and response.node_endpoints == [] and response.session_id == 0
 
 
 def test_the_metadata_log_of_a_real_node_is_read_and_built_byte_for_byte() -> None:
-    """Every record of a 3.9.1 log, thirteen kinds; values carry their own version."""
+    """Every record of a 3.9.1 log, thirteen types; values have their own version."""
     kinds: Counter[str] = Counter()
     for batch in split_batches(METADATA_LOG.read_bytes()):
         assert batch.crc_is_valid()
@@ -152,7 +152,7 @@ def test_a_producer_ids_record_is_built_byte_for_byte() -> None:
     assert build_record(record, 0) == bytes.fromhex("010f00 00000001 0000000000000005 00000000000003e8 00")
 
 
-def test_a_partition_change_says_only_what_changed() -> None:
+def test_a_partition_change_record_has_only_changed_fields() -> None:
     """Null and the sentinels are not written: a new leader is one tagged field."""
     nothing = build_record(PartitionChangeRecord(partition_id=1, topic_id=bytes(16)), 0)
     leader = build_record(PartitionChangeRecord(partition_id=1, topic_id=bytes(16), leader=3), 0)
@@ -167,7 +167,7 @@ def test_records_are_numbered_as_kafka_numbers_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "value, told",
+    "value, error",
     [
         (b"", "frame"),
         (b"\x01\x14", "frame"),
@@ -179,12 +179,12 @@ def test_records_are_numbered_as_kafka_numbers_them() -> None:
         (b"\x01\x0c\x00\x02m\x00", "api 12 v0"),
     ],
 )
-def test_a_metadata_record_that_cannot_be_understood_stops_the_reader(value: bytes, told: str) -> None:
-    """MetadataRecordSerde: to skip a record would be to act on half of the metadata."""
-    with pytest.raises(MalformedMessage, match=told):
+def test_an_unreadable_metadata_record_stops_the_reader(value: bytes, error: str) -> None:
+    """MetadataRecordSerde: skipping a record would mean acting on incomplete metadata."""
+    with pytest.raises(MalformedMessage, match=error):
         parse_record(value)
 
 
-def test_the_shortest_records() -> None:
+def test_the_shortest_records_round_trip() -> None:
     assert build_record(NoOpRecord(), 0) == b"\x01\x14\x00\x00"
     assert parse_record(build_record(FeatureLevelRecord(name="metadata.version", feature_level=21), 0)).feature_level == 21

@@ -1,4 +1,4 @@
-"""The numbers and names of errors and API keys are those of Apache Kafka's own enums, asked of the default release and of the newest."""
+"""The numbers and names of errors and API keys equal those of Apache Kafka's enums, in the default release and in the newest."""
 
 import subprocess
 from functools import cache
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.interop
 
 @cache
 def _said(release: str) -> tuple[list[str], ...]:
-    """Return what the enums of a release hold, one list of words per line."""
+    """Return the content of the enums of a release, one list of words per line."""
     try:
         program, others = java(), class_path()
         download()
@@ -33,8 +33,8 @@ def _said(release: str) -> tuple[list[str], ...]:
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_errors_have_apache_kafkas_numbers_and_may_be_retried_alike(release: str) -> None:
-    """The newest release knows all of ours; an older one a beginning of them."""
+def test_error_codes_and_retriable_flags_match_apache_kafka(release: str) -> None:
+    """The newest release has all of ours; an older one a prefix of them."""
     theirs = [words[1:] for words in _said(release) if words[0] == "error"]
     ours = [[str(int(code)), code.name, str(code.retriable).lower(), str(code.refreshes_metadata).lower()] for code in ErrorCode]
     assert theirs == ours[: len(theirs)] and len(theirs) > 120
@@ -42,15 +42,15 @@ def test_errors_have_apache_kafkas_numbers_and_may_be_retried_alike(release: str
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_api_keys_have_apache_kafkas_numbers_and_names(release: str) -> None:
+def test_api_key_numbers_and_names_match_apache_kafka(release: str) -> None:
     theirs = {int(words[1]): FORMER_NAMES.get(words[2], words[2]) for words in _said(release) if words[0] == "key"}
     ours = {int(key): key.name for key in ApiKey}
     assert theirs == {number: ours[number] for number in theirs} and len(theirs) > 80
     assert release != RELEASES[-1] or theirs == ours
 
 
-def test_listeners_are_those_of_either_release() -> None:
-    """4.0 took the ZooKeeper mode away, and with it keys that only it had: what was there before stays known here."""
+def test_api_listeners_match_both_releases() -> None:
+    """4.0 removed ZooKeeper mode, and with it its API keys: they are kept here."""
     theirs: dict[int, set[str]] = {int(key): set() for key in ApiKey}
     for release in RELEASES:
         for words in _said(release):

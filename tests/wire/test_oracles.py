@@ -1,4 +1,4 @@
-"""Others read what we build: kio the messages that stand alone, a Java client our batches. (What Kafka's own classes say is in test_java_oracle.)"""
+"""Other implementations read our data: kio standalone messages, a Java client our batches. (Kafka's own classes are used in test_java_oracle.)"""
 
 import importlib.util
 import io
@@ -28,21 +28,21 @@ DATA = [
     for cls in declared_messages()
     if declaration_of(cls).kind == "data" and importlib.util.find_spec(f"kio.schema.{snake_case(declaration_of(cls).name)}") is not None
 ]
-"""Most messages that stand alone: control records, the consumer protocol, principals."""
+"""Most standalone messages: control records, the consumer protocol, principals."""
 
 
-def test_kio_knows_most_messages_that_stand_alone() -> None:
+def test_kio_covers_most_messages() -> None:
     assert len(DATA) >= 10, [cls.__name__ for cls in DATA]
 
 
 @pytest.mark.parametrize("cls", DATA, ids=[cls.__name__ for cls in DATA])
-def test_kio_reads_and_builds_messages_that_stand_alone_alike(cls: type) -> None:
+def test_kio_reads_and_builds_the_same_messages(cls: type) -> None:
     declaration = declaration_of(cls)
     for version in range(declaration.versions.first, declaration.versions.last + 1):
         module = importlib.import_module(f"kio.schema.{snake_case(declaration.name)}.v{version}.data")
-        dice = Random(f"{cls.__name__} {version}")
+        random = Random(f"{cls.__name__} {version}")
         for _ in range(EXAMPLES_PER_VERSION):
-            message = example(layout_of(cls, version), dice.randrange, unknown_tags=False)
+            message = example(layout_of(cls, version), random.randrange, unknown_tags=False)
             if isinstance(message, SnapshotHeaderRecord):
                 message.last_contained_log_timestamp = 1_700_000_000_000  # kio has dates there, and no year before 1 or after 9999
             frame = compiled(cls, version).encode(message)
@@ -54,7 +54,7 @@ def test_kio_reads_and_builds_messages_that_stand_alone_alike(cls: type) -> None
 
 @pytest.mark.interop
 def test_a_java_client_reads_our_batches_in_every_codec() -> None:
-    """Its readers are stricter than others: lz4 blocks must be independent, and record counts and checksums fit."""
+    """Its reader is stricter than others: lz4 blocks must be independent, and record counts and checksums correct."""
     program, jars = java(), ":".join(map(str, class_path()))
     values = [b"", b"value", b"value " * 30_000, bytes(97 + number * number % 26 for number in range(100_000))]
     records = [Record(timestamp=1_700_000_000_000 + number, key=b"k", value=value, headers=(("h", b"x"),)) for number, value in enumerate(values)]

@@ -1,4 +1,4 @@
-"""Whole frames: headers, bodies, and what happens to those that nobody can read."""
+"""Complete frames: headers, bodies, and the handling of unreadable ones."""
 
 from collections.abc import Callable
 
@@ -29,7 +29,7 @@ def _bytes(chunks: list[bytes | memoryview]) -> bytes:
 
 
 def test_init_producer_id_has_kafkas_bytes() -> None:
-    """Source: the test vectors of the facts, computed by an independent encoder."""
+    """Source: test vectors computed by an independent encoder."""
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
     expected = bytes.fromhex("0000001c 0016 0004 00000007 0001 63 00 00 0000ea60 ffffffffffffffff ffff 00")
     assert _bytes(request_chunks(22, 4, 7, "c", request)) == expected
@@ -48,7 +48,7 @@ def test_init_producer_id_response_has_kafkas_bytes() -> None:
 
 
 def test_a_node_that_does_not_know_the_version_answers_api_versions_with_version_0() -> None:
-    """The client that asked for more falls back by itself.   Source: KIP-511, ApiVersionsResponse.parse."""
+    """A client that sent a newer version falls back by itself.   Source: KIP-511, ApiVersionsResponse.parse."""
     answer = ApiVersionsResponse(error_code=35, api_keys=[ApiVersion(api_key=18, max_version=4)])
     expected = bytes.fromhex("00000010 00000001 0023 00000001 0012 0000 0004")
     assert _bytes(response_chunks(18, 0, 1, answer)) == expected
@@ -56,7 +56,7 @@ def test_a_node_that_does_not_know_the_version_answers_api_versions_with_version
         assert decode_response(18, asked, expected[4:]) == (1, answer)
 
 
-def test_the_header_of_an_api_versions_request_is_read_whatever_its_version() -> None:
+def test_the_header_of_any_api_versions_version_is_read() -> None:
     frame = bytes.fromhex("0012 0063 00000001 0001 63 00 deadbeef")
     head = read_request_head(frame)
     assert (head.api_version, head.correlation_id, head.client_id, head.body_position) == (99, 1, "c", 12)
@@ -66,7 +66,7 @@ def test_the_header_of_an_api_versions_request_is_read_whatever_its_version() ->
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_the_answer_to_api_versions_always_has_response_header_0(version: int) -> None:
+def test_the_api_versions_response_always_has_header_version_0(version: int) -> None:
     chunks = response_chunks(18, version, 5, ApiVersionsResponse(error_code=3))
     assert _bytes(chunks)[4:10] == bytes.fromhex("00000005 0003")
     assert decode_response(18, version, _bytes(chunks)[4:]) == (5, ApiVersionsResponse(error_code=3))
@@ -92,7 +92,7 @@ def test_the_header_version_follows_from_the_api(api_key: int, version: int, fle
 @pytest.mark.parametrize("client_id", [None, "", "c", "größer", "x" * 300])
 @pytest.mark.parametrize("version", range(6))
 def test_frames_are_made_of_the_declared_headers_and_bodies(version: int, client_id: str | None) -> None:
-    """The hand-written fast path against the declarations."""
+    """The handwritten fast path compared with the declarations."""
     flexible = version >= 2
     request = InitProducerIdRequest(transactional_id="t")
     header = RequestHeader(request_api_key=22, request_api_version=version, correlation_id=-9, client_id=client_id)
@@ -118,8 +118,8 @@ def test_tagged_fields_of_headers_are_skipped() -> None:
     assert decode_response(22, 4, response) == (7, InitProducerIdResponse(producer_id=4000))
 
 
-def test_bytes_behind_a_body_are_ignored() -> None:
-    """Source: facts 6.2; ApiMessage readers do not look what is left."""
+def test_trailing_bytes_of_a_body_are_ignored() -> None:
+    """Source: ApiMessage readers ignore the remaining bytes."""
     request = _bytes(request_chunks(22, 4, 7, "c", InitProducerIdRequest()))[4:] + b"more"
     assert decode_request(read_request_head(request), request) == InitProducerIdRequest()
     response = _bytes(response_chunks(22, 4, 7, InitProducerIdResponse()))[4:] + b"more"
@@ -127,7 +127,7 @@ def test_bytes_behind_a_body_are_ignored() -> None:
 
 
 @pytest.mark.parametrize("asked", [(22, 7), (22, -1), (18, 6), (999, 0), (-1, 0)])
-def test_an_api_that_is_not_declared_can_be_told_from_a_malformed_message(asked: tuple[int, int]) -> None:
+def test_an_undeclared_api_is_distinguished_from_a_malformed_message(asked: tuple[int, int]) -> None:
     api_key, version = asked
     frame = api_key.to_bytes(2, signed=True) + version.to_bytes(2, signed=True) + bytes.fromhex("00000001 ffff 00 00")
     uses: list[Callable[[], object]] = [
@@ -142,7 +142,7 @@ def test_an_api_that_is_not_declared_can_be_told_from_a_malformed_message(asked:
         assert (caught.value.api_key, caught.value.version) == asked
 
 
-def test_a_frame_cut_anywhere_is_malformed() -> None:
+def test_a_frame_truncated_anywhere_is_malformed() -> None:
     request = _bytes(request_chunks(22, 4, 7, "client", InitProducerIdRequest(transactional_id="t")))[4:]
     response = _bytes(response_chunks(22, 4, 7, InitProducerIdResponse()))[4:]
     for size in range(len(request)):
@@ -163,8 +163,8 @@ def test_a_frame_cut_anywhere_is_malformed() -> None:
         ("0016 0004 00000007 0001 63 01 ffffffff0f 00", "c"),
     ],
 )
-def test_a_header_may_be_odd_as_far_as_kafka_takes_it(header: str, client_id: str) -> None:
-    """A name that is no UTF-8, tags in any order, tags that are repeated."""
+def test_unusual_headers_that_kafka_accepts_are_accepted(header: str, client_id: str) -> None:
+    """A name that is not UTF-8, tags in any order, repeated tags."""
     frame = bytes.fromhex(header)
     head = read_request_head(frame)
     assert (head.client_id, head.body_position) == (client_id, len(frame))
@@ -197,7 +197,7 @@ def test_a_body_that_does_not_fit_its_version_is_refused_by_its_field() -> None:
         assert caught.value.path == "producer_epoch"
 
 
-def test_record_bytes_reach_the_socket_uncopied() -> None:
+def test_record_bytes_are_sent_without_copying() -> None:
     k00 = pytest.importorskip("protocol.messages.k00_produce")
     batch = bytes(5000)
     data = k00.TopicProduceData(name="t", partition_data=[k00.PartitionProduceData(index=0, records=batch)])
@@ -209,8 +209,8 @@ def test_record_bytes_reach_the_socket_uncopied() -> None:
     assert isinstance(parsed, memoryview) and parsed.obj is frame and parsed == batch
 
 
-def test_every_declared_api_travels_in_frames() -> None:
-    """Requests and responses of a key have the same versions, and both ways lead back."""
+def test_every_declared_api_round_trips_in_frames() -> None:
+    """Requests and responses of a key have the same versions, and both round-trip."""
     for api_key in registry.declared_api_keys():
         first, last = registry.versions_of(api_key)
         request, response = registry.request_class(api_key), registry.response_class(api_key)
@@ -225,7 +225,7 @@ def test_every_declared_api_travels_in_frames() -> None:
             assert decode_response(api_key, version, answer) == (1, response())
 
 
-def test_the_client_software_is_only_told_since_version_3() -> None:
+def test_client_software_fields_exist_since_version_3() -> None:
     named = ApiVersionsRequest(client_software_name="kraftsim", client_software_version="1")
     for version, expected in [(2, ApiVersionsRequest()), (3, named)]:
         frame = _bytes(request_chunks(18, version, 1, "c", named))[4:]

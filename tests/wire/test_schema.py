@@ -1,4 +1,4 @@
-"""The language of declarations: what a class becomes, what it refuses, what can be read back from it."""
+"""The declaration language: the generated class, refused declarations, and introspection."""
 
 import copy
 
@@ -67,12 +67,12 @@ def test_other_notations_of_versions_are_refused(text: str) -> None:
         ("Isr", "isr"),
     ],
 )
-def test_our_name_of_a_field_is_a_function_of_kafkas(kafka_name: str, name: str) -> None:
+def test_our_field_names_are_derived_from_kafkas(kafka_name: str, name: str) -> None:
     assert snake_case(kafka_name) == name
     assert snake_case(pascal_case(name)) == name
 
 
-def test_a_message_has_every_field_at_its_default_until_told_otherwise() -> None:
+def test_fields_have_their_defaults_unless_given() -> None:
     request = ThingsRequest(producer_id=7)
     assert (request.name, request.timeout_ms, request.producer_id, request.is_new, request.topic_id) == ("", 60_000, 7, True, bytes(16))
     assert (request.partitions, request.owner, request.first_leader, request.token) == (None, None, Leader(leader_id=-1, leader_epoch=-1), b"")
@@ -102,7 +102,7 @@ def test_lists_are_not_shared_between_messages() -> None:
 
 
 def test_the_default_of_a_nested_structure_is_shared_and_refuses_to_change() -> None:
-    """Decoders hand it out for every absent structure; changing one would change them all."""
+    """Decoders share it for every absent structure; changing one would change them all."""
     partition = Partition()
     assert partition.leader is Partition().leader
     with pytest.raises(AttributeError, match="assign a new one"):
@@ -174,14 +174,14 @@ def test_a_field_needs_an_annotation_and_a_public_name() -> None:
         _declare({"_value": int16()}, {"_value": int})
 
 
-def test_the_kind_of_a_message_is_told_by_its_name_or_by_its_author() -> None:
+def test_the_kind_of_a_message_follows_from_its_name_or_is_given() -> None:
     with pytest.raises(AssertionError, match="which kind of message"):
         message(versions="0")(type("Thing", (), {"__annotations__": {}}))
     assert declaration_of(message(versions="0")(type("AThingResponse", (), {"__annotations__": {}}))).kind == "response"
 
 
-def test_primitives_are_called_as_kafka_calls_them() -> None:
-    """And one as ZooKeeper does."""
+def test_primitive_types_have_kafkas_names() -> None:
+    """And one primitive type of ZooKeeper."""
     assert {primitive.value for primitive in Primitive} - {"ustring"} == {
         *("bool", "int8", "int16", "uint16", "int32", "uint32", "int64", "float64", "uuid", "string", "bytes", "records")
     }

@@ -1,8 +1,8 @@
-"""Copies a topic exactly once with aiokafka: `by_aiokafka.py BOOTSTRAP GROUP INPUT OUTPUT TRANSACTIONAL_ID`, until SIGTERM.
+"""Consume-transform-produce app with aiokafka: `by_aiokafka.py BOOTSTRAP GROUP INPUT OUTPUT TRANSACTIONAL_ID`, until SIGTERM.
 
-aiokafka commits offsets without the member's generation, as all clients did before KIP-447. So each input partition has a producer of its own, whose
-transactional id belongs to the partition: whoever gets the partition fences whoever had it, and only then asks where to go on.
-A turn that does not end ends the process.
+aiokafka commits offsets without the member's generation, as all clients did before KIP-447. So each input partition has its own producer, with a
+transactional id per partition: the new owner of a partition fences the previous one, and only then fetches the committed offset.
+A transaction that hangs ends the process.
 """
 
 import asyncio
@@ -16,16 +16,16 @@ from aiokafka.errors import KafkaError
 
 BATCH = 40
 STUCK_SECONDS = 8
-"""So long at most takes one turn; who sits in it longer says where, and dies."""
+"""The maximum duration of one transaction; a process that exceeds it prints its stack and exits."""
 WHIM = 7
 
 
-class Whim(Exception):
-    """This transaction shall not be."""
+class DeliberateAbort(Exception):
+    """The transaction is to be aborted."""
 
 
-class Copier(ConsumerRebalanceListener):
-    """A consumer, and a producer for each partition that it has."""
+class TransformWorker(ConsumerRebalanceListener):
+    """A consumer, and a producer for each assigned partition."""
 
     def __init__(self, bootstrap: str, group: str, source: str, sink: str, name: str) -> None:
         self.bootstrap, self.group, self.source, self.sink = bootstrap, group, source, sink
@@ -33,8 +33,8 @@ class Copier(ConsumerRebalanceListener):
         self.count = 0
         self.rebalances = 0
         self.is_over = asyncio.Event()
-        self.is_copying = asyncio.Lock()
-        """Held by a transaction, and by a rebalance, which must not take its producer away meanwhile."""
+        self.in_transaction = asyncio.Lock()
+        """Held by a transaction, and by a rebalance, which must not close the producer during a transaction."""
         self.consumer = AIOKafkaConsumer(
             bootstrap_servers=bootstrap,
             group_id=group,
@@ -49,15 +49,15 @@ class Copier(ConsumerRebalanceListener):
         )
 
     async def on_partitions_revoked(self, revoked) -> None:  # type: ignore[no-untyped-def]
-        """Let the producers of partitions go: what they have open, their successors abort."""
-        async with self.is_copying:
+        """Close the producers of partitions: their successors abort open transactions."""
+        async with self.in_transaction:
             self.rebalances += 1
             for producer in self.producers.values():
                 await producer.stop()
             self.producers.clear()
 
     async def on_partitions_assigned(self, assigned) -> None:  # type: ignore[no-untyped-def]
-        """Fence whoever had a partition, then ask where its group goes on. What was read before that is read again."""
+        """Fence the previous owner of a partition, then fetch the committed offset of the group. Records fetched before that are read again."""
         producers = {}
         for place in sorted(assigned):
             name = f"{self.group}-{place.partition}"
@@ -65,25 +65,25 @@ class Copier(ConsumerRebalanceListener):
                 bootstrap_servers=self.bootstrap, transactional_id=name, transaction_timeout_ms=5000, retry_backoff_ms=50, metadata_max_age_ms=1000
             )
             await producers[place].start()
-        async with self.is_copying:
+        async with self.in_transaction:
             self.rebalances += 1
             self.producers.update(producers)
-            await self.go_back()
+            await self.seek_to_committed()
 
-    async def go_back(self) -> None:
-        """Read on from where the group stands; no transaction may be under way."""
+    async def seek_to_committed(self) -> None:
+        """Seek to the committed offsets of the group; no transaction may be open."""
         for place, offset in (await self.committed(sorted(self.producers))).items():
             self.consumer.seek(place, max(offset, 0))
 
     async def committed(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """Ask where the group stands: the consumer itself would tell what it was told before the fences stood."""
+        """Fetch the committed offsets from the coordinator: the consumer would return offsets cached before the previous owners were fenced."""
         admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
         await admin.start()
         try:
             while places:
                 try:
-                    told = await admin.list_consumer_group_offsets(self.group, partitions=places)
-                    return {place: told[place].offset for place in places}
+                    offsets = await admin.list_consumer_group_offsets(self.group, partitions=places)
+                    return {place: offsets[place].offset for place in places}
                 except (KafkaError, KeyError):
                     await asyncio.sleep(0.1)
         finally:
@@ -91,16 +91,16 @@ class Copier(ConsumerRebalanceListener):
         return {}
 
     async def run(self) -> None:
-        """Copy until it is over."""
+        """Run until it is stopped."""
         self.consumer.subscribe([self.source], listener=self)
         await self.consumer.start()
         while not self.is_over.is_set():
             faulthandler.dump_traceback_later(STUCK_SECONDS, exit=True)
             rebalances = self.rebalances
             found = await self.consumer.getmany(timeout_ms=100, max_records=BATCH)
-            async with self.is_copying:
+            async with self.in_transaction:
                 if found and (rebalances != self.rebalances or not found.keys() <= self.producers.keys()):
-                    await self.go_back()  # a rebalance came or is under way: nobody knows from where this was read
+                    await self.seek_to_committed()  # a rebalance happened or is in progress: the start position of these records is unknown
                     continue
                 for place, records in found.items():
                     await self.copy(place, records)
@@ -108,7 +108,7 @@ class Copier(ConsumerRebalanceListener):
         await self.on_partitions_revoked(())
 
     async def copy(self, place, records) -> None:  # type: ignore[no-untyped-def]
-        """Copy some records in one transaction; begin again with them if it fails."""
+        """Process some records in one transaction; read them again if it fails."""
         producer = self.producers[place]
         self.count += 1
         try:
@@ -117,8 +117,8 @@ class Copier(ConsumerRebalanceListener):
                     await producer.send(self.sink, record.value.upper(), record.key, record.partition)
                 await producer.send_offsets_to_transaction({place: records[-1].offset + 1}, self.group)
                 if self.count % WHIM == 0:
-                    raise Whim
-        except Whim:
+                    raise DeliberateAbort
+        except DeliberateAbort:
             if place in self.consumer.assignment():
                 self.consumer.seek(place, records[0].offset)
         except KafkaError as trouble:
@@ -127,10 +127,10 @@ class Copier(ConsumerRebalanceListener):
 
 
 async def main() -> None:
-    """Copy until SIGTERM."""
-    copier = Copier(*sys.argv[1:])
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, copier.is_over.set)
-    await copier.run()
+    """Run until SIGTERM."""
+    worker = TransformWorker(*sys.argv[1:])
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.is_over.set)
+    await worker.run()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Copies a topic exactly once with kafka-python: `by_kafka_python.py BOOTSTRAP GROUP INPUT OUTPUT TRANSACTIONAL_ID`, until SIGTERM.
+"""Consume-transform-produce app with kafka-python: `by_kafka_python.py BOOTSTRAP GROUP INPUT OUTPUT TRANSACTIONAL_ID`, until SIGTERM.
 
-Offsets go into the transaction with the member's generation (KIP-447). Whatever goes wrong aborts the transaction, and the group's offsets say where
-to go on; what no abort heals ends the process, and so does a call that does not come back.
+Offsets are committed in the transaction with the member's generation (KIP-447). Any error aborts the transaction, and the app continues from the
+committed offsets of the group; an error that an abort does not resolve ends the process, and so does a call that hangs.
 """
 
 import faulthandler
@@ -14,12 +14,12 @@ from kafka.structs import OffsetAndMetadata
 
 BATCH = 40
 STUCK_SECONDS = 8
-"""So long at most takes one turn; who sits in it longer says where, and dies."""
+"""The maximum duration of one transaction; a process that exceeds it prints its stack and exits."""
 WHIM = 7
 
 
-class Copier:
-    """A consumer and a producer that go together."""
+class TransformWorker:
+    """A consumer and its transactional producer."""
 
     def __init__(self, bootstrap: str, group: str, source: str, sink: str, name: str) -> None:
         servers = bootstrap.split(",")
@@ -49,7 +49,7 @@ class Copier:
         self.is_over = False
 
     def run(self) -> None:
-        """Copy until it is over."""
+        """Run until it is stopped."""
         while not self.is_over:
             faulthandler.dump_traceback_later(STUCK_SECONDS, exit=True)
             found = self.consumer.poll(100, max_records=BATCH)
@@ -58,7 +58,7 @@ class Copier:
         self.consumer.close(autocommit=False)
 
     def copy(self, found) -> None:  # type: ignore[no-untyped-def]
-        """Copy some records in one transaction; begin again with them if it fails."""
+        """Process some records in one transaction; read them again if it fails."""
         self.count += 1
         self.producer.begin_transaction()
         try:
@@ -78,7 +78,7 @@ class Copier:
             self.rewind(found)
 
     def rewind(self, found) -> None:  # type: ignore[no-untyped-def]
-        """Read again from where the transaction had begun, as far as the partitions are still this member's."""
+        """Seek back to the start of the transaction, for partitions that are still assigned to this member."""
         mine = self.consumer.assignment()
         for place, records in found.items():
             if place in mine:
@@ -86,14 +86,14 @@ class Copier:
 
 
 def main() -> None:
-    """Copy until SIGTERM."""
-    copier = Copier(*sys.argv[1:])
+    """Run until SIGTERM."""
+    worker = TransformWorker(*sys.argv[1:])
 
     def stop(*_: object) -> None:
-        copier.is_over = True
+        worker.is_over = True
 
     signal.signal(signal.SIGTERM, stop)
-    copier.run()
+    worker.run()
 
 
 if __name__ == "__main__":

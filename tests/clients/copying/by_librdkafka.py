@@ -1,6 +1,6 @@
-"""Copies a topic exactly once with librdkafka: `by_librdkafka.py BOOTSTRAP GROUP INPUT OUTPUT TRANSACTIONAL_ID`, until SIGTERM.
+"""Consume-transform-produce app with librdkafka: `by_librdkafka.py BOOTSTRAP GROUP INPUT OUTPUT TRANSACTIONAL_ID`, until SIGTERM.
 
-Every seventh transaction is aborted on a whim and done again. Offsets go into the transaction with the member's generation (KIP-447).
+Every seventh transaction is aborted deliberately and repeated. Offsets are committed in the transaction with the member's generation (KIP-447).
 """
 
 import signal
@@ -13,7 +13,7 @@ WHIM = 7
 
 
 def first_and_next(messages: list[Message]) -> tuple[list[TopicPartition], list[TopicPartition]]:
-    """Return where to begin again if it fails, and where to go on if it does not."""
+    """Return the start positions, for a failure, and the next positions, for a commit."""
     firsts: dict[tuple[str, int], int] = {}
     nexts: dict[tuple[str, int], int] = {}
     for message in messages:
@@ -23,8 +23,8 @@ def first_and_next(messages: list[Message]) -> tuple[list[TopicPartition], list[
     return [TopicPartition(*place, offset) for place, offset in firsts.items()], [TopicPartition(*place, offset) for place, offset in nexts.items()]
 
 
-class Copier:
-    """A consumer and a producer that go together."""
+class TransformWorker:
+    """A consumer and its transactional producer."""
 
     def __init__(self, bootstrap: str, group: str, source: str, sink: str, name: str) -> None:
         common = {"bootstrap.servers": bootstrap, "log_level": 3, "retry.backoff.ms": 50, "reconnect.backoff.max.ms": 500}
@@ -39,7 +39,7 @@ class Copier:
         self.consumer.subscribe([source])
 
     def run(self) -> None:
-        """Copy until it is over."""
+        """Run until it is stopped."""
         while not self.is_over:
             messages = [message for message in self.consumer.consume(BATCH, 0.1) if message.error() is None]
             if messages:
@@ -47,28 +47,28 @@ class Copier:
         self.consumer.close()
 
     def copy(self, messages: list[Message]) -> None:
-        """Copy some records in one transaction; begin again with them if it fails."""
+        """Process some records in one transaction; read them again if it fails."""
         firsts, nexts = first_and_next(messages)
         self.count += 1
         try:
             self.producer.begin_transaction()
             for message in messages:
                 self.producer.produce(self.sink, message.value().upper(), message.key(), message.partition())
-            self.patiently(lambda: self.producer.send_offsets_to_transaction(nexts, self.consumer.consumer_group_metadata(), 10))
+            self.with_retries(lambda: self.producer.send_offsets_to_transaction(nexts, self.consumer.consumer_group_metadata(), 10))
             if self.count % WHIM == 0:
-                self.patiently(lambda: self.producer.abort_transaction(10))
+                self.with_retries(lambda: self.producer.abort_transaction(10))
                 self.rewind(firsts)
                 return
-            self.patiently(lambda: self.producer.commit_transaction(10))
+            self.with_retries(lambda: self.producer.commit_transaction(10))
         except KafkaException as trouble:
             print("trouble", trouble, file=sys.stderr, flush=True)
             if not trouble.args[0].txn_requires_abort():
                 raise
-            self.patiently(lambda: self.producer.abort_transaction(10))
+            self.with_retries(lambda: self.producer.abort_transaction(10))
             self.rewind(firsts)
 
-    def patiently(self, work) -> None:  # type: ignore[no-untyped-def]
-        """Do something again as long as that may help."""
+    def with_retries(self, work) -> None:  # type: ignore[no-untyped-def]
+        """Retry a call while its error is retriable."""
         while True:
             try:
                 work()
@@ -78,7 +78,7 @@ class Copier:
                     raise
 
     def rewind(self, firsts: list[TopicPartition]) -> None:
-        """Read again from where the transaction had begun, as far as the partitions are still this member's."""
+        """Seek back to the start of the transaction, for partitions that are still assigned to this member."""
         mine = {(each.topic, each.partition) for each in self.consumer.assignment()}
         for place in firsts:
             if (place.topic, place.partition) in mine:
@@ -86,14 +86,14 @@ class Copier:
 
 
 def main() -> None:
-    """Copy until SIGTERM."""
-    copier = Copier(*sys.argv[1:])
+    """Run until SIGTERM."""
+    worker = TransformWorker(*sys.argv[1:])
 
     def stop(*_: object) -> None:
-        copier.is_over = True
+        worker.is_over = True
 
     signal.signal(signal.SIGTERM, stop)
-    copier.run()
+    worker.run()
 
 
 if __name__ == "__main__":

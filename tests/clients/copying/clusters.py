@@ -1,4 +1,4 @@
-"""Three brokers with three replicas of everything, ours or Apache Kafka's: what a story about exactly-once needs of either."""
+"""Clusters for the exactly-once scenario: three brokers with three replicas of everything, ours or Apache Kafka's."""
 
 import asyncio
 import time
@@ -38,7 +38,7 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
 }
-"""The same for both: sessions are short, so that nobody waits long for somebody who was killed."""
+"""Configs of both: short session timeouts, so that a killed node is detected soon."""
 GONE = (OSError, TimeoutError)
 
 
@@ -48,14 +48,14 @@ class Brokers(Protocol):
     name: str
     bootstrap: str
     killable: tuple[int, ...]
-    """Brokers that may be killed: those that are no controller."""
+    """Brokers that may be killed: those that are not also controllers."""
 
     def kill(self, broker_id: int) -> None:
         """Kill a broker with SIGKILL."""
         ...
 
     def come_back(self, broker_id: int) -> None:
-        """Start it again."""
+        """Restart the broker."""
         ...
 
 
@@ -74,13 +74,13 @@ class OurBrokers:
         self.cluster.kill(f"broker-{broker_id}")
 
     def come_back(self, broker_id: int) -> None:
-        """Start it again."""
+        """Restart the broker."""
         self.cluster.restart(f"broker-{broker_id}")
         asyncio.run(self.cluster.wait_until_ready())
 
 
 class TheirBrokers:
-    """Apache Kafka 3.9.1: the first broker is the controller as well."""
+    """Apache Kafka 3.9.1: the first broker is also the controller."""
 
     name = "Apache Kafka"
     killable = (2, 3)
@@ -94,7 +94,7 @@ class TheirBrokers:
         self.nodes[broker_id].stop(cleanly=False)
 
     def come_back(self, broker_id: int) -> None:
-        """Start it again."""
+        """Restart the broker."""
         self.nodes[broker_id].start()
 
 
@@ -108,7 +108,7 @@ def our_brokers(directory: Path) -> Iterator[OurBrokers]:
 
 @contextmanager
 def their_brokers() -> Iterator[TheirBrokers]:
-    """Run a cluster of Apache Kafka. Raises Missing where there is no Java or no Maven."""
+    """Run a cluster of Apache Kafka. Raises Missing without Java or Maven."""
     control = free_port_range(1)
     voters = {"controller.quorum.voters": f"1@127.0.0.1:{control}"}
     roles = {1: {}, 2: {"process.roles": "broker"}, 3: {"process.roles": "broker"}}
@@ -142,7 +142,7 @@ def create_topics(bootstrap: str, *topics: str) -> None:
 
 
 def wait_until_in_sync(bootstrap: str, *topics: str) -> None:
-    """Wait until every partition of some topics has all its replicas in sync, as some broker says; a topic that is not there is none of them."""
+    """Wait until every partition of some topics has all replicas in sync, as reported by any broker; a missing topic does not count as in sync."""
     give_up_at = time.monotonic() + SECONDS
     while missing := [row for topic in topics for row in _lagging(bootstrap, topic)]:
         assert time.monotonic() < give_up_at, f"not in sync: {missing}"
@@ -150,7 +150,7 @@ def wait_until_in_sync(bootstrap: str, *topics: str) -> None:
 
 
 def give_back_leaderships(bootstrap: str) -> None:
-    """Let each partition be led by its first replica again."""
+    """Elect the preferred leader of each partition."""
     admin = AdminClient({**QUIET, "bootstrap.servers": bootstrap})
     admin.elect_leaders(ElectionType.PREFERRED).result(SECONDS)
 
@@ -165,11 +165,11 @@ def _lagging(bootstrap: str, topic: str) -> list[str]:
             if found.error_code:
                 return [f"{topic}: {found.error_code}"]
             return [f"{topic}-{row.partition_index}" for row in found.partitions if len(row.isr_nodes) < REPLICAS]
-    return [f"{topic}: nobody answers"]
+    return [f"{topic}: no broker responds"]
 
 
 def coordinator_of(bootstrap: str, key: str, *, is_group: bool) -> int:
-    """Return the id of the broker that coordinates a group or a transactional id."""
+    """Return the id of the coordinator of a group or a transactional id."""
     asked = FindCoordinatorRequest(key=key, key_type=0 if is_group else 1)
     give_up_at = time.monotonic() + SECONDS
     while True:
@@ -178,7 +178,7 @@ def coordinator_of(bootstrap: str, key: str, *, is_group: bool) -> int:
                 answer = peer.ask(asked, 3, FindCoordinatorResponse)
                 if answer.error_code == ErrorCode.NONE:
                     return answer.node_id
-        assert time.monotonic() < give_up_at, f"nobody coordinates {key}"
+        assert time.monotonic() < give_up_at, f"{key} has no coordinator"
         time.sleep(0.1)
 
 

@@ -1,4 +1,4 @@
-"""The copying programs in Java: Apache Kafka's own TransactionalMessageCopier, and a Kafka Streams application of ours."""
+"""The consume-transform-produce apps in Java: Apache Kafka's own TransactionalMessageCopier, and a Kafka Streams application of ours."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ ALL = "-1"
 
 
 def copier(*, in_group: bool) -> Command:
-    """Return the command of the copier: in a group with the member's generation, or on the partition that its name says."""
+    """Return the command of TransactionalMessageCopier: in a group with the member's generation, or on the partition in its name."""
 
     def command(copying: Copying, name: str) -> Sequence[str]:
         words = ["--broker-list", copying.bootstrap, "--input-topic", copying.input, "--output-topic", copying.output]
@@ -30,7 +30,7 @@ def copier(*, in_group: bool) -> Command:
 
 
 def streams() -> Command:
-    """Return the command of the Streams application; builds it where that was not done yet. Raises Missing."""
+    """Return the command of the Streams application; builds it if necessary. Raises Missing."""
     jars = build()
 
     def command(copying: Copying, name: str) -> Sequence[str]:
@@ -60,4 +60,4 @@ def build() -> str:
 if __name__ == "__main__":
     print(build())
 
-assert CACHE.is_relative_to(HOUSE), "what is built stays in the house"
+assert CACHE.is_relative_to(HOUSE), "build output stays in the repository directory"

@@ -1,4 +1,4 @@
-"""Writes into the event log of a run what real clients have copied, as the harness saw it, so that the analysis can judge it as well."""
+"""Writes the inputs and outputs of real clients, as seen by the harness, to the event log of a run, so that the analysis can check them too."""
 
 import time
 from itertools import count
@@ -14,7 +14,7 @@ INCARNATIONS = count(1)
 
 
 def note_copies(cluster: ProcessCluster, copying: Copying) -> None:
-    """Note what was written and what a reader of committed data has read."""
+    """Log the input records, and the output records that a read_committed consumer has read."""
     world = _harness(cluster)
     writer, reader = f"{copying.word}-writer", f"{copying.word}-reader"
     events: list[Event] = [CopyExpected(input_topic=copying.input, output_topic=copying.output)]

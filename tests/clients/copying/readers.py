@@ -1,4 +1,4 @@
-"""Readers of committed data, by two libraries: what one client has written, another reads."""
+"""read_committed consumers of two libraries: output of one client is read by another."""
 
 from typing import Protocol
 
@@ -8,18 +8,18 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 from tests.clients.copying.clusters import PARTITIONS, QUIET
 
 LOST = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._NO_OFFSET)
-"""A reader that does not know where to go on would miss something."""
+"""Without a position the reader would miss records."""
 
 
 class Reader(Protocol):
     """Reads every committed record of a topic once."""
 
     def read(self, seconds: float) -> list[tuple[int, int, bytes]]:
-        """Return partition, offset and key of what has come."""
+        """Return partition, offset and key of the fetched records."""
         ...
 
     def close(self) -> None:
-        """Give the connections up."""
+        """Close the connections."""
         ...
 
 
@@ -33,7 +33,7 @@ class ByLibrdkafka:
         self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
 
     def read(self, seconds: float) -> list[tuple[int, int, bytes]]:
-        """Return what has come."""
+        """Return the fetched records."""
         messages = self._consumer.consume(1000, seconds)
         for message in messages:
             error = message.error()
@@ -41,7 +41,7 @@ class ByLibrdkafka:
         return [(message.partition(), message.offset(), message.key()) for message in messages if message.error() is None]
 
     def close(self) -> None:
-        """Give the connections up."""
+        """Close the connections."""
         self._consumer.close()
 
 
@@ -61,10 +61,10 @@ class ByKafkaPython:
         self._consumer.seek_to_beginning(*places)
 
     def read(self, seconds: float) -> list[tuple[int, int, bytes]]:
-        """Return what has come."""
+        """Return the fetched records."""
         found = self._consumer.poll(int(1000 * seconds), max_records=1000)
         return [(record.partition, record.offset, record.key) for records in found.values() for record in records]
 
     def close(self) -> None:
-        """Give the connections up."""
+        """Close the connections."""
         self._consumer.close(autocommit=False)

@@ -1,8 +1,8 @@
-"""The story of a topic that is copied exactly once while members, brokers and coordinators die, whatever client does the copying.
+"""The exactly-once scenario: any client consumes, transforms and produces a topic while members, brokers and coordinators are killed.
 
-Records are written all the while. Members are processes, started again when they end, as whoever runs a service would do; each has a name that stays,
-so that the transactional id of one that died is its successor's. In the end every input has exactly one committed output, and the group's offsets
-stand at the ends of the input.   Source: KIP-98, KIP-129, KIP-447.
+Input records are written throughout. Members are processes that are restarted when they exit, as a service manager would do; each keeps its name, so
+a restarted member has the same transactional id. At the end every input has exactly one committed output, and the committed offsets of the
+group are at the ends of the input.   Source: KIP-98, KIP-129, KIP-447.
 """
 
 import os
@@ -38,11 +38,11 @@ from tests.clients.copying.readers import Reader
 PER_SECOND = 400
 COMMITTED_TOPICS = ("__transaction_state", "__consumer_offsets")
 Command = Callable[["Copying", str], Sequence[str]]
-"""From a story and the name of a member to the command that runs it."""
+"""Maps a scenario and the name of a member to the command that runs it."""
 
 
 class Writer(threading.Thread):
-    """Writes inputs at a steady pace until it is stopped; each has a key of its own, which is its partition and number."""
+    """Writes inputs at a constant rate until it is stopped; each has a unique key: its partition and number."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         super().__init__(daemon=True)
@@ -65,7 +65,7 @@ class Writer(threading.Thread):
         self.left = self._producer.flush(SECONDS)
 
     def finish(self) -> None:
-        """Write no more, and wait until everything is acknowledged."""
+        """Stop writing, and wait until everything is acknowledged."""
         self._is_over.set()
         self.join(2 * SECONDS)
         assert (self.left, self.failures) == (0, []), "every input is acknowledged"
@@ -75,12 +75,12 @@ class Writer(threading.Thread):
             self.failures.append(error)
         else:
             key, partition, offset = message.key(), message.partition(), message.offset()
-            assert key is not None and partition is not None and offset is not None, "a record that is delivered lies somewhere"
+            assert key is not None and partition is not None and offset is not None, "a delivered record has a position"
             self.acknowledged[key] = (partition, offset)
 
 
 class Copying:
-    """One group that copies one topic into another. Use as a context manager: at the end nobody is left."""
+    """One group that processes one topic into another. Use as a context manager: on exit all members are stopped."""
 
     def __init__(self, brokers: Brokers, word: str, command: Command, reader: Callable[[str, str], Reader]) -> None:
         self.brokers = brokers
@@ -115,7 +115,7 @@ class Copying:
 
     @property
     def directory(self) -> str:
-        """A directory that lasts as long as this."""
+        """A directory for the duration of the scenario."""
         return self._directory.name
 
     # Members -------------------------------------------------------------------------------------------------------------------------------
@@ -131,13 +131,13 @@ class Copying:
             self._start(name)
 
     def kill_member(self, name: str) -> None:
-        """Kill a member with SIGKILL; it is started again at once."""
+        """Kill a member with SIGKILL; it is restarted at once."""
         self._members[name].kill()
         self._members[name].wait()
         self._start(name)
 
     def pause_member(self, name: str, seconds: float) -> None:
-        """Let a member stand still, so that the group goes on without it, and come back with what it had in its hands."""
+        """Pause a member until the group has rebalanced without it, then resume it with its open transaction."""
         self._members[name].send_signal(signal.SIGSTOP)
         try:
             self.read_for(seconds)
@@ -164,11 +164,11 @@ class Copying:
     def _look_after(self) -> None:
         for name in sorted(self._wanted):
             if self._members[name].poll() is not None:
-                assert self.starts[name] < 40, f"{name} ends again and again:\n{self.last_words()}"
+                assert self.starts[name] < 40, f"{name} keeps exiting:\n{self.last_words()}"
                 self._start(name)
 
     def last_words(self) -> str:
-        """Return what the members said last."""
+        """Return the last output of the members."""
         files = sorted(Path(self._directory.name).glob("*.log"))
         return "\n".join(f"--- {file.stem} ({self.starts[file.stem]} times started)\n{file.read_text(errors='replace')[-1500:]}" for file in files)
 
@@ -176,7 +176,7 @@ class Copying:
 
     @contextmanager
     def without(self, broker_id: int) -> Iterator[None]:
-        """Kill a broker, and let it come back after the block and catch up."""
+        """Kill a broker for the block, then restart it and wait until it has caught up."""
         self.brokers.kill(broker_id)
         try:
             yield
@@ -185,29 +185,29 @@ class Copying:
         wait_until_in_sync(self.bootstrap, self.input, self.output, *COMMITTED_TOPICS)
 
     def coordinator(self) -> int:
-        """Return the broker that coordinates the group: the one that did so at first, which may be killed, after others did meanwhile."""
+        """Return the coordinator of the group, after waiting until it is again a broker that may be killed."""
         give_up_at = time.monotonic() + SECONDS
         while (found := coordinator_of(self.bootstrap, self.group, is_group=True)) not in self.brokers.killable:
-            assert time.monotonic() < give_up_at, f"broker {found} coordinates {self.group}, and must not be killed"
+            assert time.monotonic() < give_up_at, f"broker {found} is the coordinator of {self.group}, and must not be killed"
             give_back_leaderships(self.bootstrap)
         return found
 
     def transaction_coordinator(self, transactional_id: str) -> int:
-        """Return the broker that coordinates a member's transactions, or another one that may be killed if that may not."""
+        """Return the transaction coordinator of a member, or another broker if that one must not be killed."""
         found = coordinator_of(self.bootstrap, transactional_id, is_group=False)
         return found if found in self.brokers.killable else self.brokers.killable[-1]
 
     # Outputs -------------------------------------------------------------------------------------------------------------------------------
 
     def read_for(self, seconds: float) -> None:
-        """Read what is committed for a while."""
+        """Read committed records for some time."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             self._look_after()
             self._take(min(left, 0.2))
 
     def read_more(self, count: int) -> None:
-        """Read until so many more outputs are committed."""
+        """Read until this many more outputs are committed."""
         wanted, give_up_at = self.found.total() + count, time.monotonic() + SECONDS
         while self.found.total() < wanted:
             assert time.monotonic() < give_up_at, f"{self.found.total()} outputs, {wanted} are wanted:\n{self.last_words()}"
@@ -215,7 +215,7 @@ class Copying:
             self._take(0.2)
 
     def finish(self) -> None:
-        """Write no more, let everything be copied, let the members go, and see that every input has exactly one committed output."""
+        """Stop writing, wait until everything is processed, stop the members, and check that every input has exactly one committed output."""
         self.writer.finish()
         inputs = set(self.writer.acknowledged)
         before, give_up_at = len(self.found), time.monotonic() + SECONDS
@@ -223,7 +223,7 @@ class Copying:
             missing = sorted(inputs - set(self.found))
             if len(self.found) > before:
                 before, give_up_at = len(self.found), time.monotonic() + SECONDS
-            assert time.monotonic() < give_up_at, f"{len(missing)} of {len(inputs)} are not copied: {missing[:5]}\n{self.last_words()}"
+            assert time.monotonic() < give_up_at, f"{len(missing)} of {len(inputs)} have no output: {missing[:5]}\n{self.last_words()}"
             self._look_after()
             self._take(0.2)
         ends = self._until_group_is_at_the_end()
@@ -233,7 +233,7 @@ class Copying:
         self._take(0.5)
         doubled = {key: count for key, count in self.found.items() if count > 1}
         assert not doubled and set(self.found) == inputs, f"doubled: {doubled}, strange: {set(self.found) - inputs}\n{self.last_words()}"
-        assert sum(ends) == len(inputs), "the offsets of the group stand at the ends of the input"
+        assert sum(ends) == len(inputs), "the committed offsets of the group are the ends of the input"
 
     def _take(self, seconds: float) -> None:
         for partition, offset, key in self.reader.read(seconds):
@@ -261,9 +261,9 @@ class Copying:
 
 
 def trouble_of_every_kind(copying: Copying, *, goes_on_without: bool = True) -> None:
-    """Kill a member, let another stand still until the group has gone on without it, and kill the brokers that coordinate; a member more comes.
+    """Kill a member, pause another until the group has rebalanced without it, kill the coordinators, and add a member.
 
-    A client that waits for a broker to come back, and does not go on with the others, is given that broker after a moment.
+    For a client that waits for the killed broker instead of continuing with the others, the broker is restarted after some time.
     """
 
     def while_it_is_away() -> None:
@@ -289,7 +289,7 @@ def trouble_of_every_kind(copying: Copying, *, goes_on_without: bool = True) -> 
 
 
 def python(program: str) -> Command:
-    """Return the command of a copying program in Python, which stands beside this file."""
+    """Return the command of an app in Python, in the directory of this file."""
 
     def command(copying: Copying, name: str) -> Sequence[str]:
         file = str(Path(__file__).with_name(f"{program}.py"))

@@ -1,7 +1,7 @@
-"""Clients of many releases at work, each in a process that is never restarted, while a story changes the cluster under them.
+"""A workload of clients of many releases, each in a process that is never restarted, while a scenario upgrades their cluster.
 
-Writers fill one topic, each record with a key of its own; copiers copy it in transactions, each for a group and into a topic of its own. What they
-are told goes into the event log of the run, so that the invariants judge it and the report shows it by phase.
+Writers fill one topic, each record with a unique key; consume-transform-produce apps process it in transactions, each with its own group and output
+topic. Their results and errors are written to the event log of the run, so that the invariants check them and the report shows them by phase.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ PATIENCE_MS = 120_000
 END_SECONDS = 180.0
 LOOK_SECONDS = 0.3
 STILL_SECONDS = 60.0
-"""So long a copier of librdkafka may do nothing though there is work: since brokers that are down leave its metadata it waits for one that was the
-coordinator of its group until any broker changes its state (librdkafka #5511)."""
+"""How long an app of librdkafka may make no progress although there is input: since brokers that are down are removed from its metadata, it waits
+for a former coordinator of its group until any broker changes its state (librdkafka #5511)."""
 UNKNOWN_OFFSET = -1
 SAME_AS = {
     "TIMED_OUT": ErrorCode.REQUEST_TIMED_OUT,
@@ -37,13 +37,13 @@ SAME_AS = {
     "UNKNOWN_PARTITION": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     "WAIT_COORD": ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
-"""What clients say of themselves, without a broker's word."""
+"""Errors that clients raise themselves, without a response of a broker."""
 Counted = Counter[tuple[str, str, str]]
-"""Client, error, kind of error -> how often."""
+"""Client, error, kind of error -> count."""
 
 
 def code_of(name: str) -> int:
-    """Return the code of an error by the name that a client has for it: NotCoordinatorException, NOT_COORDINATOR, _TIMED_OUT."""
+    """Return the code of an error by its name in a client: NotCoordinatorException, NOT_COORDINATOR, _TIMED_OUT."""
     words = name.removesuffix("Exception").strip("_")
     if words != words.upper():
         words = "".join(f"_{letter}" if letter.isupper() else letter for letter in words).strip("_").upper()
@@ -55,9 +55,9 @@ def code_of(name: str) -> int:
 
 
 class AtWork:
-    """Writers and copiers, by the names of clients; copiers in `by_name` name their group only, and not the member.
+    """Writers and apps, by client name; apps in `by_name` send only the group id with offsets, not the member.
 
-    `open`, `start`, then `finish`, which judges what came of it; at last `close`.
+    Call `open`, `start`, then `finish`, which checks the results, and finally `close`.
     """
 
     def __init__(self, stage: Stage, writers: Sequence[str], copiers: Sequence[str], by_name: Sequence[str], logs: Path) -> None:
@@ -72,7 +72,7 @@ class AtWork:
         self.errors: Counted = Counter()
         self.copied: Counter[str] = Counter()
         self.woken: list[str] = []
-        """Copiers that stood still in the end, and went on when a broker was restarted."""
+        """Apps that stalled at the end, and continued when a broker was restarted."""
 
     @property
     def topics(self) -> dict[str, int]:
@@ -87,7 +87,7 @@ class AtWork:
             self._stage.note(CopyExpected(input_topic=TOPIC, output_topic=output_of(word_of(each))))
 
     async def start(self) -> None:
-        """Let all begin. Raises Missing."""
+        """Start all clients. Raises Missing."""
         self._logs.mkdir(parents=True, exist_ok=True)
         for each in self._copiers:
             word, more = word_of(each), ["by-name"] if each.name in self._by_name else []
@@ -96,33 +96,33 @@ class AtWork:
             await self._begin(f"writer-{word_of(each)}", each.name, "write", TOPIC, PARTITIONS, PAUSE_MS)
 
     async def finish(self) -> None:
-        """Let the writers end, then the copiers when they have copied everything; read all of it. Raises StoryFailed, LivenessLost."""
+        """Stop the writers, then the apps when they have processed everything; read all topics. Raises StoryFailed, LivenessLost."""
         sent = 0
         for name in [name for name in self._programs if name.startswith("writer")]:
             sent += int(await self._end(name) or 0)
         if len(self.acknowledged) != sent:
-            raise StoryFailed(f"{sent} records were sent and {len(self.acknowledged)} acknowledged: {self.told()}")
-        await self._audit_ledger()
+            raise StoryFailed(f"{sent} records were sent and {len(self.acknowledged)} acknowledged: {self.error_summary()}")
+        await self._audit_acknowledged()
         for each in self._copiers:
             await self._audit_copy(word_of(each))
 
     def close(self) -> None:
-        """End all processes."""
+        """Stop all processes."""
         self._stack.close()
 
-    def told(self) -> str:
-        """Return what clients were told, for people."""
+    def error_summary(self) -> str:
+        """Return the errors of the clients as text."""
         rows = [f"{name}: {error} ({kind}) {count} times" for (name, error, kind), count in sorted(self.errors.items())]
-        rows += [f"{name} stood still until a broker was restarted" for name in self.woken]
+        rows += [f"{name} stalled until a broker was restarted" for name in self.woken]
         return "; ".join(rows) or "no error at all"
 
     async def _begin(self, name: str, of: str, *words: object) -> None:
         loop = asyncio.get_running_loop()
 
-        def hear(line: str) -> None:
-            loop.call_soon_threadsafe(self._hear, name, line.split(" "))
+        def on_line(line: str) -> None:
+            loop.call_soon_threadsafe(self._on_line, name, line.split(" "))
 
-        program = Program(client(of), self._stage.spec.bootstrap, name, patience_ms=PATIENCE_MS, log=self._logs / f"{name}.log", told=hear)
+        program = Program(client(of), self._stage.spec.bootstrap, name, patience_ms=PATIENCE_MS, log=self._logs / f"{name}.log", on_line=on_line)
         self._programs[name] = await asyncio.to_thread(self._stack.enter_context, program)
         self._stage.note(ClientStarted(client_id=name, library=of))
         program.tell(*words)
@@ -135,10 +135,10 @@ class AtWork:
             raise LivenessLost(f"{name} did not come to an end: {answer.words}")
         return answer.words
 
-    def _hear(self, name: str, words: list[str]) -> None:
+    def _on_line(self, name: str, words: list[str]) -> None:
         match words:
-            case ["sent", key, partition, told]:
-                offset = max(int(told), UNKNOWN_OFFSET)  # librdkafka says less of what it sent twice
+            case ["sent", key, partition, offset_text]:
+                offset = max(int(offset_text), UNKNOWN_OFFSET)  # librdkafka has no offset for batches that it retried
                 self.acknowledged[key] = (int(partition), offset)
                 self._stage.note(RecordAcknowledged(client_id=name, topic=TOPIC, partition=int(partition), record_key=key, offset=offset))
             case ["lost", key, partition, error, kind]:
@@ -155,7 +155,7 @@ class AtWork:
             case ["trouble", error, kind]:
                 self.errors[name, error, kind] += 1
                 if name in self.woken:
-                    return  # what it left open while it stood still is timed out by now: its own doing, shown and not judged
+                    return  # the transaction that it left open while stalled has timed out by now: caused by the client, shown but not checked
                 erred = TransactionErred(client_id=name, transactional_id=name, transaction="", error_code=code_of(error), is_fatal=kind == "fatal")
                 self._stage.note(erred)
             case ["copied", count]:
@@ -163,7 +163,7 @@ class AtWork:
             case _:
                 raise AssertionError(f"{name} says {words}")
 
-    async def _audit_ledger(self) -> None:
+    async def _audit_acknowledged(self) -> None:
         reader = self._stage.reader("reader-of-ledger", read_committed=True)
         found = [(record.key, (record.partition, record.offset)) for record in await reader.read_all(TOPIC, range(PARTITIONS))]
         await reader.close()
@@ -172,13 +172,13 @@ class AtWork:
         ]
         if len(found) != len(self.acknowledged) or elsewhere:
             raise StoryFailed(
-                f"{len(self.acknowledged)} records were acknowledged, {len(found)} are there, {len(dict(found))} of them different ones; "
-                f"{len(elsewhere)} lie where nobody was told: {elsewhere[:5]}"
+                f"{len(self.acknowledged)} records were acknowledged, {len(found)} are in the log, {len(dict(found))} of them distinct; "
+                f"{len(elsewhere)} have another position than acknowledged: {elsewhere[:5]}"
             )
 
-    async def _wake(self, copier: str) -> None:
-        """Restart a broker for a client that waits for a change of any broker's state, once."""
-        self.woken.append(copier)
+    async def _wake(self, app: str) -> None:
+        """Restart a broker, once, for a client that waits for a state change of any broker."""
+        self.woken.append(app)
         await self._stage.restart(self._stage.spec.broker_names[0])
         await self._stage.wait_for_brokers()
 
@@ -193,7 +193,7 @@ class AtWork:
                 await self._wake(copier)
                 give_up_at += END_SECONDS
             if now > give_up_at:
-                raise LivenessLost(f"{copier} has copied {self.copied[copier]} of {len(self.acknowledged)}: {self.told()}")
+                raise LivenessLost(f"{copier} has processed {self.copied[copier]} of {len(self.acknowledged)}: {self.error_summary()}")
             await self._stage.sleep(LOOK_SECONDS)
         await self._end(f"copier-{word}")
         reader = self._stage.reader(f"reader-of-{output}", read_committed=True)
@@ -201,9 +201,9 @@ class AtWork:
         await reader.close()
         self._stage.note(CopyRead(client_id=f"reader-of-{output}", topic=output))
         if len(found) != len(set(found)) or set(found) != set(self.acknowledged):
-            raise StoryFailed(f"{output} has {len(found)} records, {len(set(found))} different ones; the input has {len(self.acknowledged)}")
+            raise StoryFailed(f"{output} has {len(found)} records, {len(set(found))} of them distinct; the input has {len(self.acknowledged)}")
 
 
 def output_of(word: str) -> str:
-    """Return the topic into which a copier copies."""
+    """Return the output topic of an app."""
     return f"copied-by-{word}"

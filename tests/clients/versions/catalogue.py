@@ -1,6 +1,6 @@
-"""Clients of Apache Kafka of many releases: which there are, and how each is brought and started.
+"""The catalogue of Kafka clients of many releases, and how each is installed and started.
 
-Java's are pinned by the hash of their jar, those of PyPI by the hashes in requirements/; what was brought stays below build/clients.
+Java clients are pinned by the hash of their jar, those of PyPI by the hashes in requirements/; they are installed below build/clients.
 """
 
 import sys
@@ -11,7 +11,7 @@ from tests.clients.versions import java_clients, wheels
 
 JAVA, LIBRDKAFKA, KAFKA_PYTHON, AIOKAFKA = "java", "librdkafka", "kafka-python", "aiokafka"
 NEWEST = "newest"
-"""The one that requirements.lock has."""
+"""The version in requirements.lock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +21,11 @@ class Client:
     library: str
     version: str
     bring: Callable[[], Sequence[str]]
-    """Bring what it needs, and return the command of its program without the words that say where to connect. Raises Missing."""
+    """Install its dependencies, and return the command of its program without the connection arguments. Raises Missing."""
 
     @property
     def name(self) -> str:
-        """How it is called in tables and tests."""
+        """Its name in tables and tests."""
         return f"{self.library} {self.version}"
 
 

@@ -1,4 +1,4 @@
-"""The program in Java, compiled once against kafka-clients 2.0.1, on the jars of any release."""
+"""The Java program, compiled once against kafka-clients 2.0.1, with the jars of any release."""
 
 import hashlib
 import os
@@ -52,10 +52,10 @@ def _classes() -> Path:
 def _run_maven(version: str, *goals: str) -> None:
     java()
     BUILT.mkdir(parents=True, exist_ok=True)
-    told = [f"-Dkraftsim.build={BUILT}", f"-Dkafka.version={version}"]
+    properties = [f"-Dkraftsim.build={BUILT}", f"-Dkafka.version={version}"]
     environment = {**os.environ, "MAVEN_OPTS": "-XX:TieredStopAtLevel=1"}
     with _one_at_a_time():
-        words = [maven(), "-B", "-q", "-f", str(SOURCE / "pom.xml"), *told, *goals]
+        words = [maven(), "-B", "-q", "-f", str(SOURCE / "pom.xml"), *properties, *goals]
         done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=MAVEN_SECONDS, check=False, stdin=subprocess.DEVNULL)
     if done.returncode != 0:
         raise Missing(f"Maven could not bring or build the client {version}: {(done.stdout + done.stderr).strip()[:300]}")
@@ -64,4 +64,4 @@ def _run_maven(version: str, *goals: str) -> None:
 def _require_pinned(version: str, jars: str) -> None:
     (jar,) = (Path(each) for each in jars.split(":") if each.endswith(f"kafka-clients-{version}.jar"))
     found = hashlib.sha256(jar.read_bytes()).hexdigest()
-    assert found == SHA256[version], f"{jar} is not what was pinned: {found}"
+    assert found == SHA256[version], f"{jar} does not have the pinned hash: {found}"

@@ -1,6 +1,6 @@
-"""Puts every client to every broker, ours and Apache Kafka's beside it, and writes down what came of it: `make clients`.
+"""Runs every client on every broker, ours and Apache Kafka's, and writes the outcomes: `make clients`.
 
-`python -m tests.clients.versions.matrix --lines 3.9 4.4 --clients "java 2.0.1" --only ours` asks a part anew; what was found before stays.
+`python -m tests.clients.versions.matrix --lines 3.9 4.4 --clients "java 2.0.1" --only ours` runs a part again; other outcomes are kept.
 """
 
 import argparse
@@ -20,14 +20,14 @@ from tests.clients.versions.works import LIST, NOT_THERE, WORKS, Found, Work, cr
 PATIENCE_MS = 10_000
 MORE_PATIENCE_MS = 40_000
 AT_ONCE = 3
-"""Clients mostly wait."""
+"""Clients run concurrently, because they mostly wait."""
 OURS, THEIRS = "kraftsim", "Apache Kafka"
 
 
 def put_to_all(client: Client, bootstrap: str, expected: Found) -> Found:
-    """Put one client to all works, and return what came of each. Raises Missing.
+    """Run all tasks with one client, and return the outcome of each. Raises Missing.
 
-    What does not come true is asked once more with more patience, unless it was expected: machines are busy at times.
+    A failed task is run once more with a longer timeout, unless the failure was expected: the machine may be busy.
     """
     word = word_of(client)
     found = _put_to(client, bootstrap, word, LIST, PATIENCE_MS)
@@ -47,7 +47,7 @@ def _put_to(client: Client, bootstrap: str, word: str, works: Sequence[Work], pa
 
 
 def ask(bootstrap: str, clients: Sequence[Client], expected: Mapping[str, Found] | None = None) -> dict[str, Found]:
-    """Put clients to a broker, a few at a time; `expected` are outcomes by the name of a client."""
+    """Run clients on a broker, a few at a time; `expected` are outcomes by client name."""
     prepare(bootstrap, [word_of(client) for client in clients])
     known = expected or {}
     with ThreadPoolExecutor(AT_ONCE) as several:
@@ -56,7 +56,7 @@ def ask(bootstrap: str, clients: Sequence[Client], expected: Mapping[str, Found]
 
 
 def brought(clients: Sequence[Client]) -> list[Client]:
-    """Bring all clients, and return those that could be brought."""
+    """Install all clients, and return those that could be installed."""
     found = []
     for client in clients:
         try:
@@ -69,7 +69,7 @@ def brought(clients: Sequence[Client]) -> list[Client]:
 
 
 def main() -> None:
-    """Ask what was asked for, and keep it."""
+    """Run the selected part, and store the outcomes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lines", nargs="*", default=LINES, choices=LINES)
     parser.add_argument("--clients", nargs="*", default=[client.name for client in CLIENTS], choices=[client.name for client in CLIENTS])

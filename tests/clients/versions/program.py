@@ -1,17 +1,17 @@
-"""A client of some release as a process that does what lines say: the same lines for all libraries.
+"""A client of any release as a process that executes commands, one a line: the same commands for all libraries.
 
-| line | what is done | answer |
+| command | action | reply |
 |---|---|---|
 | `produce TOPIC PARTITIONS COUNT` | idempotent, acks=all; `plain`: without idempotence | `ok` |
 | `transact TOPIC PARTITIONS ID` | three transactions of five records; the second is aborted | `ok` |
-| `read TOPIC PARTITIONS COUNT` | what is committed, from the beginning | `ok PARTITION:VALUE ...` |
-| `group TOPIC GROUP COUNT` | as a member of a group, which commits its offsets | `ok PARTITION:VALUE ...` |
+| `read TOPIC PARTITIONS COUNT` | committed records from the beginning | `ok PARTITION:VALUE ...` |
+| `group TOPIC GROUP COUNT` | as a member of a group that commits its offsets | `ok PARTITION:VALUE ...` |
 | `copy INPUT OUTPUT GROUP ID COUNT` | records and offsets in two transactions; the first is aborted | `ok` |
-| `write TOPIC PARTITIONS PAUSE_MS` | idempotent, until the next line | `sent KEY PARTITION OFFSET`, `lost KEY PARTITION ERROR KIND`; `ok COUNT` |
-| `copying INPUT OUTPUT GROUP ID` | in transactions, until the next line | `copied COUNT`, `trouble ERROR KIND`; `ok` |
+| `write TOPIC PARTITIONS PAUSE_MS` | idempotent, until the next command | `sent KEY PARTITION OFFSET`, `lost KEY PARTITION ERROR KIND`; `ok COUNT` |
+| `copying INPUT OUTPUT GROUP ID` | in transactions, until the next command | `copied COUNT`, `trouble ERROR KIND`; `ok` |
 
-With one more word, `by-name`, Java's `copying` names its group only, and not the member. `stop` ends the process. `failed ERROR words` comes instead
-of `ok`, `lacks VERB` from a library that has nothing of the kind. A kind of error is retriable, abortable or fatal, as the library itself says.
+With the additional word `by-name`, Java's `copying` sends only the group id, not the member. `stop` ends the process. `failed ERROR words` replaces
+`ok` on an error, `lacks VERB` if the library has no such function. The kind of an error is retriable, abortable or fatal, as reported by the library.
 """
 
 import subprocess
@@ -31,7 +31,7 @@ _END = ""
 
 
 class Answer(NamedTuple):
-    """What came of a line: OK, FAILED or LACKS, the words behind it, and for FAILED the name of the error."""
+    """The reply to a command: OK, FAILED or LACKS, its words, and for FAILED the name of the error."""
 
     kind: str
     words: str
@@ -43,13 +43,15 @@ class Answer(NamedTuple):
 
 
 class Program:
-    """One process. Use as a context manager. `told` hears the lines that come before an answer."""
+    """One process. Use as a context manager. `on_line` is called with the lines before a reply."""
 
-    def __init__(self, client: Client, bootstrap: str, name: str, *, patience_ms: int, log: Path, told: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, client: Client, bootstrap: str, name: str, *, patience_ms: int, log: Path, on_line: Callable[[str], None] | None = None
+    ) -> None:
         self.client = client
         self._command = [*client.bring(), bootstrap, name, str(patience_ms)]
         self._log = log
-        self._told = told
+        self._on_line = on_line
         self._answers: Queue[str] = Queue()
 
     def __enter__(self) -> "Program":
@@ -57,7 +59,7 @@ class Program:
         self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True)
         threading.Thread(target=self._listen, daemon=True).start()
         ready = self.answer(READY_SECONDS)
-        assert ready.kind == READY, f"{self.client.name} does not come up: {ready.words} {self.last_words()}"
+        assert ready.kind == READY, f"{self.client.name} does not start: {ready.words} {self.last_words()}"
         self.release = ready.words.split()[-1]
         return self
 
@@ -67,13 +69,13 @@ class Program:
         self._errors.close()
 
     def tell(self, *words: object) -> None:
-        """Say one line to it."""
+        """Send one command."""
         assert self._process.stdin is not None, "it listens"
         self._process.stdin.write(" ".join(str(word) for word in words) + "\n")
         self._process.stdin.flush()
 
     def answer(self, seconds: float) -> Answer:
-        """Return its answer; one that does not come is a failure of that name."""
+        """Return its reply; a missing reply is the failure NoAnswer."""
         try:
             kind, _, words = self._answers.get(timeout=seconds).partition(" ")
         except Empty:
@@ -81,15 +83,15 @@ class Program:
         return Answer(kind, words) if kind != _END else Answer(FAILED, f"Ended {self.last_words()}")
 
     def last_words(self) -> str:
-        """Return what it complained of last."""
+        """Return its last error output."""
         return self._log.read_text(errors="replace")[-600:].replace("\n", " ")
 
     def _listen(self) -> None:
-        assert self._process.stdout is not None, "it speaks"
+        assert self._process.stdout is not None, "it has a standard output"
         for line in self._process.stdout:
             text = line.rstrip("\n")
             if text.partition(" ")[0] in _ANSWERS:
                 self._answers.put(text)
-            elif self._told is not None:
-                self._told(text)
+            elif self._on_line is not None:
+                self._on_line(text)
         self._answers.put(_END)

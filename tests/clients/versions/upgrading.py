@@ -1,7 +1,7 @@
 """Clients of many releases at work, from a cluster of 2.3 on ZooKeeper to one of KRaft and 4.4, in processes.
 
-The steps are those of the stories of upgrades and migrations (`kraftsim.cluster.upgrading`, `migrating`); only who works meanwhile is another: what
-real applications have, which are not upgraded when brokers are.
+The steps are those of the upgrade and migration scenarios (`kraftsim.cluster.upgrading`, `migrating`); only the workload differs: clients of real
+applications, which are not upgraded with the brokers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,10 +23,10 @@ WRITERS = ("java 2.3.1", "java 2.8.2", "java 4.4.0", "librdkafka 1.0.1", "librdk
 COPIERS = ("java 2.3.1", "java 2.8.2", "java 3.4.1", "librdkafka 1.9.2", "librdkafka newest")
 """As reference/client-matrix.md says, librdkafka before 1.9 cannot read from brokers since 4.0."""
 BY_NAME = ("java 2.8.2", "java 3.4.1")
-"""Copiers that begin on 2.3: it does not know members in transactions, so an application names its group only, which Java since 4.0 cannot."""
+"""Apps that start on 2.3: it has no member metadata in transactions, so an app sends only its group id, which Java since 4.0 cannot."""
 FORGETFUL = ("librdkafka 1.9.2", "librdkafka newest")
-"""Clients that give up what they have under way where a broker in ZooKeeper mode comes up and knows no broker and no topic for a moment:
-docs/upgrades.md says how."""
+"""Clients that fail records in flight when a starting broker in ZooKeeper mode returns no brokers and no topics:
+see docs/upgrades.md."""
 IDS_PER_RESTART = 5
 PATIENCE_SECONDS = 300.0
 SETTINGS = {
@@ -39,7 +39,7 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
 }
 FIRST_KRAFT = "3.9"
-"""The controllers that take over are of this line from the beginning on; before they do, they only wait."""
+"""The KRaft controllers have this release line from the start; before the migration they only wait."""
 PROVEN = (
     "producer-id-unique",
     "producer-id-blocks-disjoint",
@@ -52,10 +52,10 @@ PROVEN = (
 
 @dataclass(kw_only=True, slots=True)
 class PatientUpgrade(Upgrade):
-    """Waits as long as a busy machine may take: what clients are told is judged here, not how fast nodes are."""
+    """Waits long enough for a busy machine: errors of clients are checked here, not the speed of nodes."""
 
     async def settled(self) -> None:
-        """Return when somebody leads, all brokers serve and all replicas are in sync. Raises LivenessLost."""
+        """Return when there is an active controller, all brokers serve and all replicas are in sync. Raises LivenessLost."""
         stage = self.stage
         if stage.spec.controllers:
             await within(stage, "leader", stage.wait_for_leader(), PATIENCE_SECONDS)
@@ -64,7 +64,7 @@ class PatientUpgrade(Upgrade):
             await within(stage, "replicas", stage.wait_for_replicas(topic, partitions), PATIENCE_SECONDS)
 
     async def _update(self, levels: Mapping[str, int]) -> None:
-        """Ask until it is granted: a controller that has come back is known by its new release only when it has registered."""
+        """Retry until it is accepted: the new release of a restarted controller is known only after its registration."""
         give_up_at = self.stage.now_seconds() + PATIENCE_SECONDS
         while refusals := await self.stage.update_features(levels):
             if self.stage.now_seconds() > give_up_at:
@@ -73,15 +73,15 @@ class PatientUpgrade(Upgrade):
 
 
 @dataclass(kw_only=True, slots=True)
-class JudgedByClients(Migration):
-    """Compares nothing: that takes a moment in which nothing changes, and zk_to_kraft_migration does it. Here clients are judged."""
+class CheckedByClients(Migration):
+    """Compares nothing: that needs a time without changes, and zk_to_kraft_migration does it. Here clients are checked."""
 
     async def compare(self) -> None:
-        """Go on."""
+        """Continue."""
 
 
 async def _brokers(stage: Stage) -> None:
-    """Wait for all brokers; the cluster's own probe gives up sooner."""
+    """Wait for all brokers; the timeout of the cluster's own probe is shorter."""
     while True:
         try:
             await stage.wait_for_brokers()
@@ -92,7 +92,7 @@ async def _brokers(stage: Stage) -> None:
 
 @dataclass(kw_only=True, slots=True)
 class Journey:
-    """Where a cluster begins, and where it goes: lines in ZooKeeper mode, then, where it migrates, lines of KRaft."""
+    """The path of a cluster: release lines in ZooKeeper mode, then, if it migrates, release lines in KRaft mode."""
 
     name: str
     story: str
@@ -105,10 +105,10 @@ class Journey:
     by_name: Sequence[str] = ()
     logs: Path = Path()
     found: list[AtWork] = field(default_factory=list)
-    """Who was at work, when it is over."""
+    """The workload, after the run."""
 
     def scenario(self) -> Scenario:
-        """Return it as a story."""
+        """Return it as a scenario."""
         begins = {"kraftsim.release": self.first, VERSION_KEY: self.first}
         starts_in_zookeeper = self.migrates or bool(self.on_zookeeper)
         controllers = {f"controller-{number}": {"kraftsim.release": FIRST_KRAFT, VERSION_KEY: FIRST_KRAFT} for number in (101, 102, 103)}
@@ -128,7 +128,7 @@ class Journey:
         )
 
     async def play(self, stage: Stage) -> None:
-        """Go all the way with clients at work, and judge what they did."""
+        """Run all upgrades with the workload, and check its results."""
         at_work = AtWork(stage, self.writers, self.copiers, self.by_name, self.logs)
         self.found.append(at_work)
         try:
@@ -142,17 +142,17 @@ class Journey:
             at_work.close()
 
     async def _go(self, stage: Stage, at_work: AtWork) -> None:
-        asker = stage.id_asker("asker")
+        id_client = stage.id_asker("asker")
 
         async def ask() -> None:
-            await asker.ask(IDS_PER_RESTART)
+            await id_client.ask(IDS_PER_RESTART)
 
         upgrade = PatientUpgrade(stage=stage, topics=at_work.topics, after_each=ask)
         for line in self.on_zookeeper:
             await upgrade.brokers_to(line)
             await upgrade.raise_version(line)
         if self.migrates:
-            migration = JudgedByClients(stage=stage, upgrade=upgrade)
+            migration = CheckedByClients(stage=stage, upgrade=upgrade)
             await migration.take_over()
             await migration.to_kraft()
             await migration.end()
@@ -160,7 +160,7 @@ class Journey:
             await upgrade.roll_all(line)
             await upgrade.finalize(line)
         await ask()
-        await asker.close()
+        await id_client.close()
 
 
 def _no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:

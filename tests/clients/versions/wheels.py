@@ -1,4 +1,4 @@
-"""Libraries of PyPI in directories of their own, each with the hashes that its file in requirements/ pins, and the programs that run on them."""
+"""Libraries of PyPI in separate directories, pinned by the hashes of their file in requirements/, and the programs that use them."""
 
 import importlib.util
 import platform
@@ -19,7 +19,7 @@ PIP_SECONDS = 300
 
 
 def python_command(program: str, pinned: str) -> Sequence[str]:
-    """Return the command of a program on the library that is pinned, or on that of this environment where none is. Raises Missing."""
+    """Return the command of a program with the pinned library, or that of this environment if none is pinned. Raises Missing."""
     file = str(PROGRAMS / f"{program}.py")
     if not pinned:
         return [sys.executable, file]
@@ -27,7 +27,7 @@ def python_command(program: str, pinned: str) -> Sequence[str]:
 
 
 def librdkafka_command(version: str, tag: str) -> Sequence[str]:
-    """Return the command of the program on the librdkafka in a wheel for another Python, or on that of this environment. Raises Missing."""
+    """Return the command of the program with the librdkafka in a wheel for another Python, or that of this environment. Raises Missing."""
     if version:
         if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
             raise Missing(f"librdkafka {version} has a wheel for Linux on x86-64 only")
@@ -41,11 +41,11 @@ def librdkafka_command(version: str, tag: str) -> Sequence[str]:
     for directory in (where / "confluent_kafka.libs", where / "confluent_kafka" / ".libs"):
         if directory.is_dir():
             return [sys.executable, str(PROGRAMS / "by_librdkafka.py"), str(directory)]
-    raise Missing(f"there is no librdkafka of its own in {where}")
+    raise Missing(f"there is no bundled librdkafka in {where}")
 
 
 def _directory(pinned: str, *options: str) -> Path:
-    """Return where a library lies; pip brings it the first time, or when its pins have changed. Raises Missing."""
+    """Return the directory of a library; pip installs it the first time, or when its pins have changed. Raises Missing."""
     pins = REQUIREMENTS / f"{pinned}.txt"
     directory = BUILT / pinned
     brought = directory / "pins.txt"
@@ -64,6 +64,6 @@ def _directory(pinned: str, *options: str) -> Path:
     try:
         fresh.rename(directory)
     except OSError:
-        assert brought.exists(), "whoever brings it at the same time may be quicker"
+        assert brought.exists(), "a concurrent process may have installed it first"
         shutil.rmtree(fresh)
     return directory

@@ -1,6 +1,6 @@
-"""The works that every client is put to, and what must have come of each, as a client of today sees it.
+"""The tasks of every client, and the expected results, as read by a current client.
 
-A work has come true when the client says so and the cluster holds exactly what it should; else its outcome is the name of the error.
+A task is successful if the client reports success and the cluster has exactly the expected records; otherwise its outcome is the error name.
 """
 
 import time
@@ -20,25 +20,25 @@ EACH = 5
 SECONDS = 60.0
 QUIET = {"log_level": 0}
 FIXED, MIXED = "fixed", "mixed"
-"""Topics that a client of today has filled: one with records, one with transactions, of which one was aborted."""
+"""Topics filled by a current client: one with records, one with transactions, of which one was aborted."""
 WORKS, NOT_THERE = "works", "-"
-"""A work came true; a library has nothing of the kind."""
+"""A task succeeded; a library does not support it."""
 Found = Mapping[str, str]
-"""Work -> outcome."""
+"""Task -> outcome."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One work. `lines` are told one after the other; each answer must be what `expected` says; `output` is then read and must hold `holds`."""
+    """One task. `lines` are sent one after the other; each reply must equal `expected`; `output` is then read and must contain `holds`."""
 
     name: str
     about: str
     lines: Callable[[str], Sequence[str]]
-    """From a word that no other client has to lines."""
+    """Maps a word, unique to the client, to command lines."""
     answers: Sequence[str]
-    """What is read, sorted, for each line."""
+    """The records read, sorted, for each line."""
     output: str = ""
-    """What the name of the topic ends with that is read afterwards."""
+    """The suffix of the name of the topic that is read afterwards."""
     holds: tuple[str, ...] = ()
 
 
@@ -48,7 +48,7 @@ def plain_values() -> list[str]:
 
 
 def committed_values() -> list[str]:
-    """Return partition:value of what the transactions of one client leave, sorted."""
+    """Return partition:value of the committed records of one client, sorted."""
     return sorted(f"{number % PARTITIONS}:{name}{number}" for name in ("first-", "third-") for number in range(EACH))
 
 
@@ -95,12 +95,12 @@ OUTPUTS = tuple(work.output for work in LIST if work.output)
 
 
 def word_of(client: Client) -> str:
-    """Return a word for topics and groups."""
+    """Return a unique word for topics and groups."""
     return client.name.replace(" ", "-").replace(".", "-")
 
 
 def prepare(bootstrap: str, words: Sequence[str]) -> None:
-    """Create the topics of some words, and those that all read, and fill these."""
+    """Create the topics of some words, and the shared topics, and fill these."""
     create_topics(bootstrap, [FIXED, MIXED, *(f"{word}-{output}" for word in words for output in OUTPUTS)])
     writer = Producer({**QUIET, "bootstrap.servers": bootstrap, "enable.idempotence": True})
     for number in range(COUNT):
@@ -128,16 +128,16 @@ def create_topics(bootstrap: str, names: Sequence[str]) -> None:
 
 
 def put_to(program: Program, work: Work, bootstrap: str, word: str, *, seconds: float) -> str:
-    """Let a program do a work, with topics and groups of a word, and return its outcome."""
+    """Run a task with a program, with the topics and groups of a word, and return its outcome."""
     for line, expected in zip(work.lines(word), work.answers, strict=True):
         program.tell(line)
-        told = program.answer(seconds)
-        if told.kind == LACKS:
+        reply = program.answer(seconds)
+        if reply.kind == LACKS:
             return NOT_THERE
-        if told.kind == FAILED:
-            return told.error
-        if sorted(told.words.split()) != expected.split():
-            return f"read {_difference(told, expected)}"
+        if reply.kind == FAILED:
+            return reply.error
+        if sorted(reply.words.split()) != expected.split():
+            return f"read {_difference(reply, expected)}"
     if work.output:
         found = values_of(bootstrap, f"{word}-{work.output}")
         if found != sorted(work.holds):
@@ -146,7 +146,7 @@ def put_to(program: Program, work: Work, bootstrap: str, word: str, *, seconds: 
 
 
 def values_of(bootstrap: str, topic: str) -> list[str]:
-    """Return partition:value of all that is committed in a topic, sorted, as the librdkafka of today reads it."""
+    """Return partition:value of all committed records of a topic, sorted, as read by the current librdkafka."""
     settings = {"group.id": "unused", "enable.auto.commit": False, "isolation.level": "read_committed", "enable.partition.eof": True}
     consumer = Consumer({**QUIET, **settings, "bootstrap.servers": bootstrap})
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
@@ -166,7 +166,7 @@ def values_of(bootstrap: str, topic: str) -> list[str]:
     return sorted(found)
 
 
-def _difference(told: Answer, expected: str) -> str:
-    came, wanted = told.words.split(), expected.split()
+def _difference(reply: Answer, expected: str) -> str:
+    came, wanted = reply.words.split(), expected.split()
     missing, more = set(wanted) - set(came), len(came) - len(set(came) & set(wanted))
     return f"{len(missing)} too few, {more} too many"

@@ -38,12 +38,12 @@ async def consumer(*topics: str, group: str | None = None) -> AsyncIterator[aiok
 
 
 async def take(reader: aiokafka.AIOKafkaConsumer, count: int) -> list:  # type: ignore[type-arg]
-    """Read so many records, and look once more whether there are too many."""
+    """Read this many records, and check once more whether there are too many."""
     found: list = []  # type: ignore[type-arg]
     give_up_at = time.monotonic() + PATIENCE_SECONDS
     while len(found) < count:
         if time.monotonic() > give_up_at:
-            raise Failed("KafkaTimeoutError", f"{len(found)} of {count} records came")
+            raise Failed("KafkaTimeoutError", f"{len(found)} of {count} records were read")
         found += [record for records in (await reader.getmany(timeout_ms=100)).values() for record in records]
     return found + [record for records in (await reader.getmany(timeout_ms=300)).values() for record in records]
 
@@ -54,7 +54,7 @@ def values(found: list) -> str:  # type: ignore[type-arg]
 
 
 def offsets_behind(found: list) -> dict:  # type: ignore[type-arg]
-    """Return where to go on."""
+    """Return the next offsets."""
     return {aiokafka.TopicPartition(each.topic, each.partition): each.offset + 1 for each in found}
 
 
@@ -102,14 +102,14 @@ async def copy(source: str, sink: str, name: str, identity: str, count: str) -> 
 
 
 def by_itself(work: Callable[..., Coroutine[object, object, object]]) -> Callable[..., object]:
-    """Return a function that runs a work in a loop of its own, and gives it up when it takes too long."""
+    """Return a function that runs a task in its own event loop with a timeout."""
 
     async def within(*words: str) -> object:
         try:
             async with asyncio.timeout(2 * PATIENCE_SECONDS):
                 return await work(*words)
         except TimeoutError as late:
-            raise Failed("KafkaTimeoutError", "it did not come back") from late
+            raise Failed("KafkaTimeoutError", "the call did not return") from late
 
     return lambda *words: asyncio.run(within(*words))
 

@@ -27,18 +27,18 @@ def producer(identity: str = "") -> kafka.KafkaProducer:
 
 
 def consumer(*topics: str, group: str | None = None) -> kafka.KafkaConsumer:
-    """Return a new consumer, of what is committed where it can leave out anything."""
+    """Return a new consumer, read_committed if the release supports it."""
     own = {"isolation_level": "read_committed"} if HAS_ISOLATION else {}
     return kafka.KafkaConsumer(*topics, **BOTH, **own, group_id=group, enable_auto_commit=False, auto_offset_reset="earliest")
 
 
 def take(reader: kafka.KafkaConsumer, count: int) -> list:  # type: ignore[type-arg]
-    """Read so many records, and look once more whether there are too many."""
+    """Read this many records, and check once more whether there are too many."""
     found: list = []  # type: ignore[type-arg]
     give_up_at = time.monotonic() + PATIENCE_MS / 1000
     while len(found) < count:
         if time.monotonic() > give_up_at:
-            raise Failed("KafkaTimeoutError", f"{len(found)} of {count} records came")
+            raise Failed("KafkaTimeoutError", f"{len(found)} of {count} records were read")
         found += [record for records in reader.poll(100).values() for record in records]
     return found + [record for records in reader.poll(300).values() for record in records]
 
@@ -49,7 +49,7 @@ def values(found: list) -> str:  # type: ignore[type-arg]
 
 
 def offsets_behind(found: list) -> dict:  # type: ignore[type-arg]
-    """Return where to go on, in the shape that the release takes: the leader's epoch came with 2.1."""
+    """Return the next offsets in the form of the release: the leader epoch was added in 2.1."""
     more = (-1,) if "leader_epoch" in OffsetAndMetadata._fields else ()
     return {TopicPartition(each.topic, each.partition): OffsetAndMetadata(each.offset + 1, "", *more) for each in found}
 
@@ -111,7 +111,7 @@ def copy(source: str, sink: str, name: str, identity: str, count: str) -> None:
         for is_committed in (False, True):
             writer.begin_transaction()
             sent = [writer.send(sink, record.value, record.key, partition=record.partition) for record in found]
-            for each in sent:  # 2.2 hangs when it aborts what it has not sent yet
+            for each in sent:  # 2.2 hangs when it aborts records that are not sent yet
                 each.get(PATIENCE_MS / 1000)
             member = reader.group_metadata() if hasattr(reader, "group_metadata") else name
             writer.send_offsets_to_transaction(offsets_behind(found), member)

@@ -1,4 +1,4 @@
-"""librdkafka of any release: `by_librdkafka.py DIRECTORY BOOTSTRAP NAME PATIENCE_MS`, with the directory in which its shared library lies."""
+"""librdkafka of any release: `by_librdkafka.py DIRECTORY BOOTSTRAP NAME PATIENCE_MS`, with the directory of its shared library."""
 
 import sys
 import time
@@ -8,7 +8,7 @@ from ctypes import string_at
 from pathlib import Path
 
 from librdkafka import ANY_OFFSET, BEGINNING, CONSUMER, COPY_PAYLOAD, DELIVERED, PRODUCER, Library, Record, Refused
-from lines import EACH, TRANSACTIONS, Failed, is_told_to_stop, say, serve
+from lines import EACH, TRANSACTIONS, Failed, is_stop_requested, say, serve
 
 SHORT_MS = 100
 REST_MS = 300
@@ -21,17 +21,19 @@ UNKNOWN_FOR_A_MOMENT = ("_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
 class Client:
     """A producer or a consumer, to be closed."""
 
-    def __init__(self, library: Library, kind: int, settings: dict[str, str], told: Callable[[bytes, int, int, str], None] | None = None) -> None:
+    def __init__(
+        self, library: Library, kind: int, settings: dict[str, str], on_delivery: Callable[[bytes, int, int, str], None] | None = None
+    ) -> None:
         self.library = library
         self.c = library.c
-        self._told = told
+        self._on_delivery = on_delivery
         self._troubles: list[str] = []
-        self._delivered = DELIVERED(self._hear)
+        self._delivered = DELIVERED(self._on_report)
         self._topics: dict[str, int] = {}
         self.handle = library.client(kind, settings, self._delivered if kind == PRODUCER else None)
 
     def close(self) -> None:
-        """Let everything go."""
+        """Destroy everything."""
         for topic in self._topics.values():
             self.c.rd_kafka_topic_destroy(topic)
         self.c.rd_kafka_destroy(self.handle)
@@ -39,7 +41,7 @@ class Client:
     # Producing -----------------------------------------------------------------------------------------------------------------------------
 
     def produce(self, topic: str, partition: int, key: bytes, value: bytes) -> None:
-        """Hand one record over. A broker in ZooKeeper mode that comes up knows no topic for a moment: then it is tried again."""
+        """Produce one record. A starting broker in ZooKeeper mode has no topic metadata yet: then it is retried."""
         give_up_at = time.monotonic() + CALL_MS / 1000
         while self.c.rd_kafka_produce(self._topic(topic), partition, COPY_PAYLOAD, value, len(value), key, len(key), None):
             name = self.library.name_of(self.c.rd_kafka_last_error())
@@ -49,17 +51,17 @@ class Client:
             self.poll(SHORT_MS)
 
     def poll(self, milliseconds: int) -> None:
-        """Hear what became of records."""
+        """Receive the delivery report of a record."""
         self.c.rd_kafka_poll(self.handle, milliseconds)
 
     def flush(self, milliseconds: int) -> None:
-        """Wait for all that were handed over. Raises Failed for the first one that was not delivered."""
+        """Wait for all produced records. Raises Failed for the first one that was not delivered."""
         self.library.require(self.c.rd_kafka_flush(self.handle, milliseconds))
         if self._troubles:
             raise Failed(self._troubles[0])
 
     def transact(self, verb: str, *words: object) -> None:
-        """Call a transactional function as long as it says that it may be called again."""
+        """Retry a transactional function while its error is retriable."""
         while True:
             try:
                 self.library.require_done(getattr(self.c, f"rd_kafka_{verb}")(self.handle, *words))
@@ -70,7 +72,7 @@ class Client:
                 say("trouble", refused.name, "retriable")
 
     def send_offsets(self, consumer: "Client", rows: Sequence[tuple[str, int, int]], milliseconds: int) -> None:
-        """Let offsets of a group be part of the transaction."""
+        """Add offsets of a group to the transaction."""
         places, member = self.library.places(rows), self.c.rd_kafka_consumer_group_metadata(consumer.handle)
         try:
             self.transact("send_offsets_to_transaction", places, member, milliseconds)
@@ -79,17 +81,17 @@ class Client:
             self.c.rd_kafka_consumer_group_metadata_destroy(member)
 
     def fatal_error(self) -> str:
-        """Return the name of the error after which nothing goes any more, or nothing."""
+        """Return the name of the fatal error, if any."""
         code = self.c.rd_kafka_fatal_error(self.handle, None, 0)
         return self.library.name_of(code) if code else ""
 
-    def _hear(self, _: object, message: object, __: object) -> None:
+    def _on_report(self, _: object, message: object, __: object) -> None:
         row = message.contents  # type: ignore[attr-defined]
         name = self.library.name_of(row.err) if row.err else ""
         if name:
             self._troubles.append(name)
-        if self._told is not None:
-            self._told(string_at(row.key, row.key_size), row.partition, row.offset, name)
+        if self._on_delivery is not None:
+            self._on_delivery(string_at(row.key, row.key_size), row.partition, row.offset, name)
 
     def _topic(self, topic: str) -> int:
         if topic not in self._topics:
@@ -99,11 +101,11 @@ class Client:
     # Consuming -----------------------------------------------------------------------------------------------------------------------------
 
     def subscribe(self, topic: str) -> None:
-        """Be a member of the group."""
+        """Join the group."""
         self._with(self.c.rd_kafka_subscribe, [(topic, -1, ANY_OFFSET)])
 
     def assign(self, rows: Sequence[tuple[str, int, int]]) -> None:
-        """Read partitions from offsets."""
+        """Assign partitions with offsets."""
         self._with(self.c.rd_kafka_assign, rows)
 
     def commit(self, rows: Sequence[tuple[str, int, int]]) -> None:
@@ -111,7 +113,7 @@ class Client:
         self._with(self.c.rd_kafka_commit, rows, 0)
 
     def seek(self, record: Record) -> None:
-        """Read on from a record."""
+        """Seek to a record."""
         self.c.rd_kafka_seek(self._topic(record.topic), record.partition, record.offset, CALL_MS)
 
     def read(self, milliseconds: int) -> Record | None:
@@ -137,7 +139,7 @@ class Client:
 
 
 class Program:
-    """What lines ask for."""
+    """The commands."""
 
     def __init__(self, directory: str, bootstrap: str, name: str, patience_ms: str) -> None:
         self.library = Library(Path(directory))
@@ -155,7 +157,7 @@ class Program:
         }
 
     def verbs(self) -> dict[str, Callable[..., object]]:
-        """Return what it can do."""
+        """Return the supported commands."""
         found: dict[str, Callable[..., object]] = {"produce": self.produce, "group": self.group, "write": self.write}
         if self.library.has_isolation:
             found["read"] = self.read
@@ -205,12 +207,12 @@ class Program:
                 producer.transact("commit_transaction" if is_committed else "abort_transaction", self.patience_ms)
 
     def write(self, topic: str, partitions: str, pause_ms: str) -> int:
-        def told(key: bytes, partition: int, offset: int, trouble: str) -> None:
+        def on_delivery(key: bytes, partition: int, offset: int, trouble: str) -> None:
             say(*(("lost", key.decode(), partition, trouble, "abortable") if trouble else ("sent", key.decode(), partition, offset)))
 
         number = 0
-        with self._producer(told=told) as producer:
-            while not is_told_to_stop():
+        with self._producer(on_delivery=on_delivery) as producer:
+            while not is_stop_requested():
                 key = f"{self.name}.{number}"
                 try:
                     producer.produce(topic, number % int(partitions), key.encode(), b"value of %s" % key.encode())
@@ -228,13 +230,13 @@ class Program:
                 with self._producer(identity) as producer, self._consumer(group) as consumer:
                     producer.transact("init_transactions", self.patience_ms)
                     consumer.subscribe(source)
-                    while not (is_over := is_told_to_stop()):
+                    while not (is_over := is_stop_requested()):
                         found = self._batch(consumer)
                         if found:
                             self._copy(producer, consumer, sink, found)
             except Failed as trouble:
                 say("trouble", trouble.name, "fatal")
-                is_over = is_told_to_stop()
+                is_over = is_stop_requested()
                 time.sleep(PAUSE_SECONDS)
 
     def _copy(self, producer: Client, consumer: Client, sink: str, found: list[Record]) -> None:
@@ -254,11 +256,11 @@ class Program:
                 consumer.seek(record)
 
     @contextmanager
-    def _producer(self, identity: str = "", told: Callable[[bytes, int, int, str], None] | None = None) -> Iterator[Client]:
+    def _producer(self, identity: str = "", on_delivery: Callable[[bytes, int, int, str], None] | None = None) -> Iterator[Client]:
         own = {"enable.idempotence": "true", "linger.ms": "5", "message.timeout.ms": str(self.patience_ms), "retry.backoff.ms": "50"}
         if identity:
             own |= {"transactional.id": identity, "transaction.timeout.ms": str(max(self.patience_ms, 60_000))}
-        client = Client(self.library, PRODUCER, {**self._both, **own}, told)
+        client = Client(self.library, PRODUCER, {**self._both, **own}, on_delivery)
         try:
             yield client
         finally:
@@ -277,12 +279,12 @@ class Program:
             client.close()
 
     def _take(self, consumer: Client, count: int) -> list[Record]:
-        """Read so many records, and look once more whether there are too many."""
+        """Read this many records, and check once more whether there are too many."""
         found: list[Record] = []
         give_up_at = time.monotonic() + self.patience_ms / 1000
         while len(found) < count:
             if time.monotonic() > give_up_at:
-                raise Failed("_TIMED_OUT", f"{len(found)} of {count} records came")
+                raise Failed("_TIMED_OUT", f"{len(found)} of {count} records were read")
             found += filter(None, [consumer.read(SHORT_MS)])
         return found + list(filter(None, [consumer.read(REST_MS)]))
 
@@ -294,7 +296,7 @@ class Program:
 
 
 def nexts(found: Sequence[Record]) -> list[tuple[str, int, int]]:
-    """Return topic, partition and the offset to go on from."""
+    """Return topic, partition and next offset."""
     ends = {(record.topic, record.partition): record.offset + 1 for record in found}
     return [(topic, partition, offset) for (topic, partition), offset in ends.items()]
 

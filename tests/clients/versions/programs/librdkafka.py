@@ -1,6 +1,6 @@
-"""The functions of librdkafka that the program beside it calls, by ctypes: so one program runs on every release, whatever Python its wheel is for.
+"""ctypes bindings of the functions of librdkafka that by_librdkafka.py uses: one program for every release, independent of the Python of its wheel.
 
-Structures and functions have been the same from 1.0 on; isolation levels came with 1.2, transactions with 1.4.   Source: librdkafka's rdkafka.h.
+Structures and functions are unchanged since 1.0; isolation levels were added in 1.2, transactions in 1.4.   Source: librdkafka's rdkafka.h.
 """
 
 import ctypes
@@ -103,7 +103,7 @@ _OF_TRANSACTIONS = {
 
 
 class Record(NamedTuple):
-    """What was read."""
+    """A consumed record."""
 
     topic: str
     partition: int
@@ -113,7 +113,7 @@ class Record(NamedTuple):
 
 
 class Refused(Failed):
-    """An error of a transactional call, and what librdkafka says has to be done."""
+    """An error of a transactional call, with its kind as reported by librdkafka."""
 
     def __init__(self, name: str, *, is_fatal: bool, is_retriable: bool) -> None:
         super().__init__(name)
@@ -122,11 +122,11 @@ class Refused(Failed):
 
 
 class Library:
-    """librdkafka as it lies in the directory of a wheel, with what it brings along."""
+    """librdkafka from the directory of a wheel, with its bundled libraries."""
 
     def __init__(self, directory: Path) -> None:
         others = [file for file in directory.iterdir() if ".so" in file.name and not file.name.startswith(("librdkafka", "monitoring"))]
-        for _ in others:  # each may need another one: as often as there are some
+        for _ in others:  # each may depend on another one: repeat as often as there are libraries
             for file in others:
                 try:
                     ctypes.CDLL(str(file), ctypes.RTLD_GLOBAL)
@@ -142,7 +142,7 @@ class Library:
 
     @property
     def version(self) -> str:
-        """The release, as the library itself says."""
+        """The release, as reported by the library."""
         return str(self.c.rd_kafka_version_str().decode())
 
     def name_of(self, code: int) -> str:
@@ -150,9 +150,9 @@ class Library:
         return str(self.c.rd_kafka_err2name(code).decode())
 
     def _knows(self, key: str, value: str) -> bool:
-        words, told = ctypes.create_string_buffer(BUFFER), self.c.rd_kafka_conf_new()
-        is_known = self.c.rd_kafka_conf_set(told, key.encode(), value.encode(), words, BUFFER) == 0
-        self.c.rd_kafka_conf_destroy(told)
+        words, conf = ctypes.create_string_buffer(BUFFER), self.c.rd_kafka_conf_new()
+        is_known = self.c.rd_kafka_conf_set(conf, key.encode(), value.encode(), words, BUFFER) == 0
+        self.c.rd_kafka_conf_destroy(conf)
         return is_known
 
     def require(self, code: int) -> None:
@@ -163,13 +163,13 @@ class Library:
     def client(self, kind: int, settings: Mapping[str, str], delivered: object = None) -> int:
         """Return a new client."""
         words = ctypes.create_string_buffer(BUFFER)
-        told = self.c.rd_kafka_conf_new()
+        conf = self.c.rd_kafka_conf_new()
         for key, value in settings.items():
-            if self.c.rd_kafka_conf_set(told, key.encode(), value.encode(), words, BUFFER):
+            if self.c.rd_kafka_conf_set(conf, key.encode(), value.encode(), words, BUFFER):
                 raise Failed("conf", words.value.decode())
         if delivered is not None:
-            self.c.rd_kafka_conf_set_dr_msg_cb(told, delivered)
-        made = self.c.rd_kafka_new(kind, told, words, BUFFER)
+            self.c.rd_kafka_conf_set_dr_msg_cb(conf, delivered)
+        made = self.c.rd_kafka_new(kind, conf, words, BUFFER)
         if not made:
             raise Failed("new", words.value.decode())
         return int(made)

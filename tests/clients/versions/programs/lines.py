@@ -1,6 +1,6 @@
-"""How a program of a client in Python hears what to do and answers: one line for each, as tests/clients/versions/program.py tells.
+"""The command loop of the client programs in Python: one line per command and reply, as described in tests/clients/versions/program.py.
 
-It and the programs beside it run under whatever library was put on the path for them, so they import nothing of the house.
+It and the programs in this directory run with the client library on their path, so they import nothing of kraftsim.
 """
 
 import sys
@@ -13,12 +13,12 @@ STOP = "stop"
 EACH = 5
 """Records of one transaction of `transact`."""
 TRANSACTIONS = ("first-", "aborted-", "third-")
-_TOLD: "Queue[str]" = Queue()
+_COMMANDS: "Queue[str]" = Queue()
 _SAYING = threading.Lock()
 
 
 class Failed(Exception):
-    """What a client was told; the name of the error and more words."""
+    """An error of a client; its name and more words."""
 
     def __init__(self, name: str, words: str = "") -> None:
         super().__init__(f"{name} {words}")
@@ -26,25 +26,25 @@ class Failed(Exception):
 
 
 def say(*words: object) -> None:
-    """Say one line."""
+    """Write one line."""
     with _SAYING:
         print(*words, flush=True)
 
 
-def is_told_to_stop() -> bool:
-    """Tell whether a work that lasts shall end."""
+def is_stop_requested() -> bool:
+    """Return whether a continuous command is to end."""
     try:
-        _TOLD.get_nowait()
+        _COMMANDS.get_nowait()
     except Empty:
         return False
     return True
 
 
 def serve(library: str, version: str, verbs: Mapping[str, Callable[..., object]]) -> None:
-    """Do what lines say until one says stop; `verbs` takes words. A verb that the library has nothing for is lacking."""
+    """Execute commands until `stop`; `verbs` maps names to functions. A command that the library does not support is answered with `lacks`."""
     threading.Thread(target=_listen, daemon=True).start()
     say("ready", library, version)
-    while (line := _TOLD.get()) != STOP:
+    while (line := _COMMANDS.get()) != STOP:
         verb, *words = line.split(" ")
         if verb not in verbs:
             say("lacks", verb)
@@ -59,5 +59,5 @@ def serve(library: str, version: str, verbs: Mapping[str, Callable[..., object]]
 
 def _listen() -> None:
     for line in sys.stdin:
-        _TOLD.put(line.rstrip("\n"))
-    _TOLD.put(STOP)
+        _COMMANDS.put(line.rstrip("\n"))
+    _COMMANDS.put(STOP)
