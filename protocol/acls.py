@@ -1,6 +1,6 @@
-"""The numbers of access control: in the requests 29 to 31, and in the records of the metadata log.
+"""Enum values of ACLs: in the requests 29 to 31, and in the records of the metadata log.
 
-Kept apart from the messages because five of them share these words, and because a filter may say what an entry cannot (ANY, MATCH).
+Kept apart from the messages because five of them share these enums, and because a filter has values that an entry cannot have (ANY, MATCH).
 Source: KIP-140, KIP-290 (PREFIXED), KIP-373 (USER), KIP-939 (TWO_PHASE_COMMIT); org.apache.kafka.common.acl and org.apache.kafka.common.resource.
 """
 
@@ -9,7 +9,7 @@ from enum import IntEnum, unique
 
 @unique
 class AclResourceType(IntEnum):
-    """What is guarded."""
+    """The type of a resource."""
 
     UNKNOWN = 0
     ANY = 1
@@ -25,11 +25,11 @@ class AclResourceType(IntEnum):
 
 @unique
 class AclPatternType(IntEnum):
-    """How the name of an entry's resource is meant."""
+    """The pattern type of an entry's resource name."""
 
     UNKNOWN = 0
     ANY = 1
-    """Of filters only: a pattern of either type with just this name."""
+    """Of filters only: a pattern of either type with exactly this name."""
     MATCH = 2
     """Of filters only: every pattern that covers a resource of this name."""
     LITERAL = 3
@@ -38,7 +38,7 @@ class AclPatternType(IntEnum):
 
 @unique
 class AclOperation(IntEnum):
-    """What is done to the resource; also the number of its bit in `authorized_operations`."""
+    """An operation on the resource; also the number of its bit in `authorized_operations`."""
 
     UNKNOWN = 0
     ANY = 1
@@ -61,7 +61,7 @@ class AclOperation(IntEnum):
 
 @unique
 class AclPermissionType(IntEnum):
-    """Whether it may be done; one DENY outweighs every ALLOW."""
+    """Whether the operation is permitted; one DENY overrides every ALLOW."""
 
     UNKNOWN = 0
     ANY = 1

@@ -1,7 +1,8 @@
-"""Record batches, message format 2: a view that unpacks the header once and leaves the records alone, and a builder.
+"""Record batches, message format 2: a view that decodes the header once and leaves the records unparsed, and a builder.
 
-What travels from socket to disk and back is the batch as the producer built it: the broker may change only base offset and leader epoch, which the
-checksum does not cover.   Source: KIP-98, DefaultRecordBatch, ByteBufferLogInputStream.
+The same bytes travel from socket to disk and back as the producer built them: the broker may change only base
+offset and leader epoch, which the checksum does not cover.   Source: KIP-98, DefaultRecordBatch,
+ByteBufferLogInputStream.
 """
 
 import struct
@@ -42,7 +43,7 @@ SEQUENCES: Final = 1 << 31  # sequence numbers start again at 0 after 2^31 - 1
 
 
 class TimestampType(IntEnum):
-    """Whose clock stamped the records: the producer's, or the broker's at append."""
+    """Timestamp type: CreateTime of the producer, or LogAppendTime of the broker."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
@@ -51,7 +52,8 @@ class TimestampType(IntEnum):
 class RecordBatch:
     """One batch inside a buffer, which it keeps alive and never copies; header fields are attributes.
 
-    Raises TornBatch when the buffer ends too early, UnsupportedMagic, or MalformedBatch. The checksum is not looked at: ask `crc_is_valid`.
+    Raises TornBatch when the buffer ends too early, UnsupportedMagic, or MalformedBatch. The checksum is not
+    verified: use `crc_is_valid`.
     """
 
     __slots__ = (
@@ -117,7 +119,7 @@ class RecordBatch:
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record the batch was built with; compaction may have taken that record away."""
+        """Offset of the last record the batch was built with; compaction may have removed that record."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -134,7 +136,7 @@ class RecordBatch:
 
     @property
     def compression(self) -> Compression:
-        """The codec of the records. Raises UndecodableRecords for a number that means none."""
+        """The codec of the records. Raises UndecodableRecords for an unknown one."""
         try:
             return Compression(self.attributes & COMPRESSION_MASK)
         except ValueError:
@@ -142,7 +144,7 @@ class RecordBatch:
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Whose clock stamped the records."""
+        """The timestamp type of the records."""
         return TimestampType.LOG_APPEND_TIME if self.attributes & LOG_APPEND_TIME_BIT else TimestampType.CREATE_TIME
 
     @property
@@ -152,12 +154,12 @@ class RecordBatch:
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds a broker's own marks instead of a producer's records."""
+        """Whether the batch contains control records instead of a producer's records."""
         return bool(self.attributes & CONTROL_BIT)
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When compaction may drop the tombstones or the marker in it, which the base timestamp then says; None as long as it was not compacted."""
+        """The delete horizon of the tombstones or the marker in it, which the base timestamp then contains; None until it is compacted."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
@@ -189,16 +191,16 @@ class RecordBatch:
         return read(bytes(self.buffer[start:end]), count, base_offset, base_timestamp, append_timestamp)
 
     def with_base_offset(self, base_offset: int, leader_epoch: int) -> list[bytes | memoryview]:
-        """Return the batch as it goes into a log: sixteen new bytes, then the rest uncopied. The checksum stays right."""
+        """Return the batch for appending to a log: sixteen new bytes, then the rest uncopied. The checksum stays valid."""
         rest = memoryview(self.buffer)[self.position + MAGIC_POSITION : self.position + self.size_bytes]
         return [REWRITTEN.pack(base_offset, self.batch_length, leader_epoch), rest]
 
     def with_log_append_time(self, base_offset: int, leader_epoch: int, append_timestamp: int) -> list[bytes | memoryview]:
-        """Return the batch stamped by the broker's clock: a new header with a new checksum, then the records uncopied."""
+        """Return the batch with LogAppendTime: a new header with a new checksum, then the records uncopied."""
         return self.with_max_timestamp(base_offset, leader_epoch, TimestampType.LOG_APPEND_TIME, append_timestamp)
 
     def with_max_timestamp(self, base_offset: int, leader_epoch: int, timestamp_type: TimestampType, max_timestamp: int) -> list[bytes | memoryview]:
-        """Return the batch with its newest timestamp and whose clock it is replaced: a new header with a new checksum, then the records uncopied."""
+        """Return the batch with another max timestamp and timestamp type: a new header with a new checksum, then the records uncopied."""
         records = memoryview(self.buffer)[self.position + HEADER_SIZE_BYTES : self.position + self.size_bytes]
         covered = COVERED_HEADER.pack(
             self.attributes & KNOWN_BITS & ~LOG_APPEND_TIME_BIT | LOG_APPEND_TIME_BIT * timestamp_type,
@@ -225,16 +227,16 @@ def checksum_of(batch: Bytes) -> int:
 
 
 def crc_of(header: Bytes) -> int:
-    """Return the checksum that stands in the header of a batch."""
+    """Return the checksum in the header of a batch."""
     return int(CRC.unpack_from(header, BEFORE_CRC.size)[0])
 
 
 class HasSize(Protocol):
-    """What a splitter must know of what it yields."""
+    """What a splitter needs to know of what it yields."""
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes it takes in its buffer."""
+        """Its size in bytes."""
         ...
 
 
@@ -242,9 +244,10 @@ Opened = TypeVar("Opened", bound=HasSize)
 
 
 class BatchSplitter(Generic[Opened]):
-    """Walks over the batches that lie one after another in a buffer, and stops where the last one is torn.
+    """Iterates over consecutive batches in a buffer, and stops at an incomplete one.
 
-    `end_position` is where the whole batches end, `is_torn` whether something follows; both also hold after a MalformedBatch was raised.
+    `end_position` is the end of the complete batches, `is_torn` whether something follows; both also hold after
+    a MalformedBatch was raised.
     """
 
     __slots__ = ("_buffer", "_open", "end_position")
@@ -274,9 +277,9 @@ class BatchSplitter(Generic[Opened]):
 
 
 def split_batches(buffer: Bytes, position: int = 0) -> BatchSplitter[RecordBatch]:
-    """Iterate over the batches from position on; a torn tail ends the walk, garbage raises MalformedBatch.
+    """Iterate over the batches from position on; a torn tail ends the iteration, garbage raises MalformedBatch.
 
-    Checksums are not looked at. Zeros, as a file system leaves after a power loss, are garbage.
+    Checksums are not verified. Zeros, as a file system leaves after a power loss, are garbage.
     """
     return BatchSplitter(buffer, position, RecordBatch)
 
@@ -296,10 +299,10 @@ def build_batch(
     delete_horizon_ms: int | None = None,
     last_offset: int | None = None,
 ) -> bytes:
-    """Return a batch of at least one record; records with an offset keep it, the others count on from the one before.
+    """Return a batch of at least one record; records with an offset keep it, the others continue from the previous one.
 
-    With an append timestamp the batch says that the broker's clock stamped it; a delete horizon takes the place of the base timestamp (KIP-534).
-    `last_offset` is where the batch says it ends, if that is not its last record: compaction has taken others away.
+    With an append timestamp the batch has LogAppendTime; a delete horizon replaces the base timestamp (KIP-534).
+    `last_offset` is the last offset of the batch, if that is not its last record: compaction has removed others.
     """
     built = build_records(records, base_offset, delete_horizon_ms)
     body = compress(compression, built.body)
@@ -321,7 +324,7 @@ def build_batch(
 
 
 def build_empty_batch(batch: RecordBatch) -> bytes:
-    """Return what compaction leaves of a batch whose records are all gone but whose producer is still remembered: its header.   Source: KIP-98."""
+    """Return the empty batch that compaction keeps for the producer state when all records are removed: its header.   Source: KIP-98."""
     covered = COVERED_HEADER.pack(
         batch.attributes & (LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT),
         batch.last_offset_delta,
@@ -337,7 +340,7 @@ def build_empty_batch(batch: RecordBatch) -> bytes:
 
 
 def _too_short(buffer: Bytes, position: int) -> MalformedBatch:
-    """Tell a cut header from an old message, which may be shorter than a header of today."""
+    """Distinguish a truncated header from an old message, which may be shorter than a format 2 header."""
     magic_position = position + MAGIC_POSITION
     if magic_position < len(buffer):
         magic = int.from_bytes(buffer[magic_position : magic_position + 1], signed=True)

@@ -1,8 +1,9 @@
-"""How a compressed block is packed and unpacked: gzip, snappy, lz4 and zstd, in the framings Kafka's clients write.
+"""Compression and decompression of blocks: gzip, snappy, lz4 and zstd, in the framings that Kafka's clients write.
 
-Snappy is read raw and in xerial's framing and written in the latter; lz4 is framed differently for message format 0. How much a block can hold when
-it is unpacked is known before that is done, so that broken data is told from large data, and neither costs more room than its size can justify.
-Loaded when the first compressed batch is met: loading the codecs takes longer than most of a node.
+Snappy is read raw and in xerial's framing and written in the latter; lz4 is framed differently for message
+format 0. The maximum uncompressed size of a block is known before it is decompressed, so that corrupt data is
+distinguished from large data, and neither uses more memory than its size can justify. Imported with the first
+compressed batch: importing the codecs takes longer than most of a node.
 Source: KIP-110 (zstd), KAFKA-3160 (lz4 header checksum), CompressionType, SnappyOutputStream.
 """
 
@@ -17,19 +18,19 @@ from protocol.compression import Bytes, Compression
 from protocol.malformed_batches import UndecodableRecords
 
 PLAIN_BYTES_MAX = 128 * 1024 * 1024
-"""What a block may hold when it is unpacked. Kafka unpacks as a stream and has no such limit; one small batch must not fill a node."""
+"""The limit of a decompressed block. Kafka decompresses as a stream without such a limit; one small batch must not fill a node's memory."""
 
 GZIP_WINDOW_BITS = 31  # zlib's 15 bits of window, plus 16 for the gzip header and trailer
 GZIP_MAGIC = b"\x1f\x8b"
 GZIP_RATIO_MAX = 1032  # of deflate
 GZIP_SIZE_BYTES = 4  # the size of the last member, at its end
 GZIP_TRUSTED_BYTES_MAX = 8 * 1024
-"""A shorter block is believed what it says of its size: if that is a lie, it costs some milliseconds."""
+"""The size in the header of a shorter block is trusted: if it is wrong, it costs some milliseconds."""
 PIECE_BYTES = 256 * 1024
-"""Gzip is unpacked in such pieces."""
+"""The size of the pieces in which gzip is decompressed."""
 GIVEN_BYTES = 64 * 1024
 FIRST_GIVEN_BYTES = 512
-"""What zlib is given at once of a member behind the first one: it copies what it does not take, so that all of the rest would cost the square."""
+"""The input of zlib per step for a gzip member after the first one: zlib copies unconsumed input, so passing all of it would take quadratic time."""
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER = XERIAL_MAGIC + struct.pack(">ii", 1, 1)  # version, oldest compatible version
 XERIAL_BLOCK_BYTES = 32 * 1024
@@ -46,7 +47,7 @@ def pack(codec: Compression, data: Bytes, magic: int) -> bytes:
 
 
 def unpack(codec: Compression, data: Bytes, magic: int) -> bytes:
-    """Return what was compressed for a message format. Raises UndecodableRecords, also for more than PLAIN_BYTES_MAX."""
+    """Return the decompressed data for a message format. Raises UndecodableRecords, also for more than PLAIN_BYTES_MAX."""
     try:
         if codec is Compression.LZ4 and magic == 0:
             return _decompress_lz4(lz4_frames.with_right_checksum(memoryview(data)))
@@ -65,7 +66,7 @@ def _decompress_gzip(data: Bytes) -> bytes:
 
 
 def _gzip_pieces(data: Bytes) -> Iterator[bytes]:
-    """Read one or more gzip members, as Java's GZIPInputStream does: what follows them and is none is ignored."""
+    """Read one or more gzip members, as Java's GZIPInputStream does: trailing bytes that are no member are ignored."""
     view = memoryview(data)
     plain_bytes = position = 0
     given_bytes = len(view)
@@ -89,9 +90,9 @@ def _gzip_pieces(data: Bytes) -> Iterator[bytes]:
 
 
 def unpack_in_pieces(codec: Compression, data: Bytes) -> Iterator[bytes]:
-    """Yield what was compressed: gzip a piece at a time, so that whoever has seen enough can stop; other codecs at once.
+    """Yield the decompressed data: gzip in pieces, so that the caller can stop early; other codecs at once.
 
-    Raises UndecodableRecords as `unpack` does, when it comes to what cannot be read.
+    Raises UndecodableRecords as `unpack` does, when it reaches data that cannot be decoded.
     """
     try:
         if codec is Compression.GZIP:
@@ -103,7 +104,7 @@ def unpack_in_pieces(codec: Compression, data: Bytes) -> Iterator[bytes]:
 
 
 def _snappy_blocks(view: memoryview) -> Iterator[memoryview]:
-    """Yield the blocks of either framing. Raises ValueError or struct.error where the framing is broken."""
+    """Yield the blocks of either framing. Raises ValueError or struct.error for a broken framing."""
     if view[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
         yield view
         return
@@ -120,9 +121,9 @@ def _snappy_blocks(view: memoryview) -> Iterator[memoryview]:
 
 
 def plain_bytes_estimate(codec: Compression, data: memoryview) -> int:
-    """Return how many bytes a block may hold when it is unpacked, by what it says of itself; 0 where it says nothing that makes sense.
+    """Return the maximum uncompressed size of a block, from its header; 0 if the header makes no sense.
 
-    A gzip block may say less than it holds: where it is long enough to hold much, that is what is estimated.
+    A gzip block may declare less than it contains: if it is long enough to contain much, the estimate is used.
     """
     try:
         match codec:
@@ -160,7 +161,7 @@ def _decompress_snappy(data: Bytes) -> bytes:
 
 
 def _decompress_raw_snappy(view: memoryview, before_bytes: int) -> bytes:
-    """Unpack one block, whose size stands at its beginning; `before_bytes` were unpacked already."""
+    """Decompress one block with a size prefix; `before_bytes` were decompressed already."""
     plain_bytes = int(cramjam.snappy.decompress_raw_len(view))
     _require_bounded(before_bytes + plain_bytes)
     if plain_bytes > SNAPPY_RATIO_MAX * len(view):
@@ -188,7 +189,7 @@ def _decompress_zstd(data: Bytes) -> bytes:
 
 
 def _unpack_into_room(decompress_into: Callable[[Bytes, bytearray], int], data: memoryview, bound: int) -> bytes:
-    """Unpack what needs `bound` bytes at most. Where that is more than is allowed, it may still need less: the codec finds out."""
+    """Decompress data that needs `bound` bytes at most. If that is above the limit, the actual size may still be below: the codec finds out."""
     room = bytearray(min(bound, PLAIN_BYTES_MAX))
     return bytes(memoryview(room)[: decompress_into(data, room)])
 

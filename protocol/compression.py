@@ -1,4 +1,4 @@
-"""The four codecs of record batches: gzip, snappy, lz4 and zstd; what they do stands in protocol.compressed_blocks. Source: CompressionType."""
+"""The four codecs of record batches: gzip, snappy, lz4 and zstd, which are implemented in protocol.compressed_blocks. Source: CompressionType."""
 
 from collections.abc import Iterator
 from enum import IntEnum
@@ -26,21 +26,21 @@ def compress(codec: Compression, data: Bytes, magic: int = NEWEST_MAGIC) -> byte
 
 
 def decompress_in_pieces(codec: Compression, data: Bytes) -> Iterator[bytes]:
-    """Yield what was compressed, a piece at a time. Raises UndecodableRecords when it comes to what cannot be read."""
+    """Yield the decompressed data in pieces. Raises UndecodableRecords when it reaches data that cannot be decoded."""
     from protocol.compressed_blocks import unpack_in_pieces
 
     return unpack_in_pieces(codec, data)
 
 
 def estimated_plain_bytes(codec: Compression, data: memoryview) -> int:
-    """Return how many bytes a compressed block may hold when it is unpacked, without unpacking it."""
+    """Return the maximum uncompressed size of a compressed block, without decompressing it."""
     from protocol.compressed_blocks import plain_bytes_estimate
 
     return plain_bytes_estimate(codec, data)
 
 
 def decompress(codec: Compression, data: Bytes, magic: int = NEWEST_MAGIC) -> bytes:
-    """Return what was compressed for a message format. Raises UndecodableRecords, also for more than PLAIN_BYTES_MAX."""
+    """Return the decompressed data for a message format. Raises UndecodableRecords, also for more than PLAIN_BYTES_MAX."""
     from protocol.compressed_blocks import unpack
 
     return unpack(codec, data, magic)

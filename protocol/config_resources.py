@@ -1,4 +1,4 @@
-"""The numbers of configuration: what has configurations, where a value comes from, and of which type it is.
+"""Enum values of configurations: resource types, sources and types of values.
 
 Kept apart from the messages because DescribeConfigs (32), AlterConfigs (33), IncrementalAlterConfigs (44), ListConfigResources (74) and the metadata
 log share them.
@@ -9,17 +9,17 @@ org.apache.kafka.common.config.ConfigResource, org.apache.kafka.common.requests.
 from enum import IntEnum, unique
 
 NO_CONFIG_SOURCE = -1
-"""An answer in version 0, which has no sources."""
+"""The source in a version 0 response, which has no sources."""
 
 
 @unique
 class ConfigResourceType(IntEnum):
-    """What has configurations."""
+    """The type of a resource."""
 
     UNKNOWN = 0
     TOPIC = 2
     BROKER = 4
-    """By its id; an empty name means every broker."""
+    """By its id; an empty name means all brokers."""
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
     GROUP = 32
@@ -27,13 +27,13 @@ class ConfigResourceType(IntEnum):
 
 @unique
 class ConfigSource(IntEnum):
-    """Where a value comes from."""
+    """The source of a value."""
 
     UNKNOWN = 0
     TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    """Set for all brokers at once."""
+    """The cluster-wide default for all brokers."""
     STATIC_BROKER_CONFIG = 4
     """The broker's properties file."""
     DEFAULT_CONFIG = 5
@@ -44,7 +44,7 @@ class ConfigSource(IntEnum):
 
 @unique
 class ConfigType(IntEnum):
-    """How a value is to be read."""
+    """The type of a value."""
 
     UNKNOWN = 0
     BOOLEAN = 1

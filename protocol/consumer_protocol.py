@@ -1,6 +1,6 @@
-"""What the members of a classic consumer group tell each other through the coordinator, to which it is only bytes.
+"""The embedded protocol of classic consumer groups: messages between members that are opaque bytes to the coordinator.
 
-Subscriptions travel in JoinGroup to the leader of the group, assignments in SyncGroup back to the members. A version after the newest known one is
+Subscriptions are sent in JoinGroup to the group leader, assignments in SyncGroup to the members. A version after the newest known one is
 read as that, because members of several releases meet in a group.
 Source: KIP-429 (v1: owned partitions), KIP-792 (v2: generation), KIP-881 (v3: rack); ConsumerProtocol, ConsumerProtocolSubscription.json,
 ConsumerProtocolAssignment.json.
@@ -14,7 +14,7 @@ NEWEST_VERSION = 3
 
 @structure(kafka_name="TopicPartition")
 class OwnedPartitions:
-    """Partitions of one topic that the member reads now."""
+    """The partitions of one topic that the member owns."""
 
     topic: str = string(since=1)
     partitions: list[int] = array(int32, since=1)
@@ -22,7 +22,7 @@ class OwnedPartitions:
 
 @message(kind="data", versions="0-3", flexible="none")
 class ConsumerProtocolSubscription:
-    """The topics that a member wants, and what it reads now."""
+    """The topics that a member subscribes to, and its owned partitions."""
 
     topics: list[str] = array(string)
     user_data: bytes | None = byte_string(nullable="0+", default=None)
@@ -41,7 +41,7 @@ class AssignedPartitions:
 
 @message(kind="data", versions="0-3", flexible="none")
 class ConsumerProtocolAssignment:
-    """The partitions that a member shall read."""
+    """The partitions that are assigned to a member."""
 
     assigned_partitions: list[AssignedPartitions] = array(AssignedPartitions)
     user_data: bytes | None = byte_string(nullable="0+", default=None)
@@ -53,7 +53,7 @@ def build_subscription(subscription: ConsumerProtocolSubscription, version: int 
 
 
 def parse_subscription(content: bytes) -> ConsumerProtocolSubscription:
-    """Return what a member wants. Raises MalformedMessage."""
+    """Return the subscription of a member. Raises MalformedMessage."""
     found: ConsumerProtocolSubscription = parse_version_prefixed(ConsumerProtocolSubscription, content, later_as_newest=True)
     return found
 
@@ -64,6 +64,6 @@ def build_assignment(assignment: ConsumerProtocolAssignment, version: int = NEWE
 
 
 def parse_assignment(content: bytes) -> ConsumerProtocolAssignment:
-    """Return what a member shall read. Raises MalformedMessage."""
+    """Return the assignment of a member. Raises MalformedMessage."""
     found: ConsumerProtocolAssignment = parse_version_prefixed(ConsumerProtocolAssignment, content, later_as_newest=True)
     return found

@@ -1,6 +1,6 @@
-"""Control records: what brokers and voters write into a log about the log itself. Readers hand them to no consumer, yet each takes an offset.
+"""Control records: what brokers and voters write into a log about the log itself. Consumers skip them, yet each has an offset.
 
-The key of the record says which kind it is; the value is a message. The markers of transactions and the voters' records share the numbering.
+The key of the record contains its type; the value is a message. The markers of transactions and the voters' records share the numbering.
 Source: KIP-98 (markers), KIP-595 (leader change), KIP-630 (snapshots), KIP-853 (voters); ControlRecordType, ControlRecordUtils.
 """
 
@@ -22,7 +22,7 @@ END_TXN_MARKER_VERSION: Final = 0
 
 
 class ControlType(IntEnum):
-    """The kind of a control record."""
+    """The type of a control record."""
 
     ABORT = 0
     COMMIT = 1
@@ -35,21 +35,21 @@ class ControlType(IntEnum):
 
 @message(kind="data", versions="0", flexible="none", kafka_name="ControlRecordTypeSchema")
 class ControlRecordKey:
-    """The key of a control record; its version stands in front."""
+    """The key of a control record, with a version prefix."""
 
     control_type: int = int16(kafka_name="Type")
 
 
 @message(kind="data", versions="0", flexible="none")
 class EndTxnMarker:
-    """A transaction ends here; whether it was committed or aborted says the type in the key. Its version stands in front of the value."""
+    """The end of a transaction; the type in the key is commit or abort. The value has a version prefix."""
 
     coordinator_epoch: int = int32()
 
 
 @structure
 class Voter:
-    """A voter of the quorum; its directory id came with 3.9, and v0 is still what is written."""
+    """A voter of the quorum; its directory id was added in 3.9, and v0 is still written."""
 
     voter_id: int = int32()
     voter_directory_id: bytes = uuid(since=1)
@@ -57,7 +57,7 @@ class Voter:
 
 @message(kind="data", versions="0-1", flexible="0+")
 class LeaderChangeMessage:
-    """The first record of every epoch of the metadata log: who leads it, who may vote, and who did."""
+    """The first record of every epoch of the metadata log: the leader, the voters, and those that granted their vote."""
 
     version: int = int16()
     leader_id: int = int32()
@@ -75,14 +75,14 @@ class SnapshotHeaderRecord:
 
 @message(kind="data", versions="0", flexible="0+")
 class SnapshotFooterRecord:
-    """The last record of a metadata snapshot: a file without it was cut short."""
+    """The last record of a metadata snapshot: a file without it is incomplete."""
 
     version: int = int16()
 
 
 @message(kind="data", versions="0", flexible="0+")
 class KRaftVersionRecord:
-    """From here on the quorum follows this kraft.version (1: the voters stand in the log)."""
+    """From here on the quorum uses this kraft.version (1: the voters are in the log)."""
 
     version: int = int16()
     k_raft_version: int = int16()
@@ -90,7 +90,7 @@ class KRaftVersionRecord:
 
 @structure
 class Endpoint:
-    """Where a voter can be reached."""
+    """An endpoint of a voter."""
 
     name: str = string()
     host: str = string()
@@ -107,7 +107,7 @@ class KRaftVersionFeature:
 
 @structure(kafka_name="Voter")
 class RegisteredVoter:
-    """A voter with all that others need to know of it."""
+    """A voter with all its properties."""
 
     voter_id: int = int32()
     voter_directory_id: bytes = uuid()
@@ -117,7 +117,7 @@ class RegisteredVoter:
 
 @message(kind="data", versions="0", flexible="0+")
 class VotersRecord:
-    """From here on these are the voters."""
+    """The voters from here on."""
 
     version: int = int16()
     voters: list[RegisteredVoter] = array(RegisteredVoter)
@@ -135,7 +135,7 @@ MESSAGES: Final[Mapping[ControlType, type]] = {
 
 
 def control_type(key: bytes | None) -> ControlType | None:
-    """Return the kind that a control record's key names, None for one that came after us. Raises MalformedMessage."""
+    """Return the type in a control record's key, None for an unknown, newer one. Raises MalformedMessage."""
     if key is None:
         raise MalformedMessage(None, None, "control record key", "it is null")
     number = parse_version_prefixed(ControlRecordKey, key, later_as_newest=True).control_type
@@ -146,9 +146,9 @@ def control_type(key: bytes | None) -> ControlType | None:
 
 
 def parse_control_record(key: bytes | None, value: bytes | None) -> Message | None:
-    """Return the message in a control record, None for a kind that came after us: readers skip it.
+    """Return the message in a control record, None for an unknown, newer type: readers skip it.
 
-    Of an EndTxnMarker ask `control_type` whether it commits or aborts. Raises MalformedMessage.
+    For an EndTxnMarker, `control_type` is commit or abort. Raises MalformedMessage.
     """
     kind = control_type(key)
     if kind is None:
@@ -166,7 +166,7 @@ def parse_control_record(key: bytes | None, value: bytes | None) -> Message | No
 
 
 def build_control_record(kind: ControlType, body: Message) -> tuple[bytes, bytes]:
-    """Return key and value. All but markers say their version in their first field."""
+    """Return key and value. All but markers have their version in their first field."""
     cls: type = type(body)
     assert cls is MESSAGES[kind], f"{cls.__name__} is not what {kind.name} carries"
     value = build_version_prefixed(body, END_TXN_MARKER_VERSION) if cls is EndTxnMarker else compiled(cls, body.version).encode(body)
@@ -181,7 +181,7 @@ def _key(kind: ControlType) -> bytes:
 def build_control_batch(
     records: Sequence[tuple[ControlType, Message]], *, base_offset: int, timestamp: int, leader_epoch: int = NO_LEADER_EPOCH
 ) -> bytes:
-    """Return a batch of voters' control records: no producer, never compressed."""
+    """Return a batch of the voters' control records: without a producer, never compressed."""
     return build_batch(
         [Record(UNASSIGNED_OFFSET, timestamp, *build_control_record(kind, body)) for kind, body in records],
         base_offset=base_offset,

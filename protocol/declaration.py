@@ -1,4 +1,4 @@
-"""What a message declares about itself: its fields, and in which versions each of them is on the wire.
+"""The declaration of a message: its fields, and in which versions each of them is on the wire.
 
 One declaration serves all versions of a message; `resolve` turns it into the layout of one version, the drift check compares it with Kafka's own.
 Source: the JSON message definitions of Apache Kafka (clients/src/main/resources/common/message/README.md).
@@ -19,7 +19,7 @@ Kind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class VersionRange:
-    """Versions `first` to `last`, both inside; `last` is LAST_VERSION for "3+"; "none" is empty (last < first)."""
+    """Versions `first` to `last`, both inclusive; `last` is LAST_VERSION for "3+"; "none" is empty (last < first)."""
 
     first: int
     last: int
@@ -60,7 +60,7 @@ ALL_VERSIONS = VersionRange(0, LAST_VERSION)
 
 
 class Primitive(Enum):
-    """A wire type without parts; the value is Kafka's word for it."""
+    """A primitive wire type; the value is Kafka's name of it."""
 
     BOOLEAN = "bool"
     INT8 = "int8"
@@ -73,7 +73,7 @@ class Primitive(Enum):
     UUID = "uuid"
     STRING = "string"
     USTRING = "ustring"
-    """ZooKeeper's word: text behind a length of four bytes."""
+    """ZooKeeper's string type: text after a length of four bytes."""
     BYTES = "bytes"
     RECORDS = "records"
 
@@ -92,7 +92,7 @@ INTEGER_RANGES: Final[Mapping[Primitive, tuple[int, int]]] = {
 
 @dataclass(frozen=True, slots=True)
 class StructureOf:
-    """A nested structure, by the class that declares it."""
+    """A nested structure, with the class that declares it."""
 
     structure: type
 
@@ -108,7 +108,7 @@ WireType = Primitive | StructureOf | ArrayOf
 
 
 class Fresh(Enum):
-    """A default that is made anew for each message, because it could be changed."""
+    """A default that is created for each message, because it is mutable."""
 
     LIST = "[]"
     STRUCTURE = "all defaults"
@@ -121,8 +121,9 @@ Scalar = bool | int | float | str | bytes
 class Field:
     """A field of a message or structure, over all versions.
 
-    In `versions` it exists; in `tagged` it stands among the tagged fields under number `tag`; in `nullable` it may be None.
-    `flexible` overrides where its own encoding is compact (None: like the message). `ignorable`: dropped silently in versions that lack it.
+    It exists in `versions`; in `tagged` it is a tagged field with the number `tag`; in `nullable` it may be
+    None. `flexible` overrides where its own encoding is compact (None: like the message). `ignorable`: dropped
+    silently in versions that lack it.
     """
 
     name: str
@@ -138,11 +139,11 @@ class Field:
 
     @property
     def kafka_type(self) -> str:
-        """The type as Kafka's definitions write it: "int32", "[]TopicData", "LeaderIdAndEpoch"."""
+        """The type in the notation of Kafka's definitions: "int32", "[]TopicData", "LeaderIdAndEpoch"."""
         return _kafka_type(self.type)
 
     def is_called(self, kafka_name: str) -> bool:
-        """Tell whether this is the field that Kafka calls so (Kafka's own capitals are not consistent: `timeoutMs`, `TimeoutMs`)."""
+        """Return whether this is the field with a name of Kafka's (whose capitalisation is not consistent: `timeoutMs`, `TimeoutMs`)."""
         return kafka_name == self.kafka_name or snake_case(kafka_name) == self.name
 
 
@@ -163,7 +164,7 @@ class Declaration:
 
 
 def snake_case(kafka_name: str) -> str:
-    """Return our name of a field, a function of Kafka's: `ProducerId` -> `producer_id`, `isKRaftController` -> `is_k_raft_controller`."""
+    """Return our name of a field, derived from Kafka's: `ProducerId` -> `producer_id`, `isKRaftController` -> `is_k_raft_controller`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", kafka_name).lower()
 
 

@@ -1,8 +1,9 @@
-"""Turns batches into what consumers from before 0.11 understand: message sets of format 1 (0.10) or 0 (older), as a broker does for Fetch 0 to 3.
+"""Down-conversion of batches for consumers before 0.11: message sets of format 1 (0.10) or 0 (older), as a broker does for Fetch 0 to 3.
 
-Headers, producer ids and leader epochs are lost, and the marks that end transactions are left out: an old consumer sees aborted records, too.
-Source: KIP-98, KIP-283 (conversion in pieces, into a response whose size was promised before); RecordsUtil, LazyDownConversionRecords;
-asked of Apache Kafka 3.9.1.
+Headers, producer ids and leader epochs are lost, and transaction markers are left out: an old consumer sees
+aborted records, too.
+Source: KIP-98, KIP-283 (conversion in pieces, into a response whose size was sent before); RecordsUtil,
+LazyDownConversionRecords; verified against Apache Kafka 3.9.1.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,32 +19,33 @@ from protocol.message_sets import NEWEST_OLD_MAGIC, OFFSET_AND_SIZE, AnyBatch, s
 from protocol.records import NO_TIMESTAMP, Record
 
 PIECE_BYTES_MAX: Final = 128 * 1024
-"""How much is read before it is converted and sent."""
+"""The number of bytes that are read before they are converted and sent."""
 FILLER_OFFSET: Final = -1
 
 
 def down_convert(batches: Iterable[AnyBatch], *, to_magic: int, first_offset: int) -> bytes:
-    """Return message sets of format 0 or 1. What is old enough already stays as it is, also where offset and size of its messages are.
+    """Return message sets of format 0 or 1. Data that is already in that format stays unchanged.
 
-    Records before `first_offset`, which the consumer did not ask for, are left out of uncompressed batches. Raises UnconvertibleBatch, for zstd with
-    UNSUPPORTED_COMPRESSION_TYPE, and whatever reading records raises.
+    Records before `first_offset`, the fetch offset, are left out of uncompressed batches. Raises UnconvertibleBatch, for zstd with
+    UNSUPPORTED_COMPRESSION_TYPE, and the errors of reading records.
     """
     assert 0 <= to_magic <= NEWEST_OLD_MAGIC, "only to formats before 2"
     return b"".join(_converted(batch, to_magic, first_offset) for batch in batches)
 
 
 def down_convert_in_pieces(data: Bytes, *, to_magic: int, first_offset: int) -> bytes:
-    """Return the records field of a Fetch response: converted batches, cut to or filled up to the size that the response announced.
+    """Return the records field of a Fetch response: converted batches, truncated or padded to the size that the response announced.
 
-    That is the size of the data before conversion, and at least that of its first batch after it. A message that claims to go on behind the end fills
-    the rest: old consumers take it for a torn one. Raises as `down_convert` does, but only until something is converted: the rest waits for the next
-    fetch.
+    That is the size of the data before conversion, and at least that of its first batch after it. The padding
+    is a message whose size exceeds the rest: old consumers treat it as a partial one. Raises as `down_convert`
+    does, but only until something is converted: the rest waits for the next fetch.
     """
     batches = list(split_any_batches(data))
     first = next((piece for batch in batches if (piece := down_convert((batch,), to_magic=to_magic, first_offset=first_offset))), b"")
     if first:
         left = max(len(data), len(first))
-        # Kafka resumes at the second batch, even where the first was a mark and the second is what was converted: then that one comes twice.
+        # Kafka resumes at the second batch, even if the first was a marker and the second was converted: then
+        # the second is returned twice.
         pieces = _pieces(batches[1:], to_magic, first_offset)
     else:
         left = LENGTH_OVERHEAD_BYTES if batches else 0
@@ -59,7 +61,7 @@ def down_convert_in_pieces(data: Bytes, *, to_magic: int, first_offset: int) -> 
 
 
 def _pieces(batches: list[AnyBatch], to_magic: int, first_offset: int) -> Iterator[bytes]:
-    """Yield what batches become, so many together as were read together; nothing after the first that cannot be converted."""
+    """Yield the converted batches, grouped as they were read; nothing after the first one that cannot be converted."""
     together: list[AnyBatch] = []
     size_bytes = 0
     for batch in (*batches, None):
@@ -79,7 +81,7 @@ def _pieces(batches: list[AnyBatch], to_magic: int, first_offset: int) -> Iterat
 
 
 def _filler(left: int) -> bytes:
-    """Return a message that is never whole: it claims one byte more than is left."""
+    """Return an incomplete message: its size is one byte more than what is left."""
     head = OFFSET_AND_SIZE.pack(FILLER_OFFSET, max(left + 1, BATCH_BYTES_MIN))
     return head.ljust(min(left + 1, PIECE_BYTES_MAX), b"\0")
 
@@ -106,7 +108,7 @@ def _converted(batch: AnyBatch, to_magic: int, first_offset: int) -> bytes | mem
 
 
 def require_convertible(records: Iterable[Record], position: int) -> None:
-    """Raise UnconvertibleBatch for records that no batch can be built of: offsets that do not grow, timestamps before 1970."""
+    """Raise UnconvertibleBatch for records that no batch can contain: offsets that do not increase, timestamps before 1970."""
     last_offset: int | None = None
     for record in records:
         if last_offset is not None and record.offset <= last_offset:

@@ -1,7 +1,8 @@
-"""Every error code of the protocol, and whether a client may simply try again.
+"""Every error code of the protocol, and whether it is retriable.
 
-The answer to "may I retry?" decides the fate of a batch on the client, so it is part of the code's identity.
-Source: org.apache.kafka.common.protocol.Errors, RetriableException and InvalidMetadataException (codes up to 127 as in 3.9, above as in 4.x).
+Whether an error is retriable decides how a client handles a batch, so it is part of the definition.
+Source: org.apache.kafka.common.protocol.Errors, RetriableException and InvalidMetadataException (codes up to
+127 as in 3.9, above as in 4.x).
 """
 
 from enum import IntEnum, unique
@@ -9,17 +10,17 @@ from enum import IntEnum, unique
 RETRIABLE = True
 STALE_METADATA = "retriable, after a refresh of the metadata"
 UNEXPECTED = "The server experienced an unexpected error when processing the request."
-"""Kafka's text for UNKNOWN_SERVER_ERROR, in the answers that have one."""
+"""Kafka's text for UNKNOWN_SERVER_ERROR, in responses with an error message."""
 
 
 @unique
 class ErrorCode(IntEnum):
-    """An error as it stands on the wire (int16)."""
+    """An error code on the wire (int16)."""
 
     retriable: bool
     """The same request may succeed later."""
     refreshes_metadata: bool
-    """The sender's idea of who leads what is old: ask for the metadata first, then retry."""
+    """The client's metadata is stale: refresh it, then retry."""
 
     def __new__(cls, code: int, retry: bool | str = False) -> "ErrorCode":
         error = int.__new__(cls, code)

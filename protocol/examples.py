@@ -1,6 +1,7 @@
-"""Arbitrary values of any message at any version: for tests, benches and hostile clients.
+"""Arbitrary values of any message at any version: for tests, benchmarks and fuzzing.
 
-The caller brings the dice, `below(n) -> 0 .. n - 1`, so that a seed or a shrinking test framework decides what comes.
+The caller passes the random function, `below(n) -> 0 .. n - 1`, so that a seed or a shrinking test framework
+determines the values.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,7 @@ FIRST_UNKNOWN_TAG = 100
 
 
 def example(layout: StructureLayout, below: Dice, *, unknown_tags: bool = True) -> Message:
-    """Return an object that a message of this layout can carry unchanged: what the version lacks has its default."""
+    """Return an object that a message of this layout can carry unchanged: fields that the version lacks have their default."""
     values = {field.name: _value(field, below, unknown_tags) for field in layout.fields}
     for field in layout.tags:
         values[field.name] = default_of(field.declared) if below(2) else _value(field, below, unknown_tags)

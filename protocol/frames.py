@@ -1,7 +1,7 @@
-"""Bytes as they arrive become whole frames: an int32 size, then so many bytes.
+"""Splits received bytes into frames: an int32 size, then so many bytes.
 
-Each byte of a frame that arrives in pieces is copied once. A size that is negative or above the limit cannot be survived: nobody knows where the
-next frame would begin, so the connection closes.
+Each byte of a frame that arrives in pieces is copied once. A size that is negative or above the limit closes
+the connection, because the start of the next frame is unknown.
 Source: org.apache.kafka.common.network.NetworkReceive; socket.request.max.bytes.
 """
 
@@ -13,11 +13,11 @@ SOCKET_REQUEST_MAX_BYTES = 104_857_600
 """Kafka's default of socket.request.max.bytes."""
 SIZE = Struct(">i")
 DROPS_MAX, DROP_BYTES_MAX = 256, 4096
-"""Up to so many pieces of a frame that are smaller than this are kept one by one."""
+"""The number of pieces smaller than this that are kept separately."""
 
 
 class BadFrameSize(MalformedMessage):
-    """A frame whose size rules it out; `frames` are the whole ones that stood before it in the same piece of input."""
+    """A frame with an invalid size; `frames` are the complete ones before it in the same piece of input."""
 
     def __init__(self, size: int, reason: str, frames: list[bytes]) -> None:
         super().__init__(None, None, "", reason)
@@ -34,7 +34,7 @@ class NegativeFrameSize(BadFrameSize):
 
 
 class FrameReader:
-    """Collects the input of one connection."""
+    """Buffers the input of one connection."""
 
     def __init__(self, limit: int = SOCKET_REQUEST_MAX_BYTES) -> None:
         self._limit = limit
@@ -44,7 +44,7 @@ class FrameReader:
         self._partial_size = b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the frames, without their sizes, that are complete now; an empty frame is one, too."""
+        """Return the frames, without their sizes, that are complete now; an empty frame is a frame, too."""
         if not self._missing_bytes and not self._partial_size and 4 <= len(data) <= self._limit and SIZE.unpack_from(data)[0] == len(data) - 4:
             return [data[4:]]  # a single one, whole: what a peer sends that waits for each answer
         if self._missing_bytes > len(data):
@@ -63,7 +63,7 @@ class FrameReader:
         return frames
 
     def _add_piece(self, data: bytes) -> None:
-        """Keep a piece of a frame. Small ones are joined as they become many: an object for each byte would take forty times as much."""
+        """Store a piece of a frame. Many small ones are joined: an object for each byte would take forty times as much memory."""
         self._missing_bytes -= len(data)
         self._drops.append(data)
         if len(self._drops) >= DROPS_MAX or len(data) >= DROP_BYTES_MAX:
@@ -71,7 +71,7 @@ class FrameReader:
             self._drops = []
 
     def _take_frames(self, data: bytes, position: int, frames: list[bytes]) -> None:
-        """Cut whole frames from `position` on, and keep what begins behind them."""
+        """Split complete frames from `position` on, and keep the rest."""
         available_bytes = len(data)
         while position + 4 <= available_bytes:
             size: int = SIZE.unpack_from(data, position)[0]

@@ -1,7 +1,7 @@
 """The statements of a fused decoder: each field of a layout, read from a buffer at a position.
 
 Tricks, all measured: neighbouring fixed fields and the length byte after them share one unpack; arrays of fixed elements are unpacked in one sweep;
-positions are added up in the source, not at run time; rare things are out of line. A bounds check per field is not needed: positions only grow,
+positions are added up in the source, not at run time; rare cases are out of line. A bounds check per field is not needed: positions only grow,
 so reading beyond the end fails at the next unpack, at the next index, or at the one check in the end.
 Source: org.apache.kafka.message.MessageDataGenerator (order of fields and tags); KIP-482.
 """
@@ -20,13 +20,14 @@ Decoder = Callable[[bytes, int], tuple[Message, int]]
 DecodeFailure = Callable[[bytes, int, Exception], Exception]
 DecodeAgain = Callable[[bytes, int, Exception], tuple[Message, int]]
 TagReaders = Mapping[int, str]
-"""From the id of a layout to the function that reads its tagged fields."""
+"""From the id of a layout to the function that decodes its tagged fields."""
 
 
 class DecoderWriter:
-    """Writes statements that read fields one after the other.
+    """Generates statements that decode fields one after the other.
 
-    `_run` holds fixed fields that are not read yet: (code, size, where to put it). The byte to be read next is `position + _ahead`.
+    `_run` contains fixed fields that are not decoded yet: (code, size, target). The next byte is at `position +
+    _ahead`.
     """
 
     def __init__(self, source: Source, tag_readers: TagReaders, *, is_lenient: bool) -> None:
@@ -48,7 +49,7 @@ class DecoderWriter:
         self._source.line(f"return it, {self._at()}")
 
     def structure(self, layout: StructureLayout, target: str) -> None:
-        """Read a structure into a new object called `target`."""
+        """Decode a structure into a new object called `target`."""
         source = self._source
         source.line(f"{target} = new({source.bind_class(layout.cls)})")
         for field in layout.fields:
@@ -70,7 +71,7 @@ class DecoderWriter:
             source.line(f"{target}._tags = None")
 
     def field(self, field: PresentField, target: str) -> None:
-        """Read one field, whatever its type, and put it where `target` says."""
+        """Decode one field of any type, and assign it to `target`."""
         match field.type:
             case Primitive() as primitive if primitive in CODES:
                 self._run.append((*CODES[primitive], target))
@@ -101,7 +102,7 @@ class DecoderWriter:
             self._source.line(f"{target} = {nested}")
 
     def _length(self, code: str, *, longer: str, flexible: bool, nullable: bool) -> str:
-        """Read a length or count and refuse null where it must not be; a compact one is left one too high, as on the wire."""
+        """Decode a length or count and reject null where it is not allowed; a compact one stays one too high, as on the wire."""
         source = self._source
         length = source.fresh("length")
         self._lengths.append(length)
@@ -116,7 +117,7 @@ class DecoderWriter:
         return length
 
     def _longer(self, length: str, longer: str) -> None:
-        """Finish a compact length of more than one byte; of bytes and records three are so usual that they need no call."""
+        """Decode the rest of a compact length of more than one byte; three bytes are so common for bytes and records that they need no call."""
         source = self._source
         if longer == "longer_blob":
             second = source.fresh("second")
@@ -186,7 +187,7 @@ class DecoderWriter:
         self._ahead = 0
 
     def _loop(self, element: "Primitive | StructureLayout", elements: str, count: str, *, flexible: bool) -> list[str]:
-        """Read elements one by one, counting down; return the names of the lengths within the last one. (A range costs as much as five turns.)"""
+        """Decode elements one by one, counting down; return the names of the lengths in the last one. (A range costs five iterations.)"""
         source = self._source
         one = source.fresh("element")
         outer, self._lengths = self._lengths, []
@@ -205,7 +206,7 @@ class DecoderWriter:
         return inner
 
     def _structures(self, element: StructureLayout, elements: str, count: str) -> None:
-        """Read structures: those that are alike in one sweep, the others one by one."""
+        """Decode structures: uniform ones in one sweep, the others one by one."""
         source = self._source
         if is_fixed(element):
             sweep = Sweep(source, element, ())
@@ -242,7 +243,7 @@ class DecoderWriter:
 
     @contextmanager
     def _either(self, head: str, otherwise: str) -> Iterator[None]:
-        """Write a branch, and the other one; both end with nothing ahead."""
+        """Generate both branches; both end with nothing ahead."""
         ahead = self._ahead
         with self._source.block(head):
             yield
@@ -257,14 +258,14 @@ class DecoderWriter:
         self._source.line(f"position = {expression}" + (f" - {self._ahead}" if self._ahead else ""))
 
     def synchronize(self) -> None:
-        """Read what is pending and let `position` be the true one."""
+        """Decode what is pending and make `position` the current one."""
         self._read_run()
         if self._ahead:
             self._source.line(f"position += {self._ahead}")
             self._ahead = 0
 
     def _read_run(self) -> None:
-        """Read all pending fixed fields with one statement."""
+        """Decode all pending fixed fields with one statement."""
         run, self._run = self._run, []
         if not run:
             return

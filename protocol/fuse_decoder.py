@@ -1,4 +1,4 @@
-"""The fused decoder of a layout: one function over a buffer and a position, and one for each structure that knows tagged fields.
+"""The fused decoder of a layout: one function over a buffer and a position, and one for each structure with known tagged fields.
 
 Source: org.apache.kafka.message.MessageDataGenerator (order of fields and tags); KIP-482.
 """
@@ -14,9 +14,9 @@ from protocol.utf8 import decode_leniently, decode_string
 
 
 def fused_decoder(layout: StructureLayout, failure: DecodeFailure, again: DecodeAgain | None) -> Decoder:
-    """Compile `decode(buffer, position) -> (object, position behind it)`; anything wrong is raised as what `failure` makes of it.
+    """Compile `decode(buffer, position) -> (object, end position)`; errors are raised as the exception that `failure` returns.
 
-    `again` is called for text that is no UTF-8, and where a buffer turns out not to be bytes. Without it, text is read leniently.
+    `again` is called for invalid UTF-8, and if the buffer is not bytes. Without it, text is decoded leniently.
     """
     return decoder_source(layout, failure, again).compile(layout, "decode" if again else "decode leniently", "decode")
 
@@ -62,7 +62,7 @@ def decoder_source(layout: StructureLayout, failure: DecodeFailure, again: Decod
 
 
 def _write_tag_readers(source: Source, layout: StructureLayout, readers: dict[int, str], *, is_lenient: bool) -> None:
-    """Write, for each structure that knows tagged fields, the function that reads them; inner structures first."""
+    """Generate, for each structure with known tagged fields, the function that decodes them; inner structures first."""
     for field in (*layout.fields, *layout.tags):
         shape = field.type.element if isinstance(field.type, ArrayLayout) else field.type
         if isinstance(shape, StructureLayout):
@@ -86,7 +86,7 @@ def _write_tag_readers(source: Source, layout: StructureLayout, readers: dict[in
 
 
 def _write_tag_reader(source: Source, layout: StructureLayout, readers: dict[int, str], *, is_lenient: bool) -> None:
-    """Write what is done for each tagged field: one that is known is read in place, whatever its size says, as Kafka does; another one is kept."""
+    """Generate the handling of each tagged field: a known one is decoded in place, ignoring its size, as Kafka does; an unknown one is stored."""
     source.line("tag, size = buffer[position], buffer[position + 1]")
     source.line("position += 2")
     with source.block("if tag > 127 or size > 127:"):

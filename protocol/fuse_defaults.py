@@ -1,7 +1,7 @@
-"""Expressions of generated sources that ask whether a field holds its default.
+"""Expressions in generated sources that test whether a field has its default.
 
-A tagged field at its default takes no bytes; a field that the version lacks must have it. The questions are written so that the usual answer is
-cheap: the shared default of a structure is known by identity.
+A tagged field with its default takes no bytes; a field that the version lacks must have it. The tests are
+written so that the common case is cheap: the shared default of a structure is compared by identity.
 """
 
 from protocol.declaration import Field, Fresh
@@ -10,7 +10,7 @@ from protocol.resolve import StructureLayout
 
 
 def is_default(source: Source, field: Field, expression: str) -> str:
-    """Return the question whether a value is the default."""
+    """Return the test whether a value is the default."""
     match field.default:
         case None:
             return f"{expression} is None"
@@ -28,12 +28,12 @@ def is_default(source: Source, field: Field, expression: str) -> str:
 
 
 def is_plainly_default(source: Source, field: Field, expression: str) -> str:
-    """Return the same without a look into structures: one that merely equals the default is found out by whoever writes the tags."""
+    """Return the same without a comparison of structures: one that only equals the default is found when the tags are encoded."""
     return f"{expression} is {source.default(field)}" if field.default is Fresh.STRUCTURE else is_default(source, field, expression)
 
 
 def is_set(source: Source, field: Field, expression: str) -> str:
-    """Return the opposite question."""
+    """Return the opposite test."""
     match field.default:
         case None:
             return f"{expression} is not None"
@@ -44,5 +44,5 @@ def is_set(source: Source, field: Field, expression: str) -> str:
 
 
 def nothing_but_fields(source: Source, layout: StructureLayout, target: str) -> list[str]:
-    """Return what must hold so that nothing but the present fields of an object needs a look."""
+    """Return the condition under which only the present fields of an object need a test."""
     return [f"{target}._tags is None", *(is_default(source, field, f"{target}.{field.name}") for field in layout.guarded)]

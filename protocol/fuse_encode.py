@@ -1,7 +1,7 @@
 """The fused encoder of a layout: one function that appends chunks of bytes to a list.
 
-What stands between two arrays of structures is packed at once, strings included (`fuse_segments`); records go into the list as they are, uncopied. A
-structure without tagged fields costs one zero byte within the pack. Values are not checked one by one: struct, `len` and `.encode()` refuse what
+Fields between two arrays of structures are packed at once, strings included (`fuse_segments`); records are appended to the list uncopied. A
+structure without tagged fields costs one zero byte within the pack. Values are not checked one by one: struct, `len` and `.encode()` reject what
 does not fit.
 Source: org.apache.kafka.message.MessageDataGenerator; KIP-482.
 """
@@ -24,7 +24,7 @@ EncodeFailure = Callable[[object, Exception], Exception]
 
 
 def fused_encoder(layout: StructureLayout, failure: EncodeFailure) -> Encoder:
-    """Compile `encode_into(object, chunks)`; anything wrong is raised as what `failure` makes of it."""
+    """Compile `encode_into(object, chunks)`; errors are raised as the exception that `failure` returns."""
     return encoder_source(layout, failure, into=True).compile(layout, "encode_into")
 
 
@@ -36,8 +36,8 @@ def fused_builder(layout: StructureLayout, failure: EncodeFailure) -> Callable[[
 def fused_packer(layout: StructureLayout, prefix: str, otherwise: Callable[..., bytes]) -> Callable[..., bytes] | None:
     """Compile `pack(*prefix_values, object)` for a message of fixed size, or return None for others.
 
-    `prefix` are struct codes of what stands before the message. Objects that are unusual (unknown tags, wrong values) are left to `otherwise`,
-    which takes the same arguments.
+    `prefix` are struct codes of the fields before the message. Unusual objects (unknown tags, wrong values) are
+    passed to `otherwise`, which takes the same arguments.
     """
     if not is_fixed(layout):
         return None
@@ -90,7 +90,7 @@ def encoder_source(layout: StructureLayout, failure: EncodeFailure, *, into: boo
 
 
 class EncoderWriter:
-    """Writes statements that append fields one after the other; what can wait for its neighbours waits in `segment`."""
+    """Generates statements that append fields one after the other; fields that can be packed together are collected in `segment`."""
 
     def __init__(self, source: Source, tag_writers: dict[int, str]) -> None:
         self._source = source
@@ -193,7 +193,7 @@ class EncoderWriter:
 
     @contextmanager
     def _unless_null(self, value: str, code: str, *, nullable: bool) -> Iterator[Length]:
-        """Write the branch for None, and around what is written inside the other one, which ends with nothing pending."""
+        """Generate the branch for None, and around the body of the other one, which ends with nothing pending."""
         length = Length(code, self._source.fresh("length"), "varint")
         if not nullable:
             yield length
@@ -218,7 +218,7 @@ class EncoderWriter:
             self.segment.flush()
 
     def _sweep(self, element: StructureLayout, elements: str, *, flexible: bool) -> None:
-        """Pack elements of fixed size in one comprehension; if one of them is unusual, start again with the loop."""
+        """Pack elements of fixed size in one comprehension; if one of them is unusual, restart with the loop."""
         source = self._source
         one = source.fresh("element")
         codes = fixed_codes(element) + ("x" if element.flexible else "")
@@ -248,7 +248,7 @@ class EncoderWriter:
 
 
 def _is_one_segment(layout: StructureLayout) -> bool:
-    """Tell whether all of a message can wait until its end: numbers, strings, arrays of numbers."""
+    """Return whether all of a message can be packed at its end: numbers, strings, arrays of numbers."""
     for field in layout.fields:
         match field.type:
             case StructureLayout() as nested:
@@ -263,7 +263,7 @@ def _is_one_segment(layout: StructureLayout) -> bool:
 
 
 def _write_tag_writers(source: Source, layout: StructureLayout, names: dict[int, str]) -> None:
-    """Write, for each structure that knows tagged fields, the function that appends those not at their default; inner structures first."""
+    """Generate, for each structure with known tagged fields, the function that appends the non-default ones; inner structures first."""
     for field in (*layout.fields, *layout.tags):
         shape = field.type.element if isinstance(field.type, ArrayLayout) else field.type
         if isinstance(shape, StructureLayout):

@@ -1,6 +1,6 @@
-"""What an encoder packs at once: neighbouring fields of which all sizes are known before the first byte is written.
+"""Segments that an encoder packs at once: consecutive fields whose sizes are all known before the first byte is written.
 
-Numbers, and between them strings and arrays of numbers: one Struct per combination of lengths takes them all. Two things need another way and rarely
+Numbers, and between them strings and arrays of numbers: one Struct per combination of lengths takes them all. Two cases need another way and rarely
 happen: a compact length of more than one byte, and tagged fields that are set; then the parts are written one after the other.
 Source: KIP-482 (compact lengths, tagged fields).
 """
@@ -11,7 +11,7 @@ from struct import Struct
 from protocol.fuse_source import Source
 
 ONE_BYTE = "B"
-"""The code of a compact length in the usual case."""
+"""The code of a compact length in the common case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """The number before something of variable size, in a local variable; a compact one is one too high, as on the wire."""
+    """The length before something of variable size, in a local variable; a compact one is one too high, as on the wire."""
 
     code: str
     name: str
@@ -36,7 +36,7 @@ class Length:
         return self.code == ONE_BYTE
 
     def of(self, expression: str) -> str:
-        """Return the statement that measures something."""
+        """Return the statement that computes the length."""
         return f"{self.name} = len({expression})" + (" + 1" if self.is_compact else "")
 
     def of_null(self) -> Fixed:
@@ -46,7 +46,7 @@ class Length:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Bytes (code s) or numbers in a local variable, behind their length. A nullable string is neither encoded nor measured yet."""
+    """Bytes (code s) or numbers in a local variable, after their length. A nullable string is neither encoded nor measured yet."""
 
     code: str
     name: str
@@ -66,14 +66,14 @@ Part = Fixed | Length | Content | Tags
 
 
 class Segment:
-    """Parts that are not written yet."""
+    """Parts that are not encoded yet."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self.parts: list[Part] = []
 
     def flush(self, *, as_result: bool = False, is_before_blob: bool = False) -> None:
-        """Write the parts: append them as one chunk, or return them. Before a blob a last length of two or three bytes is usual, too."""
+        """Encode the parts: append them as one chunk, or return them. Before a blob a last length of two or three bytes is common, too."""
         parts, self.parts = self.parts, []
         if not parts:
             return
@@ -128,14 +128,14 @@ class Segment:
                 source.line("return join(chunks)")
 
     def _statement(self, parts: list[Part], *, as_result: bool) -> str:
-        """Return the statement for the usual case: pack everything at once, unless there are but strings, which lie ready."""
+        """Return the statement for the common case: pack everything at once, unless there are only strings, which are already encoded."""
         if len(parts) > 1 and all(isinstance(part, Tags) or (isinstance(part, Length) and part.is_compact) or _is_text(part) for part in parts):
             ready = ", ".join(part.name if isinstance(part, Content) else f"BYTE[{part.name if isinstance(part, Length) else 0}]" for part in parts)
             return f"return join(({ready}))" if as_result else f"chunks += ({ready})"
         return f"return {self._packed(parts)}" if as_result else f"append({self._packed(parts)})"
 
     def _packed(self, parts: list[Part]) -> str:
-        """Return the expression that packs all parts in the usual case."""
+        """Return the expression that packs all parts in the common case."""
         codes = ""
         values: list[str] = []
         lengths: list[Length] = []
@@ -163,7 +163,7 @@ class Segment:
         return f"{table}[{', '.join(length.name for length in lengths)}]({', '.join(values)})"
 
     def _one_by_one(self, parts: list[Part]) -> None:
-        """Append the parts whatever their lengths, and the tagged fields whatever they are."""
+        """Append the parts with any lengths and any tagged fields."""
         source = self._source
         run: list[Part] = []
 

@@ -1,4 +1,4 @@
-"""What fused codecs do rarely enough to call a function: long varints, unknown tags.
+"""Rare cases of fused codecs that are worth a function call: long varints, unknown tags.
 
 Every failure here is a ValueError with the reason; the fused codec turns it into a MalformedMessage with a path.
 """
@@ -10,21 +10,21 @@ from protocol.limits import LAST_INT32, LAST_UINT32, STRING_SIZE_MAX
 from protocol.schema import Message
 
 BYTE = [bytes((number,)) for number in range(128)]
-"""One-byte varints, ready made."""
+"""Precomputed one-byte varints."""
 _TWO_BYTES, _THREE_BYTES = Struct(">H").pack, Struct(">HB").pack
 
 
 def longer_varint(first_byte: int, buffer: bytes, position: int) -> tuple[int, int]:
-    """Finish a compact length whose first byte was above 127 and has been read; return it and the position behind it.
+    """Decode the rest of a compact length whose first byte was above 127; return it and its end position.
 
-    Kafka takes the lowest 32 bits for a signed number; a negative one is null.
+    Kafka uses the lowest 32 bits as a signed number; a negative one is null.
     """
     value, position = _longer(first_byte, buffer, position)
     return (0 if value > LAST_INT32 + 1 else value), position
 
 
 def longer_string(first_byte: int, buffer: bytes, position: int) -> tuple[int, int]:
-    """Finish the length of a compact string whose first byte was above 127."""
+    """Decode the rest of the length of a compact string whose first byte was above 127."""
     length, position = longer_varint(first_byte, buffer, position)
     if length - 1 > STRING_SIZE_MAX:
         raise ValueError("a string is too long")
@@ -57,20 +57,20 @@ def string_varint(length: int) -> bytes:
 
 
 def longer_count(first_byte: int, buffer: bytes, position: int) -> tuple[int, int]:
-    """Finish a number of tagged fields; a negative one is none."""
+    """Decode the rest of a number of tagged fields; a negative one is none."""
     count, position = _longer(first_byte, buffer, position)
     return (0 if count > LAST_INT32 else count), position
 
 
 def as_bytes(buffer: bytes | bytearray | memoryview) -> bytes:
-    """Copy what would not give bytes when sliced."""
+    """Copy a buffer whose slices are not bytes."""
     return bytes(buffer) if isinstance(buffer, bytearray | memoryview) else buffer
 
 
 def tag_spans(count: int, buffer: bytes, position: int) -> tuple[dict[int, tuple[int, int]], int]:
-    """Find where each tagged field begins and ends, the byte `count` having been read; return that and the position behind the last.
+    """Find the start and end of each tagged field after the byte `count`; return them and the end position.
 
-    As in Kafka tags may come in any order, and of one that is repeated the last counts.
+    As in Kafka tags may be in any order, and of a repeated one the last is used.
     """
     if count > 127:
         count, position = longer_count(count, buffer, position)
@@ -85,21 +85,21 @@ def tag_spans(count: int, buffer: bytes, position: int) -> tuple[dict[int, tuple
 
 
 def keep_tags(count: int, buffer: bytes, position: int, structure: Message) -> int:
-    """Keep all tagged fields of a structure that knows none; return the position behind them."""
+    """Store all tagged fields of a structure without known ones; return the end position."""
     spans, position = tag_spans(count, buffer, position)
     structure._tags = {tag: bytes(buffer[start:end]) for tag, (start, end) in spans.items()} or None
     return position
 
 
 def keep_tag(tag: int, content: bytes, structure: Message) -> None:
-    """Keep one tagged field that a structure does not know beside others that it knows."""
+    """Store one unknown tagged field of a structure with known ones."""
     if structure._tags is None:
         structure._tags = {}
     structure._tags[tag] = bytes(content)
 
 
 def longer_tag(buffer: bytes, position: int) -> tuple[int, int, int]:
-    """Read a tag and a size of any number of bytes; return both and the position behind them."""
+    """Decode a tag and a size of any number of bytes; return both and the end position."""
     tag = buffer[position]
     position += 1
     if tag > 127:
@@ -121,7 +121,7 @@ def write_tags(tags: Mapping[int, bytes], append: Callable[[bytes], None]) -> No
 
 
 def write_mixed_tags(unknown: Mapping[int, bytes], known: Sequence[int], written: Sequence[bytes], append: Callable[[bytes], None]) -> None:
-    """Write the tagged fields of a structure that has both kinds; `written` is a gap, then tag, size and content of each that is known and set."""
+    """Encode the tagged fields of a structure with both kinds; `written` is a gap, then tag, size and content of each known one that is set."""
     for tag in known:
         if tag in unknown:
             raise ValueError(f"tag {tag} is known, but kept among the unknown ones")
@@ -129,7 +129,7 @@ def write_mixed_tags(unknown: Mapping[int, bytes], known: Sequence[int], written
 
 
 def _longer(first_byte: int, buffer: bytes, position: int) -> tuple[int, int]:
-    """Finish an unsigned number of 32 bits."""
+    """Decode the rest of an unsigned number of 32 bits."""
     byte = buffer[position]
     value = first_byte & 0x7F | (byte & 0x7F) << 7
     if byte < 0x80:
@@ -142,7 +142,7 @@ def _longer(first_byte: int, buffer: bytes, position: int) -> tuple[int, int]:
 
 
 def _last_bytes(value: int, buffer: bytes, position: int) -> tuple[int, int]:
-    """Add the fourth and the fifth byte of a varint, of which bits above the 32nd are lost, as in Kafka."""
+    """Add the fourth and the fifth byte of a varint; bits above the 32nd are dropped, as in Kafka."""
     byte = buffer[position]
     value |= (byte & 0x7F) << 21
     if byte < 0x80:

@@ -1,7 +1,7 @@
 """Writing and compiling the Python source of fused codecs.
 
 A fused codec is one function per message and version, without a call per field: that is worth a factor of 30 over interpreted construct. The
-source is kept where tracebacks and debuggers look for it.
+source is registered for tracebacks and debuggers.
 """
 
 import linecache
@@ -29,18 +29,18 @@ CODES: Mapping[Primitive, tuple[str, int]] = {
 """Fixed-size types: code of the struct module, size in bytes."""
 
 Function = Callable[..., Any]
-"""A function made of a source, or a method of a Struct."""
+"""A function compiled from a source, or a method of a Struct."""
 Method = Literal["pack", "unpack_from", "iter_unpack"]
 Shape = int | tuple[int, ...]
-"""The length that stands before the only part of variable size, or those of all such parts."""
+"""The length before the only part of variable size, or those of all such parts."""
 LENGTH_MAX = 256
-"""Parts of up to so many bytes or numbers are packed by a Struct that is kept; for longer ones making it is small against using it."""
+"""Parts of up to so many bytes or numbers are packed by a cached Struct; for longer ones creating it is cheap compared with using it."""
 STRUCTS_MAX = 256
-"""So many Structs a table keeps, then it begins again."""
+"""The size of the cache of Structs; then it is cleared."""
 
 
 class Source:
-    """Lines of Python, and the values that its names stand for."""
+    """Lines of Python, and the values of their names."""
 
     def __init__(self, scope: Mapping[str, object]) -> None:
         self.scope: dict[str, Any] = dict(scope)
@@ -57,7 +57,7 @@ class Source:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Write `head`; what is written inside stands one level deeper."""
+        """Write `head`; what is written inside is indented one level."""
         self.line(head)
         self._depth += 1
         yield
@@ -69,7 +69,7 @@ class Source:
         return f"{stem}_{self._names}"
 
     def bind(self, name: str, value: object) -> str:
-        """Make a name of the source stand for a value."""
+        """Bind a name of the source to a value."""
         assert self.scope.get(name, value) is value, f"{name} stands for two values"
         self.scope[name] = value
         return name
@@ -83,9 +83,10 @@ class Source:
         return self.bind(f"{method}_{code.replace('?', 'o')}", _method(code, method))
 
     def table(self, code: str, offsets: tuple[int, ...], method: Method) -> str:
-        """Return the name of a table from lengths to the method that handles parts of these lengths.
+        """Return the name of a table from lengths to the method for parts of these lengths.
 
-        `code` has a pair of braces for each length; of each its offset is subtracted, because compact lengths are written one too high.
+        `code` has a pair of braces for each length; its offset is subtracted from each, because compact lengths
+        are written one too high.
         """
         stem = code.replace("?", "o").replace("{}", "_") + "".join(map(str, offsets))
         return self.bind(f"{method}_by_length_{stem}", _table(code, offsets, method))
@@ -110,7 +111,7 @@ class Source:
         return "\n".join(self._lines) + "\n"
 
     def compile(self, layout: StructureLayout, title: str, function: str = "") -> Function:
-        """Compile the lines and return one of their functions, which is called as the title says unless it is named."""
+        """Compile the lines and return one of their functions, by default the one named by the title."""
         text = self.text()
         filename = f"<{layout.cls.__name__} v{layout.version} {title}>"
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
@@ -120,7 +121,7 @@ class Source:
 
 
 def is_fixed(layout: StructureLayout) -> bool:
-    """Tell whether all objects of a layout take the same number of bytes, unless they carry unknown tags."""
+    """Return whether all objects of a layout take the same number of bytes, unless they have unknown tags."""
     return bool(layout.fields) and not layout.tags and all(field.type in CODES for field in layout.fields)
 
 
@@ -130,7 +131,7 @@ def fixed_codes(layout: StructureLayout) -> str:
 
 
 class LengthTable(dict[Shape, Function]):
-    """From the lengths of the variable parts of a code to a bound method of the Struct for them; a negative length (null) takes no bytes."""
+    """From the lengths of the variable parts of a code to a bound method of their Struct; a negative length (null) takes no bytes."""
 
     def __init__(self, code: str, offsets: tuple[int, ...], method: Method) -> None:
         super().__init__()

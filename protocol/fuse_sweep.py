@@ -1,9 +1,10 @@
-"""Elements that are alike, read in one sweep: as many bytes each, the same lengths at the same places.
+"""Uniform elements, decoded in one sweep: the same number of bytes each, the same lengths at the same places.
 
-The partitions of a topic mostly have as many replicas each, no error message and no tagged fields. Such elements differ in their numbers only, and
-a single `iter_unpack` reads them all; each length is looked at once it is there, and the first one that differs ends the sweep. Which lengths are
-usual is learned while decoding: code for a shape is made when it came up often, ever more reluctantly, so that no peer keeps us busy with inventing
-some.
+The partitions of a topic mostly have the same number of replicas, no error message and no tagged fields. Such
+elements differ in their numbers only, and a single `iter_unpack` decodes them all; each length is checked when
+it is decoded, and the first one that differs ends the sweep. The common lengths are learned while decoding:
+code for a shape is generated once it is frequent, with a growing threshold, so that no peer can make us
+generate code endlessly.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,21 +16,21 @@ from protocol.resolve import ArrayLayout, PresentField, StructureLayout
 from protocol.schema import Message
 
 Shape = tuple[int, ...]
-"""All lengths and counts within an element as they stand on the wire, in their order."""
+"""All lengths and counts within an element as on the wire, in order."""
 Reader = Callable[[bytes, int, int, list[Message]], int]
-"""`read(buffer, position, count, elements)` appends as many elements as it can, at most `count`; returns the position behind them."""
+"""`read(buffer, position, count, elements)` appends as many elements as possible, at most `count`; returns the end position."""
 
 VALUES_MAX = 64
-"""Elements of more numbers than this are not worth code of their own."""
+"""Elements of more numbers than this get no generated code."""
 FIRST_THRESHOLD = 32
-"""So often a shape must have come up; the next one twice as often, and so on."""
+"""How often a shape must have occurred; twice as often for the next one, and so on."""
 READERS_MAX = 8
 SEEN_MAX = 64
 """How many shapes are counted at a time."""
 
 
 class Sweep:
-    """The loop over elements of one shape; `size` is None for elements that cannot be read so."""
+    """The loop over elements of one shape; `size` is None for elements that cannot be decoded this way."""
 
     def __init__(self, source: Source, layout: StructureLayout, shape: Shape) -> None:
         self._source = source
@@ -44,11 +45,11 @@ class Sweep:
 
     @property
     def size(self) -> int | None:
-        """The bytes of an element."""
+        """The size of an element in bytes."""
         return calcsize(">" + self._codes) if self._is_possible and len(self._names) <= VALUES_MAX else None
 
     def write(self, elements: str, end: str) -> None:
-        """Write the loop from `position` to `end`; an element of another shape breaks out of it."""
+        """Generate the loop from `position` to `end`; an element of another shape breaks out of it."""
         source = self._source
         names = ", ".join(self._names) + ("," if len(self._names) == 1 else "")
         with source.block(f"for {names} in {source.method(self._codes, 'iter_unpack')}(buffer[position:{end}]):"):
@@ -72,7 +73,7 @@ class Sweep:
             self._checks.append(self._value("B"))
 
     def _field(self, field: PresentField) -> str:
-        """Return the expression for a field, whose numbers are in local variables."""
+        """Return the expression for a field with its numbers in local variables."""
         match field.type:
             case Primitive() as primitive if primitive in CODES:
                 return self._value(CODES[primitive][0])
@@ -101,7 +102,7 @@ class Sweep:
         raise AssertionError(f"{field.name} has no wire type")
 
     def _length(self, code: str, *, flexible: bool) -> int:
-        """Let the length be checked and return what it means, -1 for null."""
+        """Generate the check of the length and return its meaning, -1 for null."""
         written = next(self._lengths)
         length = self._value("B" if flexible else code)
         self._is_possible &= written < 128
@@ -115,9 +116,10 @@ class Sweep:
 
 
 def can_be_alike(layout: StructureLayout) -> bool:
-    """Tell whether shapes are worth learning: there are arrays of numbers, or structures that mostly are not there.
+    """Return whether shapes are worth learning: there are arrays of numbers, or structures that are mostly absent.
 
-    Strings alone are too seldom of one length, arrays of structures that are there for their own sake are never empty, and records never alike.
+    Strings alone rarely have the same length, arrays of structures that exist for their own sake are never
+    empty, and records always differ.
     """
     has_arrays = False
     for field in layout.fields:
@@ -132,7 +134,7 @@ def can_be_alike(layout: StructureLayout) -> bool:
 
 
 class Shapes:
-    """The shapes of the elements of one array, learned while decoding. `read` is the reader of the shape that was learned last."""
+    """The shapes of the elements of one array, learned while decoding. `read` is the reader of the last learned shape."""
 
     __slots__ = ("_layout", "_readers", "_seen", "_threshold", "read")
 
@@ -144,7 +146,7 @@ class Shapes:
         self._threshold = FIRST_THRESHOLD
 
     def learn(self, shape: Shape) -> None:
-        """Hear of an element that had to be read alone."""
+        """Count an element that was decoded separately."""
         reader = self._readers.get(shape)
         if reader is None:
             seen = self._seen.get(shape, 0) + 1
@@ -162,7 +164,7 @@ class Shapes:
 
 
 def read_none(buffer: bytes, position: int, count: int, elements: list[Message]) -> int:
-    """Read no element: the reader of a shape that is not known."""
+    """Decode no element: the reader of an unknown shape."""
     return position
 
 

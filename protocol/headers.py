@@ -1,6 +1,7 @@
-"""What stands before every body: request and response headers, and which version of them goes with which API.
+"""Request and response headers, and which header version each API uses.
 
-Source: RequestHeader.json, ResponseHeader.json; org.apache.kafka.common.protocol.ApiMessageType (requestHeaderVersion, responseHeaderVersion).
+Source: RequestHeader.json, ResponseHeader.json; org.apache.kafka.common.protocol.ApiMessageType
+(requestHeaderVersion, responseHeaderVersion).
 """
 
 from protocol.api_keys import ApiKey
@@ -9,7 +10,7 @@ from protocol.schema import int16, int32, message, string
 
 @message(kind="header", versions="0-2", flexible="2+")
 class RequestHeader:
-    """v1 names the client, v2 has tagged fields. The client id never became compact: any node must be able to read any ApiVersions request."""
+    """v1 has a client id, v2 tagged fields. The client id never became compact: any node must be able to read any ApiVersions request."""
 
     request_api_key: int = int16()
     request_api_version: int = int16()
@@ -25,12 +26,12 @@ class ResponseHeader:
 
 
 def request_header_version(api_key: int, api_version: int, *, flexible: bool) -> int:
-    """Return the version of the header before a request; `flexible`: whether that version of the request is."""
+    """Return the header version of a request; `flexible`: whether that request version is flexible."""
     if api_key == ApiKey.CONTROLLED_SHUTDOWN and api_version == 0:
         return 0
     return 2 if flexible else 1
 
 
 def response_header_version(api_key: int, *, flexible: bool) -> int:
-    """Return the version of the header before a response; ApiVersions keeps v0, for clients that do not know what they are talking to."""
+    """Return the header version of a response; ApiVersions keeps v0, for clients that do not know the node's versions."""
     return 1 if flexible and api_key != ApiKey.API_VERSIONS else 0

@@ -1,4 +1,4 @@
-"""What Kafka's wire types can hold at most, for all who read and write them.
+"""Limits of Kafka's wire types, for readers and writers.
 
 Source: org.apache.kafka.common.protocol.types.Type; org.apache.kafka.message.MessageDataGenerator (strings).
 """
@@ -6,4 +6,4 @@ Source: org.apache.kafka.common.protocol.types.Type; org.apache.kafka.message.Me
 LAST_INT32 = 0x7FFFFFFF
 LAST_UINT32 = 0xFFFFFFFF
 STRING_SIZE_MAX = 0x7FFF
-"""Kafka refuses longer strings on both sides, compact ones too."""
+"""Kafka rejects longer strings on both sides, compact ones, too."""

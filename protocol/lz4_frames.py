@@ -1,6 +1,7 @@
-"""LZ4 frames as Kafka writes and reads them, among them those of message format 0, whose header checksum is wrong on purpose.
+"""LZ4 frames as Kafka writes and reads them, including those of message format 0, whose header checksum is wrong on purpose.
 
-The first clients took the checksum over the magic number too; a broker goes on writing it so for them, and does not look at it when it reads theirs.
+The first clients included the magic number in the checksum; a broker keeps writing it so for them, and ignores
+it when it reads theirs.
 Source: KAFKA-3160, KIP-57; Lz4BlockOutputStream, Lz4BlockInputStream, the LZ4 frame format 1.6.
 """
 
@@ -32,7 +33,7 @@ MASK: Final = 0xFFFFFFFF
 
 
 class FrameBounds(NamedTuple):
-    """Where a frame ends, and how much it can hold at most when it is unpacked."""
+    """The end of a frame, and its maximum uncompressed size."""
 
     end_position: int
     plain_bytes_max: int
@@ -53,7 +54,7 @@ def build_frame(data: memoryview, *, with_wrong_checksum: bool) -> bytes:
 
 
 def frame_bounds(data: memoryview) -> FrameBounds:
-    """Walk over the blocks of the frame that data begins with. Raises ValueError for what is no frame, struct.error for a cut one."""
+    """Iterate over the blocks of the frame at the start of data. Raises ValueError if it is no frame, struct.error for a truncated one."""
     block_bytes_max, position = _open_header(data)
     trailer_bytes = CHECKSUM_BYTES if data[4] & BLOCK_CHECKSUM_FLAG else 0
     plain_bytes_max = 0
@@ -75,13 +76,13 @@ def frame_bounds(data: memoryview) -> FrameBounds:
 
 
 def with_right_checksum(data: memoryview) -> bytes:
-    """Return a frame whose header checksum is that of its header, whatever it was."""
+    """Return a frame with a valid header checksum, whatever it was."""
     _, position = _open_header(data)
     return b"".join((data[: position - 1], _header_checksum(data[4 : position - 1]), data[position:]))
 
 
 def _open_header(data: memoryview) -> tuple[int, int]:
-    """Return how large a block may be when it is unpacked, and where the first one starts."""
+    """Return the maximum uncompressed size of a block, and the position of the first one."""
     if data[:4] != MAGIC or len(data) < len(HEADER):
         raise ValueError("this is no LZ4 frame")
     flags, block_size_code = data[4], data[5] >> 4

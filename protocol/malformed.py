@@ -1,14 +1,15 @@
-"""The one error of this floor: bytes that are not a message, or an object that no bytes can carry.
+"""The one error of this package: bytes that are not a message, or an object that cannot be encoded.
 
-It names where: which API, which version, which field, at which byte, so that a closed connection can be explained by one log line.
+It names the API, the version, the field, and the byte, so that one log line can explain a closed connection.
 """
 
 
 class MalformedMessage(ValueError):
-    """A message that cannot be parsed or built.
+    """A message that cannot be decoded or encoded.
 
-    `path` names the field from the top of the message (`topics[2].partitions[0].records`), empty where it is the whole message.
-    `api_key` and `version` are None where the message has none. `position` is the byte counted from the start of the message, None when building.
+    `path` is the field from the top of the message (`topics[2].partitions[0].records`), empty for the whole
+    message. `api_key` and `version` are None if the message has none. `position` is the byte counted from the
+    start of the message, None when encoding.
     """
 
     def __init__(self, api_key: int | None, version: int | None, path: str, reason: str, position: int | None = None) -> None:

@@ -1,7 +1,8 @@
-"""What can be wrong with the bytes of record batches, each with the code a broker answers for it.
+"""Errors in the bytes of record batches, each with the error code that a broker returns.
 
-A produce handler turns these into its refusal; a log that recovers cuts the file at `position`.
-Source: DefaultRecordBatch, ByteBufferLogInputStream, ProduceRequest.validateRecords, LogValidator; codes observed on 3.9.1.
+A Produce handler turns these into its response; log recovery truncates the file at `position`.
+Source: DefaultRecordBatch, ByteBufferLogInputStream, ProduceRequest.validateRecords, LogValidator; codes
+observed on 3.9.1.
 """
 
 from protocol.errors import ErrorCode
@@ -17,11 +18,11 @@ class MalformedBatch(MalformedMessage):
 
 
 class TornBatch(MalformedBatch):
-    """The buffer ends before the batch does: a cut header or cut records."""
+    """The buffer ends before the batch does: a truncated header or truncated records."""
 
 
 class UnsupportedMagic(MalformedBatch):
-    """A message format that the reader does not speak: one that exists (refused as INVALID_RECORD), or garbage (CORRUPT_MESSAGE)."""
+    """An unsupported message format: one that exists (rejected as INVALID_RECORD), or garbage (CORRUPT_MESSAGE)."""
 
     def __init__(self, magic: int, position: int = 0, spoken: str = "only 2 is") -> None:
         once_existed = 0 <= magic <= 2
@@ -30,7 +31,7 @@ class UnsupportedMagic(MalformedBatch):
 
 
 class MalformedRecord(MalformedBatch):
-    """A record inside a batch does not add up: its length, a varint, its headers, or the number of records."""
+    """A record inside a batch is inconsistent: its length, a varint, its headers, or the number of records."""
 
 
 class UndecodableRecords(MalformedBatch):
@@ -41,7 +42,7 @@ class UndecodableRecords(MalformedBatch):
 
 
 class UnconvertibleBatch(MalformedBatch):
-    """Records that are whole, and that the message format or codec they are to be converted to has no place for."""
+    """Valid records that the target message format or codec cannot represent."""
 
     def __init__(self, reason: str, position: int = 0, error_code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> None:
         super().__init__(reason, position, error_code)

@@ -1,7 +1,7 @@
-"""The class that a declaration becomes: mutable, slotted, keyword-only, compared and printed by its fields.
+"""The class generated from a declaration: mutable, slotted, keyword-only, compared and printed by its fields.
 
-Messages are made on the hot path, thousands per second: a frozen dataclass would cost four times as much, and a class per version would make
-handlers differ by version. `__init__` and `__eq__` are written out as source once per class.
+Messages are created on the hot path, thousands per second: a frozen dataclass would cost four times as much, and a class per version would make
+handlers differ by version. `__init__` and `__eq__` are generated as source once per class.
 """
 
 import inspect
@@ -38,12 +38,12 @@ PYTHON_TYPES: Mapping[Primitive, tuple[type, ...]] = {
     Primitive.BYTES: (bytes,),
 }
 LEFT_OUT = "LEFT_OUT"
-"""In generated sources: the argument of `__init__` was not given, so its default is made anew."""
+"""In generated sources: the argument of `__init__` is missing, so its default is created."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldOptions:
-    """A field while it waits in the class body for its name."""
+    """A field in the class body before it gets its name."""
 
     kafka_name: str | None
     type: WireType
@@ -66,7 +66,7 @@ def message_class(
     flexible: VersionRange,
     latest_unstable: bool = False,
 ) -> type[T]:
-    """Make the slotted class of a class body whose annotated attributes are FieldOptions; methods and docstring stay."""
+    """Create the slotted class of a class body whose annotated attributes are FieldOptions; methods and docstring are kept."""
     fields = _fields_of(body)
     declaration = Declaration(
         name=name, kind=kind, api_key=api_key, versions=versions, flexible=flexible, fields=fields, latest_unstable=latest_unstable
@@ -92,9 +92,10 @@ def message_class(
 
 
 def shared_default(structure: type[T]) -> T:
-    """Return the one instance that stands for "all defaults": it compares equal to a fresh one and refuses assignment.
+    """Return the one instance that stands for "all defaults": it equals a new one and rejects assignment.
 
-    Decoders put it where a structure is absent, which is cheaper than making one, and encoders know it by identity.
+    Decoders use it for an absent structure, which is cheaper than creating one, and encoders recognise it by
+    identity.
     """
     found = _SHARED_DEFAULTS.get(structure)
     if found is None:
@@ -109,7 +110,7 @@ def shared_default(structure: type[T]) -> T:
 
 
 def has_fresh_default(structure: type) -> bool:
-    """Tell whether a default instance would hold a list, and so cannot be shared."""
+    """Return whether a default instance would contain a list, and so cannot be shared."""
     for field in _declaration(structure).fields:
         if field.default is Fresh.LIST:
             return True
@@ -163,7 +164,7 @@ def _fields_of(body: type) -> tuple[Field, ...]:
 
 
 def _check(class_name: str, declaration: Declaration) -> None:
-    """Refuse a declaration that contradicts itself."""
+    """Reject an inconsistent declaration."""
     tags = sorted(field.tag for field in declaration.fields if field.tag is not None)
     assert tags == list(range(len(tags))), f"the tags of {class_name} are {tags}"
     for field in declaration.fields:
@@ -213,7 +214,7 @@ def _methods(cls: type, fields: tuple[Field, ...]) -> list[Any]:
 
 
 def _literal(default: Scalar | None) -> str:
-    """Write a default down; members of IntEnum become plain numbers."""
+    """Return the source of a default; members of IntEnum become plain numbers."""
     return repr(int(default)) if isinstance(default, int) and not isinstance(default, bool) else repr(default)
 
 

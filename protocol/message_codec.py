@@ -1,7 +1,7 @@
-"""From a message class and a version to the fused codec of that pair, which nodes use.
+"""Maps a message class and a version to the fused codec of that pair, which nodes use.
 
-Its functions are made when first called, and only then what makes them is imported. The readable Construct of the same pair (`message_construct`)
-is made only where it is asked for: by `Message.construct(version)`, or to say in which field something is wrong.
+Its functions are compiled on the first call, and only then is the compiler imported. The readable Construct of the same pair (`message_construct`)
+is created only on demand: by `Message.construct(version)`, or to find the field of an error.
 """
 
 from collections.abc import Callable
@@ -22,11 +22,10 @@ Decoded = TypeVar("Decoded", covariant=True)
 
 REFERENCE_SIZE_MAX = 256 * 1024
 REFERENCE_READS_MAX = 10_000
-"""In longer input, or behind so many numbers and strings, the field of an error is not looked for: the reference would be busy for seconds, and a
-hostile peer chooses the bytes."""
+"""Limits of the search for the field of an error: the reference would take seconds for more, and a hostile peer chooses the bytes."""
 
 DISAGREEMENT = " (but the reference finds nothing wrong)"
-"""Ends the reason of an error that only the fused codec sees: a mistake of ours, which tests look for."""
+"""The end of the reason of an error that only the fused codec reports: a bug of ours, which tests search for."""
 
 
 class DecodeFunction(Protocol[Decoded]):
@@ -38,9 +37,10 @@ class DecodeFunction(Protocol[Decoded]):
 class CompiledMessage(Generic[T]):
     """The fused codec of messages of class T at one version.
 
-    `decode(buffer, position) -> (message, position behind it)`, `encode(message) -> bytes` and `encode_into(message, chunks)`, which appends
-    bytes to a list and leaves record batches uncopied, are plain functions once they were called. Bytes behind the message are the caller's affair.
-    The buffer is bytes or an mmap; a bytearray or memoryview is taken too, but copied. All failures are MalformedMessage.
+    `decode(buffer, position) -> (message, end position)`, `encode(message) -> bytes` and `encode_into(message,
+    chunks)`, which appends bytes to a list and leaves record batches uncopied, are plain functions after their
+    first call. Bytes after the message are left to the caller. The buffer is bytes or an mmap; a bytearray or
+    memoryview is accepted, too, but copied. All errors are MalformedMessage.
     """
 
     decode: DecodeFunction[T]
@@ -64,7 +64,7 @@ class CompiledMessage(Generic[T]):
         return self.encode(message)
 
     def decoder(self) -> DecodeFunction[T]:
-        """Return `decode` as it will be once it was called, for callers that keep it."""
+        """Return the compiled `decode`, for callers that keep it."""
         if self.decode == self._first_decode:
             self._make_decode()
         return self.decode
@@ -72,7 +72,8 @@ class CompiledMessage(Generic[T]):
     def packer(self, prefix: str, otherwise: Callable[..., bytes]) -> Callable[..., bytes] | None:
         """Return `pack(*prefix_values, message) -> bytes` if all messages of this layout have one size, else None.
 
-        `prefix` are struct codes; messages with unknown tags or wrong values are handed to `otherwise`, with the same arguments.
+        `prefix` are struct codes; messages with unknown tags or wrong values are passed to `otherwise`, with
+        the same arguments.
         """
         from protocol.fuse_encode import fused_packer
 
@@ -93,7 +94,7 @@ class CompiledMessage(Generic[T]):
     def _make_decode(self) -> None:
         from protocol.fuse_decoder import fused_decoder
 
-        self.decode = cast("DecodeFunction[T]", fused_decoder(self.layout, self._decode_failure, self._decode_again))
+        self.decode = cast("DecodeFunction[T]", fused_decoder(self.layout, self._decode_failure, self._decode_leniently))
 
     def _make_encode(self) -> None:
         from protocol.fuse_encode import fused_builder
@@ -106,8 +107,8 @@ class CompiledMessage(Generic[T]):
 
         self.encode_into = fused_encoder(self.layout, self._encode_failure)
 
-    def _decode_again(self, buffer: bytes, start: int, error: Exception) -> tuple[T, int]:
-        """Decode text that is no UTF-8, or a buffer of another type than bytes."""
+    def _decode_leniently(self, buffer: bytes, start: int, error: Exception) -> tuple[T, int]:
+        """Decode invalid UTF-8, or a buffer of another type than bytes."""
         if not isinstance(buffer, bytes):
             return self.decode(bytes(buffer), start)
         if not isinstance(error, UnicodeDecodeError):
@@ -119,7 +120,7 @@ class CompiledMessage(Generic[T]):
         return self._lenient(buffer, start)
 
     def _decode_failure(self, buffer: bytes, start: int, error: Exception) -> MalformedMessage:
-        """Parse once more, with the reference, to learn in which field the fused decoder failed."""
+        """Decode again with the reference, to find the field in which the fused decoder failed."""
         if len(buffer) - start > REFERENCE_SIZE_MAX:
             return MalformedMessage(self.declaration.api_key, self.layout.version, "", str(error))
         try:
@@ -131,7 +132,7 @@ class CompiledMessage(Generic[T]):
         return MalformedMessage(self.declaration.api_key, self.layout.version, "", f"{error}{DISAGREEMENT}")
 
     def _encode_failure(self, message: object, error: Exception) -> MalformedMessage:
-        """Build once more, with the reference, to learn in which field the fused encoder failed."""
+        """Encode again with the reference, to find the field in which the fused encoder failed."""
         try:
             self._construct().build(message)
         except MalformedMessage as malformed:
@@ -143,7 +144,7 @@ class CompiledMessage(Generic[T]):
 
 
 class _Tired(Exception):
-    """The reference has read enough."""
+    """The reference has reached its limit."""
 
 
 class _Tiring(BytesIO):

@@ -1,7 +1,7 @@
 """A message as an ordinary Construct: the readable reference, which fits into any Struct.
 
 Its `.compile()` is a `construct.Compiled` around the fused codec, which in turn fits into any compiled Struct: construct's own code generator is
-neither quick nor strict enough (it returns short data in silence).
+neither fast nor strict enough (it returns short data silently).
 Source: construct.core (Construct, Compiled, CodeGen).
 """
 
@@ -35,7 +35,7 @@ class MessageConstruct(construct.Construct):  # type: ignore[misc]
         return self._compiled
 
     def malformed(self, error: WireError, *, start: int = 0) -> MalformedMessage:
-        """Name the field of an error."""
+        """Add the field to an error."""
         path = (
             error.wire_path.removeprefix("(parsing)")
             .removeprefix("(building)")
@@ -73,7 +73,7 @@ class MessageConstruct(construct.Construct):  # type: ignore[misc]
 
 
 class CompiledConstruct(construct.Compiled):  # type: ignore[misc]
-    """The fused codec of a message in the clothes of construct; `codec` is the naked one."""
+    """The fused codec of a message as a construct; `codec` is the codec itself."""
 
     def __init__(self, message_construct: MessageConstruct, codec: CompiledMessage[Message]) -> None:
         super().__init__(self._parse_with_context, self._build_with_context)
@@ -81,7 +81,7 @@ class CompiledConstruct(construct.Compiled):  # type: ignore[misc]
         self.codec = codec
 
     def decode(self, buffer: bytes, position: int = 0) -> tuple[Message, int]:
-        """Return the message at a position, and the position behind it."""
+        """Return the message at a position, and its end position."""
         return self.codec.decode(buffer, position)
 
     def encode(self, message: Message) -> bytes:
@@ -101,14 +101,14 @@ class CompiledConstruct(construct.Compiled):  # type: ignore[misc]
         return self.codec.encode(obj)
 
     def parse_embedded(self, stream: IO[bytes]) -> Message:
-        """Parse from a stream, for compiled Structs around this message. Copies the stream: for files and tests."""
+        """Decode from a stream, for compiled Structs that contain this message. Copies the stream: for files and tests."""
         start = stream.tell()
         message, size = self.codec.decode(stream.read(), 0)
         stream.seek(start + size)
         return message
 
     def build_embedded(self, obj: Message, stream: IO[bytes]) -> Message:
-        """Build into a stream, for compiled Structs around this message."""
+        """Encode into a stream, for compiled Structs that contain this message."""
         stream.write(self.codec.encode(obj))
         return obj
 

@@ -1,7 +1,8 @@
-"""Messages as JSON, in the words in which Kafka's tools print them and keep them: `quorum-state`, kafka-dump-log, the log of requests.
+"""Messages as JSON in the format of Kafka's tools and files: `quorum-state`, kafka-dump-log, the request log.
 
-Every field of the version stands there under Kafka's name with a small first letter, tagged ones only where they are not the default; bytes are
-base64, uuids as everywhere. Unknown tagged fields are left out.   Source: the JsonConverter classes that Kafka generates (JsonConverterGenerator).
+Every field of the version has Kafka's name with a lower-case first letter, tagged ones only if they differ from
+their default; bytes are base64, uuids as usual. Unknown tagged fields are left out.   Source: the JsonConverter
+classes that Kafka generates (JsonConverterGenerator).
 """
 
 import base64
@@ -19,13 +20,13 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 
 
 def message_to_json(message: Message, version: int) -> dict[str, Json]:
-    """Return what Kafka would print of a message at a version that it declares. Raises MalformedMessage for a value that it would lose."""
+    """Return what Kafka would print for a message at a declared version. Raises MalformedMessage for a value that it would lose."""
     cls: type = type(message)
     return _structure_to_json(layout_of(cls, version), message)
 
 
 def message_from_json(cls: type, found: object, version: int) -> Message:
-    """Return the message that `message_to_json` said. Raises MalformedMessage with the path to what is missing, of another type, or out of range."""
+    """Return the message of `message_to_json`. Raises MalformedMessage with the path of a field that is missing, of another type, or out of range."""
     try:
         return _structure_from_json(layout_of(cls, version), found, "")
     except _WrongJson as wrong:

@@ -1,8 +1,8 @@
-"""Builds message sets, formats 0 and 1: as producers before 0.11 sent them, and as a broker hands them to consumers from then.
+"""Builds message sets, formats 0 and 1: as producers before 0.11 sent them, and as a broker returns them to such consumers.
 
-Uncompressed, every record is a message of its own; compressed, all are wrapped into one. Offsets and timestamps of the wrapper are those of the last
-and of the newest record.
-Source: MemoryRecordsBuilder, LegacyRecord, KIP-31, KIP-32; asked of Apache Kafka 3.9.1.
+Uncompressed, every record is a message of its own; compressed, all are wrapped into one. The wrapper has the
+offset of the last record and the timestamp of the newest one.
+Source: MemoryRecordsBuilder, LegacyRecord, KIP-31, KIP-32; verified against Apache Kafka 3.9.1.
 """
 
 import zlib
@@ -25,9 +25,10 @@ def build_message_set(
     compression: Compression = Compression.NONE,
     append_timestamp: int | None = None,
 ) -> bytes:
-    """Return a message set; records with an offset keep it, the others count on from the one before. No records give no bytes.
+    """Return a message set; records with an offset keep it, the others continue from the previous one. No records give no bytes.
 
-    With an append timestamp every message says that the broker's clock stamped it (format 1). Records have no headers: there is no place for them.
+    With an append timestamp every message has LogAppendTime (format 1). Records have no headers: the format
+    does not support them.
     """
     assert 0 <= magic <= NEWEST_OLD_MAGIC, "a message set has format 0 or 1"
     assert compression is not Compression.ZSTD, "zstd came after message sets"
@@ -51,7 +52,7 @@ def build_message_set(
 
 
 def build_message(magic: int, offset: int, attributes: int, timestamp: int, key: bytes | None, value: bytes | None) -> bytes:
-    """Return one message: a record, or a wrapper where the attributes name a codec. `offset` is what stands in it."""
+    """Return one message: a record, or a wrapper if the attributes contain a codec. `offset` is the offset field."""
     covered = b"".join(
         (
             bytes((magic, attributes)),

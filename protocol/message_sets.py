@@ -1,8 +1,10 @@
-"""Message sets, formats 0 and 1: what producers wrote before 0.11, and what logs from then still hold. A view of a message, read shallow or deep.
+"""Message sets, formats 0 and 1: the formats of producers before 0.11 and of old logs. A view of a message, for shallow or deep iteration.
 
-A message is a record, or a wrapper: a message without key whose value is a message set, compressed. In format 0 the messages inside have their
-offset in the log; in format 1 they count from 0, and only the wrapper knows the offset of the last. Conversion is done elsewhere.
-Source: KIP-31 (relative offsets), KIP-32 (timestamps); LegacyRecord, AbstractLegacyRecordBatch, ByteBufferLogInputStream; asked of Kafka 3.9.1.
+A message is a record, or a wrapper: a message without key whose value is a compressed message set. In format 0
+the inner messages have their offset in the log; in format 1 they count from 0, and only the wrapper has the
+offset of the last. Conversion is done elsewhere.
+Source: KIP-31 (relative offsets), KIP-32 (timestamps); LegacyRecord, AbstractLegacyRecordBatch,
+ByteBufferLogInputStream; verified against Kafka 3.9.1.
 """
 
 import struct
@@ -24,7 +26,7 @@ SIZE: Final = struct.Struct(">i")
 ATTRIBUTES_POSITION: Final = MAGIC_POSITION + 1
 TIMESTAMP_POSITION: Final = ATTRIBUTES_POSITION + 1
 KEY_POSITIONS: Final = (TIMESTAMP_POSITION, TIMESTAMP_POSITION + TIMESTAMP.size)
-"""Where the size of the key stands, by format."""
+"""The position of the key size, by format."""
 CONTENT_BYTES_MIN: Final = 14
 """Checksum, magic, attributes, and two sizes: a message of format 0 with neither key nor value. Smaller is garbage in any format."""
 NEWEST_OLD_MAGIC: Final = 1
@@ -33,7 +35,8 @@ NEWEST_OLD_MAGIC: Final = 1
 class OldMessage:
     """One message inside a buffer, which it keeps alive and never copies; `offset` is that of the last record in it.
 
-    Raises TornBatch when the buffer ends too early, UnsupportedMagic, or MalformedBatch. The checksum is not looked at: ask `crc_is_valid`.
+    Raises TornBatch when the buffer ends too early, UnsupportedMagic, or MalformedBatch. The checksum is not
+    verified: use `crc_is_valid`.
     """
 
     __slots__ = ("attributes", "buffer", "crc", "magic", "offset", "position", "size_bytes", "timestamp")
@@ -60,7 +63,7 @@ class OldMessage:
         if left < size_bytes:
             raise TornBatch(f"{size_bytes} bytes announced, {left} are there", position)
         if size_bytes < KEY_POSITIONS[magic] + 2 * SIZE.size:
-            raise MalformedBatch(f"a message of {size_bytes} bytes has no room for its header", position, ErrorCode.CORRUPT_MESSAGE)
+            raise MalformedBatch(f"a message of {size_bytes} bytes is too short for its header", position, ErrorCode.CORRUPT_MESSAGE)
         _, _, self.crc = BEFORE_MAGIC.unpack_from(buffer, position)
         self.attributes = buffer[position + ATTRIBUTES_POSITION]
         self.timestamp = TIMESTAMP.unpack_from(buffer, position + TIMESTAMP_POSITION)[0] if magic else NO_TIMESTAMP
@@ -79,17 +82,17 @@ class OldMessage:
 
     @property
     def base_offset(self) -> int:
-        """Offset of the first record in it, for which a wrapper must be unpacked. Raises as `records` does."""
+        """Offset of the first record in it, for which a wrapper must be decompressed. Raises as `records` does."""
         return next(self.records()).offset
 
     @property
     def max_timestamp(self) -> int:
-        """The largest timestamp of its records, which a wrapper carries; NO_TIMESTAMP in format 0."""
+        """The largest timestamp of its records, which a wrapper contains; NO_TIMESTAMP in format 0."""
         return self.timestamp
 
     @property
     def compression(self) -> Compression:
-        """The codec of its value. Raises UndecodableRecords for a number that means none."""
+        """The codec of its value. Raises UndecodableRecords for an unknown one."""
         try:
             return Compression(self.attributes & COMPRESSION_MASK)
         except ValueError:
@@ -97,19 +100,19 @@ class OldMessage:
 
     @property
     def timestamp_type(self) -> TimestampType | None:
-        """Whose clock stamped it; None in format 0, where nobody did."""
+        """Its timestamp type; None in format 0, which has no timestamps."""
         if self.magic == 0:
             return None
         return TimestampType.LOG_APPEND_TIME if self.attributes & LOG_APPEND_TIME_BIT else TimestampType.CREATE_TIME
 
     @property
     def key(self) -> bytes | None:
-        """Raises MalformedRecord for a size that leads out of the message."""
+        """Raises MalformedRecord for a size that exceeds the message."""
         return self._sized(self.position + KEY_POSITIONS[self.magic])[0]
 
     @property
     def value(self) -> bytes | None:
-        """The value of a record, or the compressed messages of a wrapper. Raises MalformedRecord for a size that leads out of the message."""
+        """The value of a record, or the compressed messages of a wrapper. Raises MalformedRecord for a size that exceeds the message."""
         return self._sized(self._sized(self.position + KEY_POSITIONS[self.magic])[1])[0]
 
     def view(self) -> memoryview:
@@ -121,9 +124,10 @@ class OldMessage:
         return zlib.crc32(memoryview(self.buffer)[self.position + MAGIC_POSITION : self.position + self.size_bytes]) == self.crc
 
     def inner_messages(self) -> Iterator["OldMessage"]:
-        """Decompress a wrapper and yield its messages with the offsets that they carry. Torn bytes at the end are ignored.
+        """Decompress a wrapper and yield its messages with their inner offsets. Torn bytes at the end are ignored.
 
-        Raises MalformedBatch and its kinds. At most one of the messages is in memory, unless the caller keeps them.
+        Raises MalformedBatch and its subclasses. At most one of the messages is in memory, unless the caller
+        keeps them.
         """
         return _walk_inner(self._unpacked(), self.position)
 
@@ -145,11 +149,11 @@ class OldMessage:
             yield Record(offset, timestamp, message.key, message.value)
 
     def with_offset(self, offset: int) -> list[bytes | memoryview]:
-        """Return the message as it goes into a log: eight new bytes, then the rest uncopied. The checksum stays right."""
+        """Return the message for appending to a log: eight new bytes, then the rest uncopied. The checksum stays valid."""
         return [TIMESTAMP.pack(offset), self.view()[TIMESTAMP.size :]]
 
     def with_timestamp(self, offset: int, timestamp_type: TimestampType, timestamp: int) -> list[bytes | memoryview]:
-        """Return a message of format 1 with offset, timestamp and its kind replaced, and a new checksum; the rest uncopied."""
+        """Return a message of format 1 with another offset, timestamp and timestamp type, and a new checksum; the rest uncopied."""
         assert self.magic == NEWEST_OLD_MAGIC, "only format 1 has a timestamp"
         attributes = self.attributes & COMPRESSION_MASK | LOG_APPEND_TIME_BIT * timestamp_type
         covered = bytes((self.magic, attributes)) + TIMESTAMP.pack(timestamp)
@@ -167,7 +171,7 @@ class OldMessage:
         return decompress(codec, value, self.magic)
 
     def _inner_base_offset(self, plain: bytes) -> int:
-        """Return what to add to the offsets inside: the wrapper has the offset of the last. librdkafka once left it at 0, which broke nothing."""
+        """Return what to add to the inner offsets: the wrapper has the offset of the last one. librdkafka once left it at 0, which did no harm."""
         last_inner_offset = 0
         for message in _walk_inner(plain, self.position):
             last_inner_offset = message.offset
@@ -178,7 +182,7 @@ class OldMessage:
         return self.offset - last_inner_offset
 
     def _sized(self, position: int) -> tuple[bytes | None, int]:
-        """Return the bytes behind their size, and where they end; a negative size is that of null."""
+        """Return the bytes after their size, and their end position; a negative size is null."""
         end = self.position + self.size_bytes
         if position + SIZE.size > end:
             raise MalformedRecord("a message ends inside a size", self.position)
@@ -205,7 +209,7 @@ AnyBatch = RecordBatch | OldMessage
 
 
 def open_batch(buffer: Bytes, position: int = 0) -> AnyBatch:
-    """Return the batch or message that begins at position, by its message format. Raises as the two do."""
+    """Return the batch or message at a position, by its message format. Raises as the two do."""
     magic_position = position + MAGIC_POSITION
     if magic_position < len(buffer) and buffer[magic_position] > NEWEST_OLD_MAGIC:
         return RecordBatch(buffer, position)
@@ -213,5 +217,5 @@ def open_batch(buffer: Bytes, position: int = 0) -> AnyBatch:
 
 
 def split_any_batches(buffer: Bytes, position: int = 0) -> BatchSplitter[AnyBatch]:
-    """Iterate over batches and messages of all formats, as they lie in a log that is older than 0.11; a torn tail ends the walk."""
+    """Iterate over batches and messages of all formats, as in a log from before 0.11; a torn tail ends the iteration."""
     return BatchSplitter(buffer, position, open_batch)

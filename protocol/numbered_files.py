@@ -1,6 +1,6 @@
-"""Finds the modules of a folder whose files are called `kNN_name.py`: a letter for the folder, a number, a name.
+"""Finds the modules of a package whose files are called `kNN_name.py`: a letter for the package, a number, a name.
 
-A file is all that it takes to declare one more message; nothing is imported before somebody asks for its number.
+A file is all that is needed to declare one more message; it is imported only when its number is looked up.
 Source: none of Kafka's; the numbers are its API keys and record types.
 """
 
@@ -8,7 +8,7 @@ import os
 
 
 def numbered_modules(folder: str, letter: str) -> dict[int, str]:
-    """Map each number to the name of its module, in the order of the files' names. Other files of the folder are not looked at."""
+    """Map each number to the name of its module, in the order of the files' names. Other files of the package are ignored."""
     found: dict[int, str] = {}
     for file in sorted(os.listdir(folder)):
         if file.startswith(letter) and file[1:2].isdigit() and file.endswith(".py"):

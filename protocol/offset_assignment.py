@@ -1,8 +1,9 @@
-"""What a leader does to the records of a producer before they go into its log: checks, offsets, timestamps, and conversion to the format of the log.
+"""What a leader does to a producer's records before it appends them: validation, offsets, timestamps, and conversion to the format of the log.
 
-Records stay the bytes that the producer sent wherever offsets and timestamps can be put in place; otherwise all of them are built anew. What a topic
-demands of sizes, keys and timestamps is not judged here.
-Source: LogValidator, UnifiedLog.analyzeAndValidateRecords; KIP-31, KIP-32, KIP-98; asked of Apache Kafka 3.9.1.
+Records stay the bytes that the producer sent wherever offsets and timestamps can be set in place; otherwise all
+of them are rebuilt. The limits of a topic for sizes, keys and timestamps are not checked here.
+Source: LogValidator, UnifiedLog.analyzeAndValidateRecords; KIP-31, KIP-32, KIP-98; verified against Apache
+Kafka 3.9.1.
 """
 
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ from protocol.records import NO_TIMESTAMP, Record
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFormat:
-    """How a log keeps its records: message.format.version, compression.type (None: as the producer did), message.timestamp.type."""
+    """The format of a log: message.format.version, compression.type (None: producer), message.timestamp.type."""
 
     magic: int = MAGIC
     compression: Compression | None = None
@@ -38,7 +39,7 @@ class LogFormat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignedRecords:
-    """What goes into the log, and what its leader notes of it."""
+    """The bytes to append, and the properties that the leader needs of them."""
 
     data: bytes
     last_offset: int
@@ -47,9 +48,10 @@ class AssignedRecords:
 
 
 def assign_offsets(data: Bytes, *, base_offset: int, leader_epoch: int, now_ms: int, log_format: LogFormat) -> AssignedRecords:
-    """Return a producer's records with their offsets, in the format of the log; `now_ms` stamps them where the log keeps append times.
+    """Return a producer's records with their offsets, in the format of the log; `now_ms` is their timestamp with LogAppendTime.
 
-    Raises MalformedBatch or one of its kinds, with the error code that the producer is answered. A torn tail is cut off.
+    Raises MalformedBatch or a subclass, with the error code for the producer. An incomplete batch at the end is
+    dropped.
     """
     batches = list(split_any_batches(data))
     source = _require_whole(batches)
@@ -63,7 +65,7 @@ def assign_offsets(data: Bytes, *, base_offset: int, leader_epoch: int, now_ms: 
         if all(batch.magic == log_format.magic for batch in batches):
             return assignment.in_place_plain()
         if isinstance(first, RecordBatch) and first.is_transactional and log_format.magic < MAGIC:
-            raise UnconvertibleBatch("Kafka stumbles over a transaction here before it looks, and has no better error", first.position)
+            raise UnconvertibleBatch("Kafka fails on a transactional batch here before it validates it, and has no better error", first.position)
         return assignment.rebuilt(assignment.validated(), target)
     records = assignment.validated()
     old_offsets_fit = log_format.magic == 0 or first.magic == 0 or all(record.offset == index for index, record in enumerate(records))
@@ -73,7 +75,7 @@ def assign_offsets(data: Bytes, *, base_offset: int, leader_epoch: int, now_ms: 
 
 
 def _require_whole(batches: list[AnyBatch]) -> Compression:
-    """Return the codec of the last batch that has one."""
+    """Return the codec of the last compressed batch."""
     if not batches:
         raise MalformedBatch("no batch at all")
     codec = Compression.NONE
@@ -96,7 +98,7 @@ class _Assignment:
 
     @property
     def stamps(self) -> bool:
-        """Whether the log keeps append times."""
+        """Whether the log has LogAppendTime."""
         return self.log_format.timestamp_type is TimestampType.LOG_APPEND_TIME
 
     def validated(self) -> list[Record]:
@@ -104,7 +106,7 @@ class _Assignment:
         return [record for batch in self.batches for record in self._validated_of(batch)]
 
     def in_place_plain(self) -> AssignedRecords:
-        """Put offsets and timestamps into uncompressed batches of the log's own format."""
+        """Set offsets and timestamps in uncompressed batches of the log's own format."""
         chunks: list[bytes | memoryview] = []
         next_offset = self.base_offset
         max_timestamp = NO_TIMESTAMP
@@ -117,14 +119,14 @@ class _Assignment:
         return AssignedRecords(data=b"".join(chunks), last_offset=next_offset - 1, max_timestamp=max_timestamp, was_rebuilt=False)
 
     def in_place_compressed(self, records: list[Record]) -> AssignedRecords:
-        """Put the last offset and the newest timestamp into the only batch, whose records stay compressed."""
+        """Set the last offset and the max timestamp of the only batch, whose records stay compressed."""
         last_offset = self.base_offset + len(records) - 1
         max_timestamp = self._newest([record.timestamp for record in records], self.log_format.magic)
         data = b"".join(self._placed(self.batches[0], last_offset, max_timestamp))
         return AssignedRecords(data=data, last_offset=last_offset, max_timestamp=max_timestamp, was_rebuilt=False)
 
     def rebuilt(self, records: list[Record], compression: Compression) -> AssignedRecords:
-        """Build all records anew, in one batch, or in a message set."""
+        """Rebuild all records, in one batch, or in a message set."""
         numbered = [record._replace(offset=self.base_offset + index) for index, record in enumerate(records)]
         magic, first = self.log_format.magic, self.batches[0]
         require_convertible(numbered, first.position)
@@ -173,7 +175,7 @@ class _Assignment:
         return batch.with_timestamp(last_offset, timestamp_type, max_timestamp)
 
     def _validated_of(self, batch: AnyBatch) -> Iterator[Record]:
-        """Yield the records of a batch. What is wrong with single records is told at the end: a wrong kind of timestamp before anything else."""
+        """Yield the records of a batch. Errors of single records are raised at the end: a wrong timestamp type first."""
         self._validate_batch(batch)
         blamed: list[tuple[ErrorCode, int]] = []
         magics = _inner_magics(batch)
@@ -188,7 +190,7 @@ class _Assignment:
             raise MalformedBatch(f"records {[index for _, index in blamed]} do not fit to their batch", batch.position, code)
 
     def _has_wrong_clock(self, batch: AnyBatch, record: Record) -> bool:
-        """Producers have no append time. (Kafka misses it where the log keeps create times, and the record has one.)"""
+        """Producers must not send LogAppendTime. (Kafka misses it if the log has CreateTime, and the record has a timestamp.)"""
         is_looked_at = self.stamps or record.timestamp == NO_TIMESTAMP
         return is_looked_at and batch.timestamp_type is TimestampType.LOG_APPEND_TIME
 
@@ -209,7 +211,7 @@ class _Assignment:
 
 
 def _inner_magics(batch: AnyBatch) -> Iterator[int]:
-    """Yield the format of each message in a wrapper, and see to its checksum, which only these have."""
+    """Yield the format of each message in a wrapper, and verify its checksum, which only these have."""
     if not isinstance(batch, OldMessage) or batch.compression is Compression.NONE:
         return
     for message in batch.inner_messages():

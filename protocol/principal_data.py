@@ -1,6 +1,6 @@
-"""Who a request is from, as a broker tells the controller in an Envelope: a version, then type and name of the principal.
+"""The principal of a forwarded request in an Envelope: a version, then type and name of the principal.
 
-What a cluster with a principal builder of its own sends instead means nothing to others.   Source: KIP-590; DefaultKafkaPrincipalBuilder,
+A cluster with a custom principal builder sends another format.   Source: KIP-590; DefaultKafkaPrincipalBuilder,
 DefaultPrincipalData.json.
 """
 
@@ -25,6 +25,6 @@ def build_principal(principal: DefaultPrincipalData) -> bytes:
 
 
 def parse_principal(content: bytes) -> DefaultPrincipalData:
-    """Return the principal. Raises MalformedMessage, which a controller answers with PRINCIPAL_DESERIALIZATION_FAILURE."""
+    """Return the principal. Raises MalformedMessage; a controller then returns PRINCIPAL_DESERIALIZATION_FAILURE."""
     found: DefaultPrincipalData = parse_version_prefixed(DefaultPrincipalData, content)
     return found

@@ -1,6 +1,7 @@
-"""The frame around a record of the metadata log and of the topic of remote log metadata: who it is, and in which version.
+"""The frame of a record in the metadata log and in the remote log metadata topic: record type and version.
 
-A frame version (1), the record's number and its version, each an unsigned varint, then the record; nothing may stand behind it.
+A frame version (1), the record's number and its version, each an unsigned varint, then the record; nothing may
+follow it.
 Source: KIP-631; AbstractApiMessageSerde, MetadataRecordSerde, BytesApiMessageSerde.
 """
 
@@ -15,11 +16,11 @@ from protocol.schema import Message, declaration_of
 FRAME_VERSION: Final = 1
 
 RecordClass = Callable[[int], type]
-"""The class of a record's number. Raises KeyError for one that is not declared."""
+"""The class of a record's number. Raises KeyError for an undeclared one."""
 
 
 def build_frame(record: Message, version: int) -> bytes:
-    """Return the value of the log record that carries a record."""
+    """Return the value of the log record that contains a record."""
     cls: type = type(record)
     declaration = declaration_of(cls)
     assert declaration.kind == "metadata" and declaration.api_key is not None, f"{declaration.name} has no number"
@@ -27,9 +28,9 @@ def build_frame(record: Message, version: int) -> bytes:
 
 
 def parse_frame(value: bytes, record_class: RecordClass) -> Message:
-    """Return the record in the value of a log record; `frame_record_version` tells its version.
+    """Return the record in the value of a log record; `frame_record_version` returns its version.
 
-    Raises MalformedMessage: a node that meets a record it does not know must not go on.
+    Raises MalformedMessage: a node must stop at an unknown record.
     """
     if len(value) < 3 or (value[0] | value[1] | value[2]) > 127:
         raise MalformedMessage(None, None, "", f"a frame of {len(value)} bytes that begins with {value[:3].hex()}")
@@ -49,7 +50,7 @@ def frame_record_version(value: bytes) -> int:
 
 @cache
 def _codec(record_class: RecordClass, number: int, version: int) -> CompiledMessage[Message]:
-    """Return the codec of a kind of record. Raises MalformedMessage for one that is not declared."""
+    """Return the codec of a record type. Raises MalformedMessage for an undeclared one."""
     try:
         cls = record_class(number)
     except KeyError:

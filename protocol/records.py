@@ -1,6 +1,7 @@
-"""The records inside a batch: read lazily from their uncompressed bytes, and built one by one.
+"""The records inside a batch: decoded lazily from their uncompressed bytes, and built one by one.
 
-A broker seldom looks at them (the batch header says all that it needs), so only iteration is tuned: varints of one byte are read inline.
+A broker rarely decodes them (the batch header has all that it needs), so only iteration is optimised: varints
+of one byte are read inline.
 Source: KIP-98 (message format 2), DefaultRecord, ByteUtils.readVarint.
 """
 
@@ -25,7 +26,7 @@ HEADER_KEY_ERRORS = "surrogateescape"  # a broker never decodes header keys: wha
 
 
 class Record(NamedTuple):
-    """One record. A builder numbers records whose offset is unassigned from the batch's base offset on; timestamps are milliseconds since 1970."""
+    """One record. A builder numbers records without an offset from the batch's base offset on; timestamps are milliseconds since 1970."""
 
     offset: int = UNASSIGNED_OFFSET
     timestamp: int = NO_TIMESTAMP
@@ -37,10 +38,10 @@ class Record(NamedTuple):
 def read_records(
     data: bytes, record_count: int, base_offset: int, base_timestamp: int, append_timestamp: int | None = None, position: int = 0, end: int = -1
 ) -> Iterator[Record]:
-    """Yield the records from position to end (-1: the end of data); with an append timestamp every record carries that one instead of its own.
+    """Yield the records from position to end (-1: the end of data); with an append timestamp every record has that one instead of its own.
 
-    Raises MalformedRecord when a record does not end where its length says, or when bytes are missing or left over. Sizes and deltas of one or two
-    bytes are read in place, longer ones out of line.
+    Raises MalformedRecord if a record does not end at its declared length, or if bytes are missing or left
+    over. Sizes and deltas of one or two bytes are read in place, longer ones out of line.
     """
     end = len(data) if end < 0 else end
     make, cls = tuple.__new__, Record
@@ -93,9 +94,10 @@ def read_records(
 def read_far_records(
     data: bytes, record_count: int, base_offset: int, base_timestamp: int, append_timestamp: int | None = None, position: int = 0, end: int = -1
 ) -> Iterator[Record]:
-    """Yield records whose base is so far out that even a short delta may leave the 64 bits.
+    """Yield records whose base is so extreme that even a short delta may exceed 64 bits.
 
-    An offset that does raises MalformedRecord. A timestamp goes on at the other end of them, as Java's numbers do: so a builder may have written it.
+    An offset that does so raises MalformedRecord. A timestamp wraps around, as Java's numbers do: a builder may
+    have written it.
     """
     for delta, timestamp_delta, key, value, headers in read_records(data, record_count, 0, 0, None, position, end):
         if not INT64_MIN <= base_offset + delta <= INT64_MAX:
@@ -109,7 +111,7 @@ def _in_64_bits(number: int) -> int:
 
 
 class BuiltRecords(NamedTuple):
-    """Records as they stand in a batch, and what the header of that batch says about them."""
+    """The records of a batch, and the properties in its header."""
 
     body: bytes
     record_count: int
@@ -119,7 +121,7 @@ class BuiltRecords(NamedTuple):
 
 
 def build_records(records: Iterable[Record], base_offset: int, base_timestamp: int | None = None) -> BuiltRecords:
-    """Return the records behind one another; one without an offset follows the one before. The base timestamp is the first record's unless given."""
+    """Return the concatenated records; one without an offset follows the previous one. The base timestamp is the first record's unless given."""
     chunks: list[bytes] = []
     timestamps: list[int] = []
     next_offset = base_offset
@@ -148,7 +150,7 @@ def build_records(records: Iterable[Record], base_offset: int, base_timestamp: i
 
 
 def build_varint(value: int) -> bytes:
-    """Return a signed integer in zigzag form, seven bits to the byte, lowest first; ranges are the caller's business."""
+    """Return a signed integer in zigzag encoding, seven bits per byte, lowest first; the caller checks the range."""
     if -64 <= value < 64:
         return _ONE_BYTE_VARINTS[value]
     zigzag = value << 1 if value >= 0 else ~value << 1 | 1
@@ -158,7 +160,7 @@ def build_varint(value: int) -> bytes:
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Return a signed integer of at most 64 bits and the position after it."""
+    """Return a signed integer of at most 64 bits and its end position."""
     zigzag = data[position]
     position += 1
     if zigzag > 127:
@@ -203,7 +205,7 @@ def _read_size(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _read_timestamp_delta(data: bytes, position: int, first_byte: int, base_timestamp: int) -> tuple[int, int]:
-    """Return, in zigzag form, the delta that leads to a timestamp of 64 bits."""
+    """Return, in zigzag encoding, the delta to a timestamp of 64 bits."""
     zigzag, position = _read_long_varint(data, position, first_byte, VARLONG_BITS)
     if zigzag < FAR:
         return zigzag, position
@@ -212,7 +214,7 @@ def _read_timestamp_delta(data: bytes, position: int, first_byte: int, base_time
 
 
 def _read_long_varint(data: bytes, position: int, first_byte: int, bits: int = VARINT_BITS) -> tuple[int, int]:
-    """Go on after a first byte whose high bit is set. What does not fit into the bits of the last byte is dropped, as ByteUtils does."""
+    """Continue after a first byte whose high bit is set. Bits that do not fit into the last byte are dropped, as ByteUtils does."""
     value = first_byte & 0x7F
     for shift in range(7, bits + 3, 7):
         byte = data[position]
@@ -232,5 +234,5 @@ def _build_unsigned(value: int) -> bytes:
     return bytes(septets)
 
 
-# Indexed by the value itself: 0 to 63 from the front, -64 to -1 from the back, as Python counts.
+# Indexed by the value itself: 0 to 63 from the front, -64 to -1 from the back, as in Python.
 _ONE_BYTE_VARINTS = tuple(_build_unsigned(value << 1 if value >= 0 else ~value << 1 | 1) for value in (*range(64), *range(-64, 0)))

@@ -1,6 +1,6 @@
 """The readable reference: the layout of a message as a plain construct Struct.
 
-It is slow and stays so: it shows what the fused codec must do, tests compare the two, and after a failure it runs once more to say in which field.
+It is slow by design: it specifies the fused codec, tests compare the two, and after an error it runs again to find the field.
 Source: org.apache.kafka.message.MessageDataGenerator (what Kafka generates from the same definitions).
 """
 
@@ -28,7 +28,7 @@ from protocol.types import (
 )
 
 TAGGED = "(tagged)"
-"""Name of the tagged fields within the Struct; no field can be called so."""
+"""Name of the tagged fields within the Struct; no field can have this name."""
 
 
 def reference_of(layout: StructureLayout) -> construct.Construct:
@@ -40,7 +40,7 @@ def reference_of(layout: StructureLayout) -> construct.Construct:
 
 
 class StructureAdapter(construct.Adapter):  # type: ignore[misc]
-    """Container to object and back: absent fields get their default, and must have it when built."""
+    """Container to object and back: absent fields get their default, and must have it when encoded."""
 
     def __init__(self, subcon: construct.Construct, layout: StructureLayout) -> None:
         super().__init__(subcon)

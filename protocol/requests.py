@@ -1,6 +1,6 @@
 """Requests and responses as frames: header and body, by API key and version.
 
-This is the door that nodes and clients use; on the hot path a frame costs one look-up and one fused codec. Bytes behind a body are ignored, as
+This is the entry point for nodes and clients; on the hot path a frame costs one look-up and one fused codec. Bytes after a body are ignored, as
 Kafka does.
 Source: org.apache.kafka.common.requests.RequestHeader.parse, AbstractResponse.parseResponse, ApiVersionsResponse.parse.
 """
@@ -37,7 +37,7 @@ CONTROLLED_SHUTDOWN = int(ApiKey.CONTROLLED_SHUTDOWN)
 
 
 class UnsupportedApi(ValueError):
-    """A frame asks for an API key that is not declared here, or a version outside the declared range."""
+    """A frame has an API key that is not declared here, or a version outside the declared range."""
 
     def __init__(self, api_key: int, version: int) -> None:
         super().__init__(api_key, version)
@@ -50,7 +50,7 @@ class UnsupportedApi(ValueError):
 
 @dataclass(slots=True)
 class RequestHead:
-    """The header of a request, and where in its frame the body begins. Not frozen: one is made per request."""
+    """The header of a request, and the start of the body in its frame. Not frozen: one is created per request."""
 
     api_key: int
     api_version: int
@@ -60,7 +60,7 @@ class RequestHead:
 
 
 def read_request_head(frame: bytes) -> RequestHead:
-    """Read the header of any version of a declared API, also of versions yet unknown; UnsupportedApi if the key is not declared."""
+    """Decode the header of any version of a declared API, also of unknown versions; UnsupportedApi if the key is not declared."""
     try:
         api_key, api_version, correlation_id, client_id_size = REQUEST_HEAD.unpack_from(frame)
     except struct_error as error:
@@ -92,7 +92,7 @@ def read_request_head(frame: bytes) -> RequestHead:
 
 
 def decode_request(head: RequestHead, frame: bytes) -> Message:
-    """Parse the body of a request; UnsupportedApi if its version is not declared."""
+    """Decode the body of a request; UnsupportedApi if its version is not declared."""
     return _ROUTES[head.api_key, head.api_version].request.decode(frame, head.body_position)[0]
 
 
@@ -134,12 +134,12 @@ def response_chunks(api_key: int, api_version: int, correlation_id: int, body: M
 
 
 def route_of(api_key: int, api_version: int) -> "Route":
-    """Return the codecs of one API at one version, for a server that reads frames where they lie; UnsupportedApi if they are not declared."""
+    """Return the codecs of one API at one version, for a server that decodes frames in place; UnsupportedApi if they are not declared."""
     return _ROUTES[api_key, api_version]
 
 
 def peek_correlation_id(frame: bytes) -> int:
-    """Return the correlation id of a response whose API and version are yet to be looked up by it."""
+    """Return the correlation id of a response whose API and version are looked up by it."""
     if len(frame) < CORRELATION_ID.size:
         raise MalformedMessage(None, None, "correlation_id", f"a frame of {len(frame)} bytes has no correlation id", 0)
     correlation_id: int = CORRELATION_ID.unpack_from(frame)[0]
@@ -147,15 +147,16 @@ def peek_correlation_id(frame: bytes) -> int:
 
 
 def decode_response(api_key: int, api_version: int, frame: bytes) -> tuple[int, Message]:
-    """Parse a response to a request of that key and version; return its correlation id and body.
+    """Decode a response to a request of that key and version; return its correlation id and body.
 
-    An ApiVersions response that is not of the asked version is read as version 0: so answers a node that does not know the asked one (KIP-511).
+    An ApiVersions response that does not decode in the requested version is decoded as version 0: the response
+    of a node that does not support the requested one (KIP-511).
     """
     return peek_correlation_id(frame), decode_response_body(api_key, api_version, frame)
 
 
 def decode_response_body(api_key: int, api_version: int, frame: bytes) -> Message:
-    """The same for a frame whose correlation id has been looked at."""
+    """The same for a frame whose correlation id was decoded already."""
     route = _ROUTES[api_key, api_version]
     position = 4
     if route.response_header_version == 1:
@@ -170,7 +171,7 @@ def decode_response_body(api_key: int, api_version: int, frame: bytes) -> Messag
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """All that is needed to read and write one API at one version."""
+    """Everything needed to decode and encode one API at one version."""
 
     request: CompiledMessage[Message]
     response: CompiledMessage[Message]
@@ -179,12 +180,12 @@ class Route:
     request_holds_records: bool
     response_holds_records: bool
     pack_response: Callable[..., bytes] | None
-    """Packs size, correlation id, header and body at once, if the response has always the same size."""
+    """Packs size, correlation id, header and body at once, if the response has a fixed size."""
     response_size: int
 
 
 class Routes(dict[tuple[int, int], Route]):
-    """From (API key, version) to the route, made when first asked for."""
+    """From (API key, version) to the route, created on first use."""
 
     def __missing__(self, pair: tuple[int, int]) -> Route:
         api_key, version = pair
@@ -199,7 +200,7 @@ class Routes(dict[tuple[int, int], Route]):
 
 
 class FirstFlexible(dict[int, int]):
-    """From API key to the first version that is flexible, above all versions if none is."""
+    """From API key to its first flexible version, above all versions if there is none."""
 
     def __missing__(self, api_key: int) -> int:
         try:
@@ -232,7 +233,7 @@ def _route(api_key: int, request: CompiledMessage[Message], response: CompiledMe
 
 
 def _behind_response_tags(frame: bytes) -> int:
-    """Return where the body begins behind response header v1."""
+    """Return the start of the body after response header v1."""
     try:
         position = 5
         if frame[4]:
@@ -243,7 +244,7 @@ def _behind_response_tags(frame: bytes) -> int:
 
 
 def _malformed_head(frame: bytes, error: Exception) -> MalformedMessage:
-    """Read the header once more, with its declaration, to learn in which field it is wrong."""
+    """Decode the header again, with its declaration, to find the field of the error."""
     for version in (1, 2):
         try:
             construct_of(RequestHeader, version).parse(frame)

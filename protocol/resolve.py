@@ -1,6 +1,6 @@
-"""A declaration at one version: which fields are there, in which order, and what happens to the others.
+"""A declaration at one version: its fields, their order, and the handling of the others.
 
-Both codecs, the readable reference and the fused one, are made from this layout, so neither asks about versions again.
+Both codecs, the readable reference and the fused one, are generated from this layout, so neither handles versions.
 Source: the JSON message definitions of Apache Kafka (`versions`, `nullableVersions`, `taggedVersions`, `flexibleVersions`).
 """
 
@@ -20,14 +20,14 @@ class ArrayLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PresentField:
-    """A field that this version has: in its place, or under a tag."""
+    """A field of this version: in its position, or as a tagged field."""
 
     declared: Field
     type: "Primitive | ArrayLayout | StructureLayout"
     nullable: bool
     flexible: bool
     tagged: bool
-    """It stands under its tag; a nullable structure there has another byte in front than elsewhere."""
+    """It is a tagged field; a nullable structure has another marker byte there than elsewhere."""
 
     @property
     def name(self) -> str:
@@ -52,7 +52,7 @@ class StructureLayout:
 
     @property
     def guarded(self) -> tuple[Field, ...]:
-        """The absent fields whose value must be the default, because dropping it would change the meaning."""
+        """The absent fields whose value must be the default, because dropping another value would change the meaning."""
         return tuple(field for field in self.absent if not field.ignorable)
 
 
@@ -84,7 +84,7 @@ _LAYOUTS: dict[tuple[type, int], StructureLayout] = {}
 
 
 def default_of(field: Field) -> object:
-    """Return the value that stands for an absent field; lists are new each time, structures are shared and refuse assignment where they can be."""
+    """Return the value of an absent field; lists are new each time, structures are shared and reject assignment where possible."""
     match field.default:
         case Fresh.LIST:
             return []
@@ -97,7 +97,7 @@ def default_of(field: Field) -> object:
 
 
 def is_default(field: Field, value: Message) -> bool:
-    """Tell whether a value is what the field holds when nobody set it (a structure with unknown tags is not)."""
+    """Return whether a value is the unset value of the field (a structure with unknown tags is not)."""
     if field.default is Fresh.LIST:
         return value is not None and not value
     expected = default_of(field)
@@ -107,17 +107,17 @@ def is_default(field: Field, value: Message) -> bool:
 
 
 def holds_records(layout: StructureLayout) -> bool:
-    """Tell whether record batches can be in there, which are never copied."""
+    """Return whether it can contain record batches, which are never copied."""
     return holds(layout, Primitive.RECORDS)
 
 
 def holds(layout: StructureLayout, primitive: Primitive) -> bool:
-    """Tell whether anything of this type can be in there."""
+    """Return whether it can contain anything of this type."""
     return any(field_holds(field, primitive) for field in (*layout.fields, *layout.tags))
 
 
 def field_holds(field: PresentField, primitive: Primitive) -> bool:
-    """Tell whether a field is of this type, or has such inside."""
+    """Return whether a field is of this type, or contains such fields."""
     shape = field.type.element if isinstance(field.type, ArrayLayout) else field.type
     return shape is primitive or (isinstance(shape, StructureLayout) and holds(shape, primitive))
 

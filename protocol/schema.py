@@ -6,8 +6,8 @@
         transaction_timeout_ms: int = int32()
         producer_id: int = int64(since=3, default=-1)
 
-The keywords are those of Kafka's definitions, so that the two can be held against each other line by line. The class that comes back is mutable
-and slotted, has a keyword-only `__init__` in which every field has its default, `==` and `repr` over the fields, and keeps tagged fields it
+The keywords are those of Kafka's definitions, so that the two can be compared line by line. The resulting class is mutable
+and slotted, has a keyword-only `__init__` in which every field has its default, `==` and `repr` over the fields, and stores unknown tagged fields
 does not know in `_tags` (number -> raw bytes, or None).
 Source: clients/src/main/resources/common/message/README.md; KIP-482 (tagged fields).
 """
@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 Message: TypeAlias = Any
-"""An object of some class made by @message; which one is known only to an API key and a version."""
+"""An object of some class made by @message; the API key and version determine which."""
 
 T = TypeVar("T")
 
@@ -77,15 +77,15 @@ class Options(TypedDict, total=False):
     versions: str
     """Both at once, instead of `since` and `until`."""
     tag: int
-    """Number among the tagged fields."""
+    """Number of the tagged field."""
     tagged: str
-    """Versions in which the field is a tagged one; also its `versions` where those are not given."""
+    """Versions in which the field is a tagged one; also its `versions` if those are not given."""
     ignorable: bool
-    """In a version that lacks the field any value is dropped silently; without it a non-default value is an error."""
+    """In a version that lacks the field any value is dropped silently; otherwise a non-default value is an error."""
     flexible: str
     """Versions in which the field's own encoding is compact, where that differs from the message's."""
     kafka_name: str
-    """Kafka's name, where `snake_case` of it is not ours."""
+    """Kafka's name, if it differs from that derived from ours."""
 
 
 @dataclass_transform(kw_only_default=True)
@@ -98,7 +98,7 @@ def message(
     latest_unstable: bool = False,
     kafka_name: str | None = None,
 ) -> Callable[[type[T]], type[T]]:
-    """Make a message of a class whose attributes are fields. `kind` may be left out of classes called ...Request and ...Response."""
+    """Create a message from a class whose attributes are fields. `kind` is optional for classes called ...Request and ...Response."""
 
     def declare(body: type[T]) -> type[T]:
         return message_class(
@@ -120,7 +120,7 @@ def structure(body: type[T], /) -> type[T]: ...
 def structure(*, kafka_name: str) -> Callable[[type[T]], type[T]]: ...
 @dataclass_transform(kw_only_default=True)
 def structure(body: type[T] | None = None, /, *, kafka_name: str | None = None) -> type[T] | Callable[[type[T]], type[T]]:
-    """Make a nested structure of a class whose attributes are fields; `kafka_name` where two structures of one file share Kafka's name."""
+    """Create a nested structure from a class whose attributes are fields; `kafka_name` if two structures of one file share Kafka's name."""
 
     def declare(body: type[T]) -> type[T]:
         return message_class(body, name=kafka_name or body.__name__, kind="structure", api_key=None, versions=ALL_VERSIONS, flexible=ALL_VERSIONS)
@@ -129,7 +129,7 @@ def structure(body: type[T] | None = None, /, *, kafka_name: str | None = None) 
 
 
 def declaration_of(cls: type) -> Declaration:
-    """Return what a class made by @message or @structure declares."""
+    """Return the declaration of a class made by @message or @structure."""
     declaration = getattr(cls, "__declaration__", None)
     assert isinstance(declaration, Declaration), f"{cls.__name__} is neither a @message nor a @structure"
     return declaration
@@ -194,7 +194,7 @@ def ustring(*, default: str = "", **options: Unpack[Options]) -> str: ...
 @overload
 def ustring(*, nullable: str, default: str | None = "", **options: Unpack[Options]) -> str | None: ...
 def ustring(*, nullable: str | None = None, default: str | None = "", **options: Unpack[Options]) -> str | None:
-    """UTF-8 text behind a length of four bytes, as ZooKeeper writes it."""
+    """UTF-8 text after a length of four bytes, as ZooKeeper writes it."""
     return _field(Primitive.USTRING, default, options, nullable)
 
 
@@ -203,12 +203,12 @@ def byte_string(*, default: bytes = b"", **options: Unpack[Options]) -> bytes: .
 @overload
 def byte_string(*, nullable: str, default: bytes | None = b"", **options: Unpack[Options]) -> bytes | None: ...
 def byte_string(*, nullable: str | None = None, default: bytes | None = b"", **options: Unpack[Options]) -> bytes | None:
-    """Bytes without meaning to the protocol."""
+    """Bytes that are opaque to the protocol."""
     return _field(Primitive.BYTES, default, options, nullable)
 
 
 def records(*, nullable: str | None = None, **options: Unpack[Options]) -> bytes | memoryview | None:
-    """Record batches: never copied, parsed as a memoryview into the frame; None unless given."""
+    """Record batches: never copied, decoded as a memoryview into the frame; None unless given."""
     return cast("bytes | memoryview | None", _field(Primitive.RECORDS, None, options, nullable))
 
 
@@ -219,7 +219,7 @@ def array(of: Callable[..., T], *, nullable: str, default: None = None, **option
 @overload
 def array(of: Callable[..., T], *, nullable: str, default: tuple[()], **options: Unpack[Options]) -> list[T] | None: ...
 def array(of: Callable[..., T], *, nullable: str | None = None, default: tuple[()] | None = (), **options: Unpack[Options]) -> list[T] | None:
-    """A list; `of` is a @structure class or one of the functions above: `array(int32)`. The default is an empty list, or None where said."""
+    """A list; `of` is a @structure class or one of the functions above: `array(int32)`. The default is an empty list, or None if declared."""
     element = StructureOf(of) if isinstance(of, type) else _PRIMITIVES[of]
     return cast("list[T] | None", _field(ArrayOf(element), Fresh.LIST if default == () else None, options, nullable))
 
@@ -233,7 +233,7 @@ def struct(of: type[T], *, nullable: str, **options: Unpack[Options]) -> T | Non
 def struct(
     of: type[T], *, nullable: str | None = None, default: Literal[Fresh.STRUCTURE] | None = Fresh.STRUCTURE, **options: Unpack[Options]
 ) -> T | None:
-    """A nested structure; the default is one with all its own defaults, or None where said."""
+    """A nested structure; the default is one with all its own defaults, or None if declared."""
     return cast("T | None", _field(StructureOf(of), default, options, nullable))
 
 
@@ -251,11 +251,11 @@ _PRIMITIVES: dict[Callable[..., object], Primitive] = {
     ustring: Primitive.USTRING,
     byte_string: Primitive.BYTES,
 }
-"""What may stand in `array(...)` besides structures."""
+"""The element types of `array(...)` besides structures."""
 
 
 def _field(wire_type: WireType, default: T, options: Options, nullable: str | None = None) -> T:
-    """Return the field as it waits in the class body; for the type checker it is the value that an object will have there."""
+    """Return the field in the class body; for the type checker it is the type of the value in an object."""
     tagged = VersionRange.parse(options.get("tagged", "none"))
     if "versions" in options:
         assert "since" not in options and "until" not in options, "say versions=, or since= and until="

@@ -1,7 +1,7 @@
 """Kafka's wire types as Construct classes: strict about ranges, exact about where they fail.
 
-construct's own types are not usable as they stand: its varints are unbounded, its compiled Bytes returns short data in silence, and compact strings,
-nullable structures and tagged fields are unknown to it. These are the readable truth; the fused codec must agree with them.
+construct's own types are not usable: its varints are unbounded, its compiled Bytes returns short data silently, and compact strings,
+nullable structures and tagged fields are unsupported. These types are the reference; the fused codec must agree with them.
 Source: org.apache.kafka.common.protocol.types.Type; KIP-482.
 """
 
@@ -28,7 +28,7 @@ class WireError(construct.ConstructError):  # type: ignore[misc]
 
 
 class WireType(construct.Construct):  # type: ignore[misc]
-    """A wire type; the classes below say what they read and write."""
+    """A wire type; the classes below define the encoding."""
 
     def _sizeof(self, context: object, path: str) -> int:
         raise construct.SizeofError(path=path)
@@ -79,7 +79,7 @@ class Uuid(WireType):
 
 
 class UnsignedVarint(WireType):
-    """LEB128 of at most five bytes; bits above the 32nd are lost, as in Kafka."""
+    """LEB128 of at most five bytes; bits above the 32nd are dropped, as in Kafka."""
 
     def _parse(self, stream: IO[bytes], context: object, path: str) -> int:
         value = 0
@@ -113,13 +113,14 @@ FIXED: Mapping[Primitive, WireType] = {
     Primitive.FLOAT64: Number("d"),
     Primitive.UUID: Uuid(),
 }
-"""The types whose size does not depend on the value."""
+"""The types of fixed size."""
 
 
 class Length(WireType):
-    """The number before a string, bytes or an array, None for null: a signed number, or in compact form a varint of one more (0 is null).
+    """The length of a string, bytes or an array, None for null: a signed number, or in compact form a varint of one more (0 is null).
 
-    Kafka holds the varint in a signed int, too: one that is negative there is null, the lowest negative one a number too high for anything.
+    Kafka stores the varint in a signed int, too: a negative one is null, the lowest negative one a number too
+    high for anything.
     """
 
     def __init__(self, number: WireType, *, compact: bool, nullable: bool) -> None:
@@ -147,17 +148,17 @@ class Length(WireType):
 
 
 def plain_length(number: WireType, *, nullable: bool) -> Length:
-    """Return the length of the versions before flexible ones: int16 for strings, else int32."""
+    """Return the length type of non-flexible versions: int16 for strings, else int32."""
     return Length(number, compact=False, nullable=nullable)
 
 
 def compact_length(*, nullable: bool) -> Length:
-    """Return the length of flexible versions."""
+    """Return the length type of flexible versions."""
     return Length(UNSIGNED_VARINT, compact=True, nullable=nullable)
 
 
 class Text(WireType):
-    """A string: length in bytes, then UTF-8, of which what is none is replaced."""
+    """A string: length in bytes, then UTF-8, with invalid bytes replaced."""
 
     def __init__(self, length: Length, size_max: int) -> None:
         super().__init__()
@@ -219,7 +220,7 @@ class Blob(WireType):
 
 
 class Elements(WireType):
-    """An array: count, then the elements. Each element takes at least one byte, so a lying count ends with the input."""
+    """An array: count, then the elements. Each element takes at least one byte, so a wrong count ends with the input."""
 
     def __init__(self, length: Length, element: construct.Construct) -> None:
         super().__init__()
@@ -242,9 +243,9 @@ class Elements(WireType):
 
 
 class NullableStructure(WireType):
-    """A structure behind one byte: negative for null, else it follows. Under a tag the byte is 0 for null, positive otherwise.
+    """A structure after one byte: negative for null, else it follows. In a tagged field the byte is 0 for null, positive otherwise.
 
-    (There it is an unsigned varint, of which no implementation writes more than 0 and 1; longer ones are refused.)
+    (There it is an unsigned varint, of which no implementation writes more than 0 and 1; longer ones are rejected.)
     """
 
     def __init__(self, structure: construct.Construct, *, tagged: bool) -> None:
@@ -272,8 +273,8 @@ class NullableStructure(WireType):
 class TaggedFields(WireType):
     """The end of each structure of a flexible version: count, then (tag, size, content) by ascending tag; a dict from tag to value.
 
-    Unknown tags have their raw bytes as value. Tags are written in ascending order, but as in Kafka they are read in any, of one that is repeated the
-    last counts, and the size of a known one is not looked at.
+    Unknown tags have their raw bytes as value. Tags are encoded in ascending order, but as in Kafka they are
+    decoded in any order, the last of a repeated one is used, and the size of a known one is ignored.
     """
 
     def __init__(self, known: Mapping[int, tuple[str, construct.Construct]]) -> None:

@@ -1,7 +1,7 @@
-"""Text as Java reads it: what is no UTF-8 becomes U+FFFD, and nothing is refused for it.
+"""Text as Java decodes it: invalid UTF-8 becomes U+FFFD, and is no error.
 
-A broker answers a topic whose name is garbage with INVALID_TOPIC_EXCEPTION, so the name must survive parsing.
-Source: java.lang.String(byte[], UTF_8), which is how org.apache.kafka.common.protocol.Readable reads strings; asked of Apache Kafka 3.5.2 to 4.4.0.
+A broker returns INVALID_TOPIC_EXCEPTION for a topic with a garbage name, so the name must survive decoding.
+Source: java.lang.String(byte[], UTF_8), which is how org.apache.kafka.common.protocol.Readable reads strings; verified on Kafka 3.5.2 to 4.4.0.
 """
 
 import re
@@ -9,17 +9,17 @@ import re
 from protocol.limits import STRING_SIZE_MAX
 
 SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
-"""An encoded surrogate: one mistake to Java, three to Python. 0xED never continues a character, so that every match begins one."""
+"""An encoded surrogate: one error in Java, three in Python. 0xED never continues a character, so that every match begins one."""
 NO_CHARACTER = b"\xff"
-"""One mistake to both."""
+"""One error in both."""
 WRONG_BYTES_MAX = STRING_SIZE_MAX // 3
 
 
 def decode_string(content: bytes) -> str:
-    """Return the text of a string; ValueError for one that is too long to be written again.
+    """Return the text of a string; ValueError if it is too long to be encoded again.
 
-    U+FFFD has three bytes, so that 10,923 wrong bytes become more than a string of the protocol can
-    hold. No answer could name such a text, no record and no request to another node could have it.
+    U+FFFD has three bytes, so that 10,923 invalid bytes become more than the longest string of the
+    protocol. No response, record or request to another node could contain such a text.
     """
     text = decode_leniently(content)
     if len(content) > WRONG_BYTES_MAX and len(text.encode()) > STRING_SIZE_MAX:
@@ -28,9 +28,9 @@ def decode_string(content: bytes) -> str:
 
 
 def decode_leniently(content: bytes) -> str:
-    """Return the text of bytes that may be none.
+    """Return the text of bytes that may be invalid.
 
-    Python's own `replace` does it in C: an error handler of ours would be called for each wrong
+    Python's own `replace` does it in C: a custom error handler would be called for each invalid
     byte, 25 ms for one string of 32,767, and a client may send thousands of those in a request.
     """
     return SURROGATE.sub(NO_CHARACTER, content).decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Uuids as Kafka shows them: sixteen raw bytes on the wire, 22 characters of URL-safe base64 in files and messages to humans.
+"""Uuids as Kafka shows them: sixteen raw bytes on the wire, 22 characters of URL-safe base64 in files and messages.
 
 Source: org.apache.kafka.common.Uuid, DirectoryId (KIP-858).
 """
@@ -23,7 +23,7 @@ def uuid_text(raw: bytes) -> str:
 
 
 def parse_uuid_text(text: str) -> bytes:
-    """Return the 16 bytes behind 22 characters. Raises ValueError."""
+    """Return the 16 bytes of 22 characters. Raises ValueError."""
     if _TEXT.fullmatch(text) is None:
         raise ValueError(f"{text!r} is not a uuid")
     return base64.urlsafe_b64decode(text + "==")

@@ -1,6 +1,6 @@
-"""Messages that stand alone and therefore say their own version first, in two bytes: most of what Kafka persists or hides in a bytes field.
+"""Messages with a version prefix of two bytes: most of what Kafka persists or embeds in a bytes field.
 
-Whether a version after the newest known one can be read all the same is the reader's decision: where only fields at the end were added, it can.
+Whether a version after the newest known one is accepted is the reader's decision: it works if only fields at the end were added.
 Source: MessageUtil.toVersionPrefixedBytes; ConsumerProtocol, ControlRecordUtils (versions after the newest are read as the newest).
 """
 
@@ -18,7 +18,7 @@ def build_version_prefixed(message: Message, version: int) -> bytes:
 
 
 def parse_version_prefixed(cls: type, content: bytes, *, later_as_newest: bool = False) -> Message:
-    """Return the message; what stands behind it is ignored, as Kafka does. Raises MalformedMessage.
+    """Return the message; trailing bytes are ignored, as Kafka does. Raises MalformedMessage.
 
     `later_as_newest`: a version after the newest declared one is read as that.
     """
@@ -31,7 +31,7 @@ def parse_version_prefixed(cls: type, content: bytes, *, later_as_newest: bool =
 
 
 def prefixed_version(content: bytes) -> int:
-    """Return the version in front. Raises MalformedMessage."""
+    """Return the version prefix. Raises MalformedMessage."""
     if len(content) < PREFIX_BYTES:
         raise MalformedMessage(None, None, "", f"{len(content)} bytes are too short for a version", 0)
     return int.from_bytes(content[:PREFIX_BYTES], signed=True)

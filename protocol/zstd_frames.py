@@ -1,6 +1,7 @@
-"""How much a zstd frame can hold, read from its block headers, before anything is unpacked.
+"""The maximum uncompressed size of a zstd frame, read from its block headers without decompressing it.
 
-The Java client streams, so that its frames do not say their size; without this, an answer that is too large looks like data that is broken.
+The Java client streams, so that its frames do not contain their size; without this, a response that is too
+large looks like corrupt data.
 Source: RFC 8878, sections 3.1.1 and 3.1.2.
 """
 
@@ -18,7 +19,7 @@ CONTENT_SIZE_BYTES: Final = (0, 2, 4, 8)
 
 
 def plain_bytes_bound(data: memoryview) -> int:
-    """Return what the frames in data unpack to at most. Raises ValueError for what is no frame, and for a cut one."""
+    """Return the maximum uncompressed size of the frames in data. Raises ValueError if it is no frame, and for a truncated one."""
     position = bound = 0
     if not data:
         raise ValueError("no frame")
@@ -37,7 +38,7 @@ def plain_bytes_bound(data: memoryview) -> int:
 
 
 def _frame_bound(data: memoryview, position: int) -> tuple[int, int]:
-    """Return where a frame ends and what it unpacks to at most."""
+    """Return the end of a frame and its maximum uncompressed size."""
     if position >= len(data):
         raise ValueError("the data ends inside a frame header")
     descriptor = data[position]

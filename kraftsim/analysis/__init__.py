@@ -1,4 +1,5 @@
-"""What a run's event log tells: one Parquet file per run, verdicts by Spark, and a report to look at.
+"""Analysis of the event logs of a run: one Parquet file per run, verdicts by Spark, and an HTML report.
 
-Spark and its Java are started only to judge a run; reading, ingest and drawing the report of a judged run need neither.
+Spark and its Java are started only to check a run; reading, ingest and the report of a run that was analysed
+before need neither.
 """

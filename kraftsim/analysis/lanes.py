@@ -1,4 +1,4 @@
-"""The still part of the picture: one lane per node, the lives its incarnations led, faults as bands, and the phases of the run."""
+"""The static part of the picture: one swimlane per node, its incarnations, faults as bands, and the phases of the run."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 ROLES: Final = ("harness", "controller", "broker", "client", "other", "final")
-"""Roles of nodes in the order of their lanes."""
+"""Roles of nodes in the order of their swimlanes."""
 FINAL_KINDS: Final = ("FinalLog", "FinalBatch", "FinalRecord")
 _NAME: Final = re.compile(r"[^<>|,;\s]+")
 _KINDS_OF_ROLE: Final = {
@@ -37,7 +37,7 @@ class Life(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Band(msgspec.Struct, frozen=True, kw_only=True):
-    """A fault on the lanes of its targets; one without a known end has no width. Without lanes it concerns the whole run."""
+    """A fault on the swimlanes of its targets; one without a known end has no width. Without swimlanes it concerns the whole run."""
 
     begin_ns: int
     end_ns: int
@@ -55,7 +55,7 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scenery(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that does not move."""
+    """Everything that is static."""
 
     lanes: tuple[Lane, ...]
     lives: tuple[Life, ...]
@@ -66,7 +66,7 @@ class Scenery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def scenery(events: pa.Table) -> Scenery:
-    """Return lanes, lives and bands of the events to draw of a run, which are sorted by time."""
+    """Return swimlanes, incarnations and bands of the drawn events of a run, which are sorted by time."""
     kinds_of_node = _kinds_by_node(events)
     roles = _declared_roles(events)
     lanes = sorted(
@@ -76,7 +76,7 @@ def scenery(events: pa.Table) -> Scenery:
     lane_of = {lane.name: number for number, lane in enumerate(lanes)}
     t_ns = events.column("t_ns")
     end_ns = t_ns[-1].as_py() if events.num_rows else 0
-    lives = _lives(events, lane_of, end_ns)
+    lives = _incarnations(events, lane_of, end_ns)
     phases = (Phase(t_ns=int(row["t_ns"]), phase=row["phase"]) for row in _rows(events, "PhaseBegan", "phase"))
     return Scenery(
         lanes=tuple(lanes),
@@ -121,7 +121,7 @@ def _rows(events: pa.Table, kind: str, *columns: str) -> Sequence[Mapping[str, s
     return rows
 
 
-def _lives(events: pa.Table, lane_of: Mapping[str, int], end_of_run_ns: int) -> list[Life]:
+def _incarnations(events: pa.Table, lane_of: Mapping[str, int], end_of_run_ns: int) -> list[Life]:
     keys = ["node", "incarnation"]
     spans = events.select([*keys, "t_ns"]).group_by(keys).aggregate([("t_ns", "min"), ("t_ns", "max")]).to_pylist()
     goodbyes = {(row["node"], row["incarnation"]): "stopped" for row in _rows(events, "NodeStopped", *keys)}
@@ -142,7 +142,7 @@ def _lives(events: pa.Table, lane_of: Mapping[str, int], end_of_run_ns: int) -> 
 
 
 def _killed_at(node: str, last_line_ns: int, next_begin_ns: int | None, strikes: Sequence[tuple[str, int]]) -> int:
-    """Return when a life that left no goodbye ended: at the fault on its node between its last line and its next life, else at that line."""
+    """Return the end of an incarnation without a stop event: the fault on its node before its next incarnation, else its last line."""
     between = [t_ns for target, t_ns in strikes if target == node and next_begin_ns is not None and last_line_ns <= t_ns <= next_begin_ns]
     return min(between, default=last_line_ns)
 
@@ -156,13 +156,13 @@ def _bands(events: pa.Table, lane_of: Mapping[str, int], lives: Sequence[Life]) 
         begin_ns = int(row["t_ns"])
         lanes = tuple(sorted({lane_of[name] for name in _NAME.findall(row["target"]) if name in lane_of}))
         later = [end_ns for end_ns in ends.get((row["fault"], row["target"]), []) if end_ns >= begin_ns]
-        end_ns = min(later) if later else _next_life_ns(lives, lanes, begin_ns)
+        end_ns = min(later) if later else _next_incarnation_ns(lives, lanes, begin_ns)
         bands.append(Band(begin_ns=begin_ns, end_ns=end_ns, lanes=lanes, fault=row["fault"], target=row["target"], trigger=row["trigger"]))
     return bands
 
 
-def _next_life_ns(lives: Sequence[Life], lanes: Sequence[int], begin_ns: int) -> int:
-    """Return when the one target of a fault came up again, if the fault ended its life; else the fault's own moment."""
+def _next_incarnation_ns(lives: Sequence[Life], lanes: Sequence[int], begin_ns: int) -> int:
+    """Return when the one target of a fault was up again, if the fault ended its incarnation; else the time of the fault."""
     died = any(life.lane in lanes and life.end == "killed" and life.end_ns == begin_ns for life in lives)
     reborn = [life.begin_ns for life in lives if life.lane in lanes and life.begin_ns > begin_ns]
     return min(reborn) if died and len(lanes) == 1 and reborn else begin_ns

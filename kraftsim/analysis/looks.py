@@ -1,6 +1,6 @@
-"""How event kinds look in the report: the family that gives the colour, whether the fact is bad news, and the few words beside a dot.
+"""The style of event kinds in the report: the family that gives the colour, whether it is an error, and the label beside a dot.
 
-A kind without a row here is still drawn, in the family of its module and with its own name.
+A kind without a row here is drawn in the family of its module and with its own name.
 """
 
 from typing import Final
@@ -24,7 +24,7 @@ FAMILIES: Final = {
     "run": "run",
     "faults": "faults and violations",
 }
-"""Family -> what the legend calls it, in the order of the legend. The page's style sheet has a colour for each; only that of the faults is red."""
+"""Family -> its name in the legend, in the order of the legend. The page's style sheet has a colour for each; only that of the faults is red."""
 
 _FAMILY_OF_MODULE: Final = {
     "clients": "clients",
@@ -92,7 +92,7 @@ _LABELS: Final = {
 
 
 def family_of(kind: str) -> str:
-    """Return the family of a kind: that of its module, or that of the faults; a kind of another kraftsim belongs to the run."""
+    """Return the family of a kind: that of its module, or that of the faults; an unknown kind belongs to the run."""
     if kind in _FAULTS:
         return "faults"
     event = KINDS.get(kind)
@@ -100,10 +100,10 @@ def family_of(kind: str) -> str:
 
 
 def is_bad_news(kind: str) -> bool:
-    """Tell whether a kind says that something did not work."""
+    """Return whether a kind reports a failure."""
     return kind.endswith(_BAD_NEWS)
 
 
 def label_of(kind: str) -> str:
-    """Return the words beside a dot; names in braces stand for the event's fields."""
+    """Return the label beside a dot; names in braces stand for the event's fields."""
     return _LABELS.get(kind, kind)

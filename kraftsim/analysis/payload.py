@@ -1,6 +1,7 @@
-"""The moving part of the picture: the events as columns of numbers, gzipped and in base64, as the page unpacks them into typed arrays.
+"""The dynamic part of the picture: the events as columns of numbers, gzipped and in base64, which the page unpacks into typed arrays.
 
-Columns that climb are written as differences, which compress to almost nothing; texts are numbers into one list. About 8 bytes of HTML an event.
+Increasing columns are written as differences, which compress to almost nothing; texts are indexes into one
+list. About 8 bytes of HTML an event.
 """
 
 import base64
@@ -19,7 +20,7 @@ from kraftsim.events.catalogue import KINDS
 
 Array = npt.NDArray[np.int64]
 EXACT_MAX: Final = (1 << 53) - 1
-"""JavaScript's numbers are exact up to here; longer ones travel as text."""
+"""JavaScript's numbers are exact up to here; longer ones are passed as text."""
 INT32_MAX: Final = (1 << 31) - 1
 GZIP_LEVEL: Final = 6
 
@@ -41,7 +42,7 @@ class KindColumns(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
-    """What the bytes of a payload mean, in their order: the common columns, those of each kind, then the texts as a JSON array of `texts_bytes`."""
+    """The meaning of the bytes of a payload, in order: the common columns, those of each kind, then the texts as a JSON array of `texts_bytes`."""
 
     event_count: int
     common: tuple[Column, ...]
@@ -64,7 +65,7 @@ class Packer:
         self._texts: dict[str, int] = {}
 
     def numbers(self, name: str, values: Array) -> Column:
-        """Add integers, in the shortest of the codings that hold them."""
+        """Add integers, in the shortest coding that fits."""
         coding, data = _coded(values)
         self._chunks.append(data)
         return Column(name=name, coding=coding, count=len(values))
@@ -76,7 +77,7 @@ class Packer:
         return Column(name=name, coding="u1", count=len(data), meaning="flag")
 
     def texts(self, name: str, values: pa.Array) -> Column:
-        """Add texts; each different one is kept once for the whole payload."""
+        """Add texts; each distinct one is stored once for the whole payload."""
         encoded = values.dictionary_encode()
         own = encoded.dictionary.to_pylist()
         numbers = np.array([self._texts.setdefault(text, len(self._texts)) for text in own] or [0], np.int64)
@@ -92,7 +93,7 @@ class Packer:
 
 
 def pack(events: pa.Table, lane_of: dict[str, int]) -> Payload:
-    """Pack the events, whose positions may have holes: those that are drawn of a run."""
+    """Pack the events to draw; their positions may have gaps."""
     packer = Packer()
     kinds = sorted(pc.unique(events.column("kind")).to_pylist())
     kind = _numbered(events.column("kind"), {name: number for number, name in enumerate(kinds)})
@@ -163,7 +164,7 @@ def _integers(events: pa.Table, name: str) -> Array:
 
 
 def _skipped_lines(lane: Array, incarnation: Array, n: Array) -> Array:
-    """Return how many line numbers lie between an event and the one before it in its log: nearly always none, so that it costs nothing."""
+    """Return how many line numbers are between an event and the previous one in its log: nearly always none, so that it costs nothing."""
     order = np.lexsort((incarnation, lane))  # stable: within a log the order of the rows
     same = (np.diff(lane[order]) == 0) & (np.diff(incarnation[order]) == 0)
     before = np.concatenate(([-1], np.where(same, n[order][:-1], -1)))[: len(n)]
@@ -173,7 +174,7 @@ def _skipped_lines(lane: Array, incarnation: Array, n: Array) -> Array:
 
 
 def _rows_back_to_cause(events: pa.Table) -> Array:
-    """Return how many rows before each event its cause stands; 0 where none is known or drawn."""
+    """Return how many rows before each event its cause is; 0 where none is known or drawn."""
     position = _integers(events, POSITION)
     cause = np.asarray(events.column(CAUSE_POSITION).combine_chunks().fill_null(-1), np.int64)
     row = np.searchsorted(position, cause)

@@ -1,7 +1,8 @@
 """Reads one event log file, JSON lines, into columns.
 
-Whole files go through Arrow's parser. Only what it refuses, because a line is no event or a field has another type than ours, is read line by line.
-A last line without line feed is what kill -9 leaves: it is dropped and counted, never an error.
+Whole files are parsed by Arrow. Only files that it rejects, because a line is no event or a field has an
+unexpected type, are read line by line. A last line without line feed is the result of kill -9: it is dropped
+and counted, and is never an error.
 """
 
 import re
@@ -19,7 +20,7 @@ BLOCK_BYTES: Final = 4 * 1024 * 1024
 """Arrow parses a file in blocks of this size, several at a time; no line may be longer."""
 KIND: Final = re.compile(rb'"kind": ?"(\w+)"')
 DEPTH_MAX: Final = 500
-"""Arrow's parser ends the process where a line is nested much deeper; events are flat."""
+"""Arrow's parser aborts the process on a line with much deeper nesting; events are flat."""
 INT64: Final = range(-(1 << 63), 1 << 63)
 
 _PYTHON_TYPES: Final = {pa.int64(): int, pa.string(): str, pa.bool_(): bool}
@@ -57,7 +58,7 @@ def read_log(path: Path) -> LogContent:
 
 
 def _is_nested_deeply(data: bytes) -> bool:
-    """Tell whether a line opens so many brackets that it may be nested too deeply for Arrow."""
+    """Return whether a line has so many opening brackets that it may be nested too deeply for Arrow."""
     if data.count(b"{") + data.count(b"[") - data.count(b"\n") <= DEPTH_MAX:
         return False
     return any(line.count(b"{") + line.count(b"[") > DEPTH_MAX for line in data.split(b"\n"))
@@ -66,7 +67,7 @@ def _is_nested_deeply(data: bytes) -> bool:
 def _parse(data: bytes) -> pa.Table | None:
     """Return the events, or None if a line lacks a part of the envelope. Raises ArrowInvalid.
 
-    Arrow puts a null into each absent column of each line, so it is given no more columns than the kinds of the file have.
+    Arrow puts a null into each absent column of each line, so it gets only the columns of the kinds in the file.
     """
     schema = schema_of_kinds(kind.decode() for kind in sorted(set(KIND.findall(data))))
     parsed = pyarrow.json.read_json(
@@ -99,7 +100,7 @@ def _extra_of(parsed: pa.Table, unknown: list[str], data: bytes) -> pa.Array | N
 
 
 def _row(line: bytes) -> dict[str, object] | None:
-    """Return a line as a row, fields that do not fit their column moved to `extra`; None if it is no event."""
+    """Return a line as a row, with fields that do not fit their column moved to `extra`; None if it is no event."""
     fields = _decode(line)
     if fields is None:
         return None
@@ -114,7 +115,7 @@ def _row(line: bytes) -> dict[str, object] | None:
 
 
 def _decode(line: bytes) -> dict[str, object] | None:
-    """Return a line's fields if it is a JSON object with a whole envelope."""
+    """Return a line's fields if it is a JSON object with a complete envelope."""
     try:
         fields = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,6 +1,7 @@
-"""Draws a run as one HTML file that needs nothing else: no library, no network, no server.
+"""Writes the report of a run as one self-contained HTML file: no library, no network, no server.
 
-Everything that clients chose (topics, keys, client ids, reasons) reaches the page as packed data or escaped, and the page only ever sets it as text.
+Everything that clients choose (topics, keys, client ids, reasons) is packed data or escaped, and the page only
+ever sets it as text.
 """
 
 import html
@@ -41,7 +42,7 @@ MARKS: Final = {
 
 
 def write_report(run: Path, to: Path | None = None) -> Path:
-    """Write the report of a run to RUN/report.html, or to another file, and return its path; a run that was not judged yet is judged first."""
+    """Write the report of a run to RUN/report.html, or to another file, and return its path; a run without analysis is analysed first."""
     analysis = analysis_of(run)
     path = to or run / REPORT_FILE
     path.write_text(report_html(analysis), encoding="utf-8")
@@ -51,7 +52,7 @@ def write_report(run: Path, to: Path | None = None) -> Path:
 def report_html(analysis: Analysis) -> str:
     """Return the whole page."""
     events = pq.read_table(analysis.ingest.parquet)
-    drawn, left_out = _drawn(events, _witness_positions(analysis))
+    drawn, left_out = _drawn(events, _shown_positions(analysis))
     still = scenery(drawn)
     payload = pack(drawn, {lane.name: number for number, lane in enumerate(still.lanes)})
     row_of = _row_of(drawn)
@@ -63,7 +64,7 @@ def report_html(analysis: Analysis) -> str:
         },
         "families": FAMILIES,
         "apis": {int(key): key.name.replace("_", " ").title().replace(" ", "") for key in ApiKey},
-        "invariants": [_invariant(judgement, row_of) for judgement in _worst_first(analysis.judgements)],
+        "invariants": [_invariant(result, row_of) for result in _worst_first(analysis.judgements)],
     }
     page = _page("page.html")
     filled = {
@@ -72,11 +73,11 @@ def report_html(analysis: Analysis) -> str:
         "NAME": _text(analysis.facts.scenario or analysis.facts.run or "a run"),
         "VERDICT": _verdict(analysis),
         "FACTS": _facts(analysis, still),
-        "INVARIANTS": "\n".join(_row(judgement) for judgement in _worst_first(analysis.judgements)),
+        "INVARIANTS": "\n".join(_row(result) for result in _worst_first(analysis.judgements)),
         "COMMAND": _command(analysis),
         "TRANSACTIONS": chapter_html(analysis.transactions),
         "UPGRADE": upgrade_html(analysis.upgrade),
-        "NOTES": _notes(analysis, left_out),
+        "NOTES": _remarks(analysis, left_out),
         "META": script_json(facts),
         "DATA": payload.text,
         "SCRIPT": "\n".join(_page(name) for name in SCRIPTS),
@@ -85,13 +86,13 @@ def report_html(analysis: Analysis) -> str:
 
 
 def script_json(value: object) -> str:
-    """Return JSON that can stand inside a script element: nothing in it can end the element or begin another."""
+    """Return JSON that is safe inside a script element: nothing in it can end the element or begin another."""
     text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _fill(page: str, filled: Mapping[str, str]) -> str:
-    """Put each text in place of its mark, in one pass, so that a text that looks like a mark stays what it is."""
+    """Replace each placeholder with its text, in one pass, so that a text that looks like a placeholder is not replaced."""
     parts = []
     for number, part in enumerate(page.split("{{")):
         name, closing, rest = part.partition("}}")
@@ -111,12 +112,12 @@ def _worst_first(judgements: Sequence[Judgement]) -> list[Judgement]:
     return sorted(judgements, key=lambda each: (WORST_FIRST.index(each.outcome), each.invariant))
 
 
-def _witness_positions(analysis: Analysis) -> list[int]:
-    return [witness.position for judgement in analysis.judgements for breach in judgement.breaches for witness in breach.witnesses]
+def _shown_positions(analysis: Analysis) -> list[int]:
+    return [event.position for result in analysis.judgements for violation in result.breaches for event in violation.witnesses]
 
 
 def _drawn(events: pa.Table, witnesses: Sequence[int]) -> tuple[pa.Table, dict[str, int]]:
-    """Return the events to draw: all but the final logs, and of a very large run not the most numerous kinds; witnesses always."""
+    """Return the events to draw: all but the final logs, and of a very large run not the most numerous kinds; always those that show violations."""
     counts = {row["values"]: row["counts"] for row in pc.value_counts(events.column("kind")).to_pylist()}
     dropped = [kind for kind in FINAL_KINDS if kind in counts]
     left = events.num_rows - sum(counts[kind] for kind in dropped)
@@ -135,18 +136,20 @@ def _row_of(drawn: pa.Table) -> Mapping[int, int]:
     return {position: row for row, position in enumerate(positions)}
 
 
-def _invariant(judgement: Judgement, row_of: Mapping[int, int]) -> dict[str, object]:
-    breaches = [{"message": breach.message, "events": [row_of[witness.position] for witness in breach.witnesses]} for breach in judgement.breaches]
-    return {"name": judgement.invariant, "violations": judgement.violation_count, "breaches": breaches}
+def _invariant(result: Judgement, row_of: Mapping[int, int]) -> dict[str, object]:
+    violations = [
+        {"message": violation.message, "events": [row_of[event.position] for event in violation.witnesses]} for violation in result.breaches
+    ]
+    return {"name": result.invariant, "violations": result.violation_count, "breaches": violations}
 
 
 def _verdict(analysis: Analysis) -> str:
-    violated = sum(judgement.outcome is Outcome.VIOLATED for judgement in analysis.judgements)
-    ok = sum(judgement.outcome is Outcome.OK for judgement in analysis.judgements)
+    violated = sum(result.outcome is Outcome.VIOLATED for result in analysis.judgements)
+    ok = sum(result.outcome is Outcome.OK for result in analysis.judgements)
     words = {
         Outcome.VIOLATED: f"{violated} of {len(analysis.judgements)} invariants violated",
         Outcome.UNKNOWN: "unknown: not everything could be decided",
-        Outcome.VACUOUS: "vacuous: something promised was not exercised",
+        Outcome.VACUOUS: "vacuous: an invariant that must be exercised was not",
         Outcome.OK: f"{ok} invariants hold" if ok != 1 else "1 invariant holds",
     }[analysis.verdict]
     return f'<span class="verdict {analysis.verdict}">{words}</span>'
@@ -161,7 +164,7 @@ def _facts(analysis: Analysis, still: Scenery) -> str:
         ("mode", facts.mode),
         ("seed", "" if facts.seed is None else facts.seed),
         ("release", ", ".join(releases)),
-        ("bugs put back", ", ".join(facts.bugs)),
+        ("injected bugs", ", ".join(facts.bugs)),
         ("nodes", nodes),
         ("clients", clients),
         ("events", f"{analysis.ingest.event_count:,}"),
@@ -172,16 +175,16 @@ def _facts(analysis: Analysis, still: Scenery) -> str:
     return "".join(f"<div><dt>{name}</dt><dd>{_text(value)}</dd></div>" for name, value in pairs if value not in ("", None))
 
 
-def _row(judgement: Judgement) -> str:
-    mark = MARKS[judgement.outcome]
-    promised = '<abbr title="the scenario must exercise it">must</abbr>' if judgement.must_exercise else ""
-    reason = f'<p class="reason">{_text(judgement.reason)}</p>' if judgement.reason else ""
+def _row(result: Judgement) -> str:
+    mark = MARKS[result.outcome]
+    promised = '<abbr title="the scenario must exercise it">must</abbr>' if result.must_exercise else ""
+    reason = f'<p class="reason">{_text(result.reason)}</p>' if result.reason else ""
     return (
-        f'<tr data-invariant="{_text(judgement.invariant)}" class="{mark.replace(" ", "-")}">'
+        f'<tr data-invariant="{_text(result.invariant)}" class="{mark.replace(" ", "-")}">'
         f'<td><span class="mark {mark.replace(" ", "-")}" title="{mark}"><span class="hidden">{mark}</span></span></td>'
-        f'<td><button type="button">{_text(judgement.invariant)}</button> {promised}'
-        f'<p class="rule">{_text(judgement.rule)} <cite>{_text(judgement.source)}</cite></p>{reason}</td>'
-        f"<td>{judgement.examined:,}</td><td>{judgement.violation_count:,}</td></tr>"
+        f'<td><button type="button">{_text(result.invariant)}</button> {promised}'
+        f'<p class="rule">{_text(result.rule)} <cite>{_text(result.source)}</cite></p>{reason}</td>'
+        f"<td>{result.examined:,}</td><td>{result.violation_count:,}</td></tr>"
     )
 
 
@@ -192,9 +195,9 @@ def _command(analysis: Analysis) -> str:
     return f'<section class="replay"><h2>Replay</h2><div>{command}<button type="button" id="copy">copy</button></div></section>'
 
 
-def _notes(analysis: Analysis, left_out: Mapping[str, int]) -> str:
-    notes = [line.strip() for line in analysis.ingest.lines()[1:]]
-    notes += [f"{count:,} events of the kind {kind} are not drawn: the run is too large" for kind, count in left_out.items()]
-    if not notes:
+def _remarks(analysis: Analysis, left_out: Mapping[str, int]) -> str:
+    remarks = [line.strip() for line in analysis.ingest.lines()[1:]]
+    remarks += [f"{count:,} events of the kind {kind} are not drawn: the run is too large" for kind, count in left_out.items()]
+    if not remarks:
         return ""
-    return f'<section><h2>What is missing</h2><ul class="notes">{"".join(f"<li>{_text(note)}</li>" for note in notes)}</ul></section>'
+    return f'<section><h2>What is missing</h2><ul class="notes">{"".join(f"<li>{_text(remark)}</li>" for remark in remarks)}</ul></section>'

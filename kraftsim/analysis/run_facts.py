@@ -1,6 +1,6 @@
-"""Reads `run.json`: which scenario a run played, in which mode, with which seed, and what its analysis must exercise.
+"""Reads `run.json`: the scenario of a run, its mode and seed, and what its analysis must exercise.
 
-Every field has a default, because a run directory without it (a cluster that was just up) can be analysed, too.
+Every field has a default, because a run directory without it (a cluster of `up`) can be analysed, too.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ RUN_FILE = "run.json"
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run says of itself. `command` is the line that replays it."""
+    """The description of a run. `command` is the line that replays it."""
 
     run: str = ""
     scenario: str = ""
@@ -29,14 +29,14 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """Name the run in a few words."""
+        """Return a short title of the run."""
         name = self.scenario or self.run or "a run"
         details = [self.mode, "" if self.seed is None else f"seed {self.seed}", *self.bugs]
         return f"{name} ({', '.join(detail for detail in details if detail)})" if any(details) else name
 
 
 def read_run_facts(run: Path) -> RunFacts:
-    """Return the facts of RUN/run.json, or none if there is no such file. Raises ValueError naming the file if it is not what it should be."""
+    """Return the facts of RUN/run.json, or none if there is no such file. Raises ValueError with the file name if it is malformed."""
     path = run / RUN_FILE
     if not path.exists():
         return RunFacts()

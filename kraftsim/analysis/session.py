@@ -1,7 +1,8 @@
-"""Starts Spark for one analysis, on this machine and for nobody else: two threads, loopback only, no web page, no chatter.
+"""Starts Spark for one analysis in this process: two threads, loopback only, no web UI, little logging.
 
-The flags make a Java that lives for seconds start faster: the quick compiler and the simple collector. With the quick compiler alone Java reserves
-48 MiB for compiled code; the queries over a run of 170,000 events need more, and a full cache turns the compiler off.
+The flags make a short-lived Java start faster: the C1 compiler and the serial collector. With C1 alone Java
+reserves 48 MiB for compiled code; the queries over a run of 170,000 events need more, and a full code cache
+disables the compiler.
 """
 
 import os
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 THREADS: Final = 2
 LOOPBACK: Final = "127.0.0.1"
 JAVA_FLAGS: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=512m -XX:+UseSerialGC -XX:+DisplayVMOutputToStderr"
-"""Memory of the code cache is reserved, and taken as it fills. Warnings of the virtual machine go to standard error: see LOG_VARIABLE."""
+"""Memory of the code cache is reserved, and committed as it fills. Warnings of the JVM go to standard error: see LOG_VARIABLE."""
 LAST_LINES: Final = 5
 _QUIET_LOG: Final = """\
 rootLogger.level = error
@@ -37,7 +38,7 @@ appender.console.layout.pattern = spark: %p %c{1}: %m%n
 
 @contextmanager
 def spark_session(master: str = f"local[{THREADS}]") -> Iterator["SparkSession"]:
-    """Give a Spark session: the one that is running in this process, or a new one that ends afterwards. Raises JavaMissing."""
+    """Yield a Spark session: the one that is running in this process, or a new one that is stopped afterwards. Raises JavaMissing."""
     from pyspark.sql import SparkSession
 
     running = SparkSession.getActiveSession()
@@ -53,7 +54,7 @@ def spark_session(master: str = f"local[{THREADS}]") -> Iterator["SparkSession"]
 
 
 def start_session(scratch: Path, master: str = f"local[{THREADS}]") -> "SparkSession":
-    """Start Spark with its files in `scratch`; the caller stops it. A master that is not on this machine must reach it. Raises JavaMissing."""
+    """Start Spark with its files in `scratch`; the caller stops it. A master on another machine must be able to connect back. Raises JavaMissing."""
     import pyspark
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession

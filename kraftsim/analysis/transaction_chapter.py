@@ -1,4 +1,4 @@
-"""The report's chapter on transactions: what became of each transactional id, how long readers were held back, and who was turned away by what error.
+"""The report's chapter on transactions: the outcome of each transactional id, how long consumers were blocked, and which errors producers got.
 
 A run without any transaction has no such chapter.   Source: KIP-98, KIP-447, KIP-890.
 """
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 MADE_OF: Final = "TransactionStateChanged"
 FIRST_NUMBER: Final = 3
-"""Where the numbers begin in a row of the query."""
+"""The position of the first number in a row of the query."""
 
 
 class ChapterRow(msgspec.Struct, frozen=True):
-    """One line of one part: up to two texts, and numbers as the part's SQL says; spans of time are in nanoseconds."""
+    """One row of one part: up to two texts, and numbers as defined by the part's SQL; durations are in nanoseconds."""
 
     a: str
     b: str
@@ -31,7 +31,7 @@ class ChapterRow(msgspec.Struct, frozen=True):
 
 
 class ChapterPart(msgspec.Struct, frozen=True):
-    """One part: its rows, the greatest first, and how many there are in all."""
+    """One part: its rows, the greatest first, and the total number of rows."""
 
     name: str
     rows: tuple[ChapterRow, ...]
@@ -39,33 +39,33 @@ class ChapterPart(msgspec.Struct, frozen=True):
 
 
 class TransactionChapter(msgspec.Struct, frozen=True):
-    """What is told of the transactions of a run, by part."""
+    """The content of the chapter on the transactions of a run, by part."""
 
     parts: tuple[ChapterPart, ...]
 
     def rows(self, name: str) -> Sequence[ChapterRow]:
-        """Return the rows of a part; none if there is nothing to tell."""
+        """Return the rows of a part; none if it is empty."""
         return next((part.rows for part in self.parts if part.name == name), ())
 
     def total(self, name: str) -> int:
-        """Return how many rows a part has in all."""
+        """Return the total number of rows of a part."""
         return next((part.total for part in self.parts if part.name == name), 0)
 
 
 def has_transactions(parquet: Path) -> bool:
-    """Tell whether the chapter has anything to tell of a run."""
+    """Return whether the chapter of a run has any content."""
     kinds = pq.read_table(parquet, columns=["kind"]).column("kind")
     return bool(pc.any(pc.equal(kinds, MADE_OF)).as_py())
 
 
 def find_chapter(spark: "SparkSession", parquet: str) -> TransactionChapter:
-    """Ask Spark for the chapter of the run in a Parquet file."""
+    """Query the chapter of the run in a Parquet file with Spark."""
     make_views(spark, parquet, KINDS)
     return chapter_of(tuple(row) for row in spark.sql(chapter_query()).collect())
 
 
 def chapter_of(found: Iterable[tuple[str | int | None, ...]]) -> TransactionChapter:
-    """Return the rows of the query by part, in the order of the greatest first number."""
+    """Return the rows of the query by part, in descending order of the first number."""
     parts: dict[str, list[ChapterRow]] = {}
     totals: dict[str, int] = {}
     for row in found:

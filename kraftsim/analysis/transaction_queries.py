@@ -1,7 +1,7 @@
-"""The SQL of the report's chapter on transactions: one query whose rows say of which part of the chapter they are.
+"""The SQL of the report's chapter on transactions: one query whose rows contain the part of the chapter that they belong to.
 
-Percentiles are nearest ranks, so that Spark and DuckDB agree to the last digit. Rows that belong together are found by windows and equal keys:
-nothing is compared with everything.
+Percentiles are nearest ranks, so that Spark and DuckDB agree to the last digit. Related rows are found by
+windows and equal keys: there are no cross joins.
 Source: KIP-98, KIP-447, KIP-890.
 """
 
@@ -12,13 +12,13 @@ from protocol.errors import ErrorCode
 
 IDS, ENDS, MARKERS, PARTITIONS, TURNED_AWAY, GROUPS = "id", "end", "marker", "partition", "turned away", "group"
 NUMBERS: Final = 8
-"""Every row has so many numbers; those that a part does not need are null."""
+"""The number of numeric columns of every row; those that a part does not need are null."""
 KINDS: Final = (
     *("BatchAppended", "LastStableOffsetMoved", "MarkerAppended", "MarkerRefused", "MembershipLost", "OffsetMaterialised", "OffsetTold"),
     *("PendingOffsetAdded", "PendingOffsetDropped", "ProduceRefused", "ProducerFenced", "TransactionAbortForced", "TransactionErred"),
     *("TransactionRefused", "TransactionStateChanged"),
 )
-"""The facts that the chapter is made of."""
+"""The events that the chapter uses."""
 SHOWN_MAX: Final = 200
 """Rows of a part, the greatest first: a run may have thousands of transactional ids."""
 TRANSACTIONAL_ERRORS: Final = tuple(
@@ -31,7 +31,7 @@ TRANSACTIONAL_ERRORS: Final = tuple(
         ErrorCode.TRANSACTION_ABORTABLE,
     )
 )
-"""Of the errors that leaders answer Produce with, those that are about transactions."""
+"""The errors in Produce responses that concern transactions."""
 
 _IDS = """
     SELECT s.transactional_id AS a, '' AS b, s.transactions AS n1, s.commits AS n2, s.aborts AS n3, coalesce(f.timeouts, 0) AS n4,
@@ -184,7 +184,7 @@ PARTS: Final[Mapping[str, str]] = {
 
 
 def chapter_query() -> str:
-    """Return one query: part, two texts, NUMBERS numbers, and how many rows the part has in all; of each part the SHOWN_MAX first."""
+    """Return one query: part, two texts, NUMBERS numbers, and the total number of rows of the part; of each part the SHOWN_MAX first."""
     numbers = ", ".join(f"CAST(n{number} AS BIGINT) AS n{number}" for number in range(1, NUMBERS + 1))
     return "\nUNION ALL\n".join(
         f"SELECT part, a, b, {numbers}, total FROM (SELECT '{name}' AS part, rows_of.*, count(*) OVER () AS total,"

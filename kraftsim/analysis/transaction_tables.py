@@ -1,4 +1,4 @@
-"""The chapter on transactions as the report shows it: six tables with a sentence each. Whatever a client chose reaches the page as text only."""
+"""The chapter on transactions in the report: six tables with a sentence each. Text from clients reaches the page as text only."""
 
 import html
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ Cells = Callable[[ChapterRow], Sequence[str]]
 
 
 class _Table(NamedTuple):
-    """One table: the part of the chapter that it shows, its words, and how a row becomes cells."""
+    """One table: the part of the chapter that it shows, its texts, and how a row becomes cells."""
 
     part: str
     title: str
@@ -62,30 +62,30 @@ TABLES: Final = (
     _Table(
         IDS,
         "Transactional ids",
-        "Decisions that coordinators wrote, and why they decided themselves: the transaction timed out, or another producer took the id.",
+        "Decisions in the transaction log, and why coordinators aborted by themselves: a time-out, or an InitProducerId of another producer.",
         ("transactional id", "transactions", "committed", "aborted", "timed out", "taken over", "fenced requests", "producer ids", "epochs"),
         lambda row: (_text(row.a), *(_count(number) for number in row.numbers)),
     ),
     _Table(
         ENDS,
-        "From a decision to its end",
-        "Milliseconds from PrepareCommit or PrepareAbort to the record that the transaction is over.",
+        "From the decision to the completion",
+        "Milliseconds from PrepareCommit or PrepareAbort to CompleteCommit or CompleteAbort.",
         ("end", "times", "median", "90 %", "99 %", "longest"),
         lambda row: (_text(row.a), _count(row.numbers[0]), *(_ms(number) for number in row.numbers[1:5])),
     ),
     _Table(
         MARKERS,
-        "From a decision to each marker",
+        "From the decision to each marker",
         "Milliseconds until the marker is in the log of the partition's leader.",
         ("marker", "times", "median", "90 %", "99 %", "longest"),
         lambda row: (_text(row.a), _count(row.numbers[0]), *(_ms(number) for number in row.numbers[1:5])),
     ),
     _Table(
         PARTITIONS,
-        "How long readers of committed data were held back",
+        "How long read_committed consumers were blocked",
         "A transaction is open in a partition from its first record to its marker. Records: how many the last stable offset was behind at most, "
-        "from the first record of a transaction to its marker; noted: high watermark less last stable offset, where it was noted.",
-        ("partition", "ended", "committed", "aborted", "still open", "open ms, median", "longest", "records", "noted"),
+        "from the first record of a transaction to its marker; logged: high watermark less last stable offset, where it was logged.",
+        ("partition", "ended", "committed", "aborted", "still open", "open ms, median", "longest", "records", "logged"),
         lambda row: (
             _text(f"{row.a}-{row.b}"),
             *(_count(number) for number in row.numbers[:4]),
@@ -95,16 +95,16 @@ TABLES: Final = (
     ),
     _Table(
         TURNED_AWAY,
-        "Who was turned away",
-        "Zombies and others: by whom, in which request, with which error, how often, and how many producers, ids or members it met.",
+        "Rejected requests",
+        "Zombies and others: rejected by, request, error, how often, and the number of affected producers, ids or members.",
         ("by", "request or group", "error", "times", "of"),
         lambda row: (_text(row.a), _text(row.b), _error(row.numbers[1]), _count(row.numbers[0]), _count(row.numbers[2])),
     ),
     _Table(
         GROUPS,
         "Pending offsets",
-        "Offsets that were committed in transactions, what became of them, and how often whoever asked for stable ones was told to wait (88).",
-        ("group", "pending", "counted", "dropped", "left pending", "pending ms, median", "longest", "told to wait", "asked"),
+        "Offsets that were committed in transactions, their outcome, and how often a fetch of stable offsets got UNSTABLE_OFFSET_COMMIT (88).",
+        ("group", "pending", "counted", "dropped", "left pending", "pending ms, median", "longest", "unstable (88)", "fetches"),
         lambda row: (
             _text(row.a),
             *(_count(number) for number in row.numbers[:4]),

@@ -1,6 +1,6 @@
-"""The report's chapter on upgrades and migrations: phases, who was of which release and at which level when, blocks by whom, errors that clients saw.
+"""The report's chapter on upgrades and migrations: phases, releases and levels of nodes over time, producer id blocks, errors of clients.
 
-A run of KRaft alone whose nodes are all of one release, and in which no level changes, has no such chapter.
+A run of KRaft alone whose nodes all have the same release, and in which no level changes, has no such chapter.
 Source: KIP-584, KIP-730, KIP-866.
 """
 
@@ -42,7 +42,7 @@ Row: TypeAlias = Mapping[str, str | int | None]
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """Something that changed: when, in nanoseconds of the run, at which node, and what."""
+    """A change: its time in nanoseconds of the run, the node, and what changed."""
 
     t_ns: int
     node: str
@@ -50,7 +50,7 @@ class Moment(msgspec.Struct, frozen=True):
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """How often something happened within a phase."""
+    """How often an event happened within a phase."""
 
     phase: str
     what: str
@@ -58,7 +58,7 @@ class Counted(msgspec.Struct, frozen=True):
 
 
 class UpgradeChapter(msgspec.Struct, frozen=True):
-    """What is told: the moments in their order (the first few hundred of `moment_count`), blocks of producer ids, and errors, by phase."""
+    """The content of the chapter: the changes in order (the first few hundred of `moment_count`), blocks of producer ids, and errors, by phase."""
 
     moments: tuple[Moment, ...]
     moment_count: int
@@ -74,7 +74,7 @@ def find_upgrade(parquet: Path) -> UpgradeChapter | None:
 
 
 def upgrade_of(rows: Iterable[Row]) -> UpgradeChapter | None:
-    """Return the chapter of events in their order; None if nobody changed what it is."""
+    """Return the chapter of events in their order; None if no node changes its release, level or mode."""
     phase, moments = BEFORE_ALL, []
     blocks: Counter[tuple[str, str]] = Counter()
     errors: Counter[tuple[str, str]] = Counter()
@@ -93,10 +93,10 @@ def upgrade_of(rows: Iterable[Row]) -> UpgradeChapter | None:
         elif kind == LEVEL and row["level"] != row["previous_level"]:
             text, has_changed = f"{row['feature']} goes from {row['previous_level']} to {row['level']}", True
         elif kind == MIGRATION:
-            text, has_changed = f"the log says that the migration is in state {row['migration_state']}", True
+            text, has_changed = f"the log has the migration state {row['migration_state']}", True
         elif kind == BLOCK:
             giver = row.get("given_by") or QUORUM
-            blocks[phase, f"for broker {row['broker_id']}, given by the {giver}"] += 1
+            blocks[phase, f"for broker {row['broker_id']}, allocated by the {giver}"] += 1
             has_changed = has_changed or giver != QUORUM
         elif kind in ERRORS:
             errors[phase, f"{kind}: {_error(row['error_code'])}{_known(row, release_of.get((row['node'], row['incarnation'])))}"] += 1
@@ -113,11 +113,11 @@ def _counted(found: Counter[tuple[str, str]]) -> tuple[Counted, ...]:
 
 
 def _known(row: Row, release: str | None) -> str:
-    """Return what is known of a release that answers so; nothing where nobody is known for it."""
+    """Return what is known about a release with these API versions; nothing if none is known to have them."""
     if row["kind"] != REFUSED or row["error_code"] != TIMED_OUT or release not in TIMING_OUT:
         return ""
-    return f", which {release} is known to answer when no block of ids comes in time; a producer ends on it"
+    return f", which {release} is known to return when no block of ids arrives in time; it is fatal to a producer"
 
 
 def _error(code: str | int | None) -> str:
-    return ERROR_NAMES.get(int(code), f"error {code}") if code is not None else "an error without a code"
+    return ERROR_NAMES.get(int(code), f"error {code}") if code is not None else "no error code"

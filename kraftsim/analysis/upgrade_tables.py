@@ -1,4 +1,4 @@
-"""The chapter on upgrades and migrations as the report shows it: three tables. Whatever a run says reaches the page as text only."""
+"""The chapter on upgrades and migrations in the report: three tables. Text from a run reaches the page as text only."""
 
 import html
 from collections.abc import Iterable, Sequence
@@ -16,8 +16,8 @@ def upgrade_html(chapter: UpgradeChapter | None) -> str:
     return "\n".join(
         (
             '<section class="chapter" id="upgrade"><h2>Upgrade and migration</h2>',
-            _table("Who was what, when", ("second", "node", "what changed"), moments),
-            f'<p class="quiet">{left_out:,} moments more are in the event log.</p>' if left_out else "",
+            _table("Changes of nodes", ("second", "node", "what changed"), moments),
+            f'<p class="quiet">{left_out:,} more changes are in the event log.</p>' if left_out else "",
             _table(
                 "Blocks of producer ids",
                 ("phase", "block", "times"),

@@ -1,6 +1,6 @@
-"""Judges ingested runs by every invariant, in a few queries for any number of runs: what they cost is mostly planned, not carried out.
+"""Checks ingested runs against every invariant, in a few queries for any number of runs: most of the cost is planning, not execution.
 
-Source: `kraftsim.invariants.invariant.Invariant` says what the SQL of an invariant gives.
+Source: `kraftsim.invariants.invariant.Invariant` specifies the columns of an invariant's SQL.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ class Row(NamedTuple):
 
 
 class Breach(NamedTuple):
-    """One violation as found by SQL: witnesses are positions."""
+    """One violation found by SQL, with the positions of the events that show it."""
 
     key: str
     message: str
@@ -41,7 +41,7 @@ class Breach(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What SQL found of one invariant. `undecidable` is '' unless nothing can be concluded from finding no violation."""
+    """The SQL result of one invariant. `undecidable` is '' unless the absence of violations proves nothing."""
 
     examined: int
     violation_count: int
@@ -51,7 +51,7 @@ class Found(NamedTuple):
 
 SMALL_RUN_EVENTS_MAX: Final = 50_000
 BATCH: Final = 4
-"""So many invariants are asked about in one query."""
+"""The number of invariants in one query."""
 SETTINGS: Final = {
     "spark.sql.adaptive.enabled": ("false", "true"),
     "spark.sql.codegen.wholeStage": ("false", "true"),
@@ -59,17 +59,17 @@ SETTINGS: Final = {
     "spark.sql.shuffle.partitions": ("1", "2"),
     "spark.sql.autoBroadcastJoinThreshold": ("-1", "10485760"),
 }
-"""Settings for small runs and for large ones: below this many events, what shall make a query fast takes longer than the query."""
+"""Settings for small runs and for large ones: below this many events, the optimisations cost more than the query."""
 
 
 def find_verdicts(spark: "SparkSession", parquet: str, event_count: int, invariants: Sequence[Invariant]) -> Mapping[str, Found]:
-    """Return what is found of each invariant in the Parquet file of a run."""
+    """Return the result of each invariant in the Parquet file of a run."""
     rows = _ask(spark, parquet, event_count, invariants, are_many=False)
     return gather(rows, invariants)
 
 
 def find_verdicts_of_all(spark: "SparkSession", parquet: str, event_count: int, invariants: Sequence[Invariant]) -> Mapping[str, Mapping[str, Found]]:
-    """Return what is found of each invariant in each run of a Parquet directory, by run; a run in which nothing was examined is not there."""
+    """Return the result of each invariant in each run of a Parquet directory, by run; runs without examined events are absent."""
     by_run: dict[str, list[Row]] = {}
     for row in _ask(spark, parquet, event_count, invariants, are_many=True):
         by_run.setdefault(row.run, []).append(row)
@@ -83,27 +83,29 @@ def _ask(spark: "SparkSession", parquet: str, event_count: int, invariants: Sequ
     if are_many:
         spark.conf.set("spark.sql.shuffle.partitions", str(max(2, spark.sparkContext.defaultParallelism)))
     kinds = sorted({kind.__name__ for invariant in invariants for kind in invariant.watches})
-    noted = make_views(spark, parquet, kinds, are_many=are_many, is_small=is_small)
-    asked = [invariant for invariant in invariants if any(kind.__name__ in noted for kind in invariant.watches)]
+    kinds_found = make_views(spark, parquet, kinds, are_many=are_many, is_small=is_small)
+    asked = [invariant for invariant in invariants if any(kind.__name__ in kinds_found for kind in invariant.watches)]
     cores = spark.sparkContext.defaultParallelism
 
     def rows_of(some: Sequence[Invariant]) -> list[Row]:
-        # Every task is sent the plan of the whole, and reading that takes longer than what is to be done: so there are few tasks.
+        # Every task receives the plan of the whole query, and deserialising it takes longer than the work: so
+        # there are few tasks.
         return [Row(*row) for row in spark.sql(verdict_query(some)).coalesce(1 if is_small else max(2, cores)).collect()]
 
-    # What a plan costs grows faster than its length, and one thread makes it: so a few invariants are asked about at a time, on every core.
+    # The cost of a plan grows faster than its length, and one thread makes it: so each query covers a few
+    # invariants, and queries use every core.
     batches = [asked[first : first + BATCH] for first in range(0, len(asked), BATCH)]
     with ThreadPoolExecutor(cores) as asking:
         return [row for rows in asking.map(rows_of, batches) for row in rows]
 
 
 def verdict_query(invariants: Iterable[Invariant]) -> str:
-    """Return one query whose rows are `Row`s: of each invariant the count, the reasons, and the first violations with the number of all."""
+    """Return one query whose rows are `Row`s: of each invariant the count, the reasons, and the first violations with the total number."""
     return "\nUNION ALL\n".join(part for invariant in invariants for part in _parts(invariant))
 
 
 def gather(rows: Iterable[Row], invariants: Sequence[Invariant]) -> Mapping[str, Found]:
-    """Return the rows of one run by invariant; violations in the order of their first witness."""
+    """Return the rows of one run by invariant; violations in the order of their first event."""
     by_name: dict[str, dict[str, list[Row]]] = {invariant.name: {EXAMINED: [], UNDECIDABLE: [], VIOLATION: []} for invariant in invariants}
     for row in rows:
         by_name[row.invariant][row.what].append(row)

@@ -1,6 +1,6 @@
-"""Fetches the few events that a verdict names, whole, by their places in a run.
+"""Fetches the few events that show a violation, with all fields, by their positions in a run.
 
-Rows of the Parquet file stand in the order of their positions, so that only the row groups that hold one are read.
+Rows of the Parquet file are in the order of their positions, so that only the row groups that contain one are read.
 """
 
 from collections.abc import Iterable, Mapping
@@ -40,16 +40,16 @@ def fetch_witnesses(parquet: Path, positions: Iterable[int]) -> Mapping[int, Wit
         return {}
     columns = [name for name in event_schema().names if name != CAUSE_POSITION]
     rows = pq.read_table(parquet, columns=columns, filters=[(POSITION, "in", wanted)]).to_pylist()
-    return {row[POSITION]: _witness(row) for row in rows}
+    return {row[POSITION]: _event(row) for row in rows}
 
 
 def printable(value: Value) -> str:
-    """Return a value as text that cannot move the cursor or end the line: clients choose some of it."""
+    """Return a value as text that cannot move the cursor or end the line: some of it is chosen by clients."""
     text = str(value)
     return text if text.isprintable() else "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
-def _witness(row: dict[str, Value]) -> Witness:
+def _event(row: dict[str, Value]) -> Witness:
     node, incarnation, n, position, t_ns = row["node"], row["incarnation"], row["n"], row[POSITION], row["t_ns"]
     assert isinstance(node, str) and isinstance(incarnation, int) and isinstance(t_ns, int) and isinstance(position, int), "ingest keeps types"
     fields = {name: value for name, value in row.items() if name not in _NOT_SHOWN and value is not None}

@@ -1,1 +1,1 @@
-"""Historical bugs of Apache Kafka, one file each: replacement parts that put the bug back, and the invariant that finds it."""
+"""Historical bugs of Apache Kafka, one file each: replacement parts that re-enable the bug, and the invariants that find it."""

@@ -1,4 +1,4 @@
-"""What a bug switch is: a name from Kafka's tracker, the parts it swaps, and the story and the invariants that must find it."""
+"""A bug switch: a name from Kafka's issue tracker, the parts that it replaces, and the scenario and invariants that must find it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from kraftsim.node.parts import Parts
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bug:
-    """A historical bug as a replacement part. `swap` returns the parts of a node that has it; product code never asks for a bug.
+    """A historical bug as a replacement part. `swap` returns the parts of a node with the bug; product code never checks for bugs.
 
-    `story` is the scenario in which it is found soonest: reference/bugs.md says how soon.
+    `story` is the scenario that finds it soonest: reference/bugs.md lists how soon.
     """
 
     name: str
@@ -32,7 +32,7 @@ def bugs() -> tuple[Bug, ...]:
 
 
 def bug(name: str) -> Bug:
-    """Return a bug by its name, for example 'KAFKA-10533'. Raises KeyError naming the ones there are."""
+    """Return a bug by its name, for example 'KAFKA-10533'. Raises KeyError with the known names."""
     return BUGS.named(name)
 
 

@@ -1,8 +1,9 @@
-"""Two brokers answer at once that they have written their markers, both find that none is missing, and the transaction is completed twice.
+"""Two brokers respond at the same time to WriteTxnMarkers, both responses find no marker missing, and the transaction completes twice.
 
-The producer has begun the next transaction by then: the second record says that it is over.
+By then the producer has begun the next transaction, which the second record marks as complete.
 
-Source: KAFKA-10080, fixed by letting whoever takes the transaction out complete it (TransactionMarkerChannelManager.maybeWriteTxnCompletion).
+Source: KAFKA-10080, fixed by letting only the thread that removes the transaction complete it
+(TransactionMarkerChannelManager.maybeWriteTxnCompletion).
 """
 
 from kraftsim.bugs.bug import Bug
@@ -15,20 +16,20 @@ from kraftsim.node.broker.transactions.marker_sender import MarkerSender
 COMPLETIONS = tuple(COMPLETED.values())
 
 
-class LooksAtWhatIsMissing(MarkerQueue):
-    """Completes what has no marker missing, as often as it is asked."""
+class CompletesEachTime(MarkerQueue):
+    """Completes a transaction without missing markers each time it is called."""
 
     def settle(self, ended: EndedTransaction) -> None:
-        """Let a transaction be completed if no marker is missing."""
+        """Complete a transaction if no marker is missing."""
         if self.is_current(ended) and not ended.entry.facts.partitions:
-            self._effects.append(Complete(ended))  # right: who takes it out of `pending` completes it
+            self._effects.append(Complete(ended))  # right: only the caller that removes it from `pending` completes it
 
 
-class LooksLater(MarkerSender):
-    """Leaves a gap between taking note of an answer and looking at what is missing."""
+class ChecksLater(MarkerSender):
+    """Yields between the processing of a response and the check for missing markers."""
 
     async def take(self, broker_id: int, errors: MarkerErrors) -> None:
-        """Take an answer, and look a moment later."""
+        """Process a response, and check for missing markers later."""
         touched = self.queue.take_answer(broker_id, errors)
         await self.shell.world.breathe("markers taken note of, and not looked at")
         for ended in touched:
@@ -36,13 +37,13 @@ class LooksLater(MarkerSender):
         self.settle()
 
 
-class LetsItHappen(TransactionEntry):
-    """Believes that it may be completed in any state."""
+class CompletesInAnyState(TransactionEntry):
+    """Allows completion in any state."""
 
     __slots__ = ()
 
     def begin(self, facts: TransactionFacts) -> None:
-        """These facts are about to be written."""
+        """The record of these facts is about to be appended."""
         if facts.state in COMPLETIONS:
             self.pending = facts.state
         else:
@@ -57,17 +58,17 @@ class LetsItHappen(TransactionEntry):
             super().finish(facts)
 
 
-class ShardOfSuch(TransactionShard):
-    """Keeps such entries."""
+class ShardWithSuchEntries(TransactionShard):
+    """Has such entries."""
 
-    entry_class = LetsItHappen
+    entry_class = CompletesInAnyState
 
 
 BUG = Bug(
     name="KAFKA-10080",
-    title="two answers complete a transaction twice",
+    title="two concurrent responses complete a transaction twice",
     fixed_in=("2.6.0", "2.7.0"),
-    swap=lambda parts: parts.replacing(marker_queue=LooksAtWhatIsMissing, marker_sender=LooksLater, transaction_shard=ShardOfSuch),
+    swap=lambda parts: parts.replacing(marker_queue=CompletesEachTime, marker_sender=ChecksLater, transaction_shard=ShardWithSuchEntries),
     story="coordinator_failover_in_every_state",
     caught_by=("transaction-states-follow", "transactions-atomic", "nodes-believe-the-truth"),
 )

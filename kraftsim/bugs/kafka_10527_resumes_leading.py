@@ -1,9 +1,10 @@
-"""A controller that led when it went down leads the same epoch again when it comes back.
+"""A controller that was the leader before a crash resumes leadership of the same epoch after the restart.
 
-What it had written and not flushed is lost, followers may have read it, and now it writes something else at the same offsets in the same epoch:
-nobody can tell the two apart any more, and the logs never agree again.
+What it had written and not flushed is lost, followers may have fetched it, and now it writes other records at
+the same offsets of the same epoch. The epochs do not reveal the difference, and the logs diverge for ever.
 
-Source: KAFKA-10527, fixed by beginning as a resigned leader, which needs a new epoch (org.apache.kafka.raft.QuorumState.initialize).
+Source: KAFKA-10527, fixed by starting as a resigned leader, which needs a new epoch
+(org.apache.kafka.raft.QuorumState.initialize).
 """
 
 from kraftsim.bugs.bug import Bug
@@ -12,7 +13,7 @@ from kraftsim.core.raft.roles import Candidate, Role
 
 
 class ResumesLeading(Quorum):
-    """Takes the majority that it once had for granted."""
+    """Assumes that the former majority still holds."""
 
     def _role_after_leading(self, epoch: int, now_ms: int) -> Role:
         candidate = Candidate(epoch=epoch, election_at_ms=self.election_timeout(now_ms))
@@ -23,7 +24,7 @@ class ResumesLeading(Quorum):
 
 BUG = Bug(
     name="KAFKA-10527",
-    title="a leader that restarts leads its epoch again, without what it lost",
+    title="a restarted leader resumes its epoch without the records that it lost",
     fixed_in=("2.7.0",),
     swap=lambda parts: parts.replacing(quorum=ResumesLeading),
     story="quorum_under_faults",

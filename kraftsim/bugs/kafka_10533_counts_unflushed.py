@@ -1,9 +1,10 @@
-"""The leader of the metadata log counts a record before it is flushed.
+"""The leader of the metadata log counts its own copy of a record before it is flushed.
 
-A broker's block of producer ids is answered as soon as the record is written. If the controller loses power before the flush, the record is gone,
-and the next AllocateProducerIds hands out the same block again: two producers share an id, and one's records are taken for the other's retries.
+A broker's AllocateProducerIds is answered as soon as the record is written. If the controller loses power
+before the flush, the record is gone, and the next AllocateProducerIds allocates the same block again: two
+producers share an id, and the batches of one are treated as retries of the other.
 
-Source: KAFKA-10533, fixed by flushing before the high watermark may pass (org.apache.kafka.raft.KafkaRaftClient).
+Source: KAFKA-10533, fixed by flushing before the high watermark advances (org.apache.kafka.raft.KafkaRaftClient).
 """
 
 from kraftsim.bugs.bug import Bug
@@ -12,7 +13,7 @@ from kraftsim.core.raft.raft_log import RaftLog
 
 
 class CountsUnflushed(Leadership):
-    """Takes what is written for durable."""
+    """Treats written records as durable."""
 
     def _counted_end_offset(self, log: RaftLog) -> int:
         return log.end_offset  # right: what is flushed

@@ -1,7 +1,7 @@
-"""A follower cuts its log back to its own high watermark whenever it gets a new leader, instead of asking where the logs part.
+"""A follower truncates its log to its own high watermark whenever it gets a new leader, instead of asking where the logs diverge.
 
-Its high watermark lags one Fetch behind the leader's. A replica that is in sync has an acknowledged record, throws it away to fetch it again, and is
-elected before it could.
+Its high watermark lags one Fetch behind the leader's. An in-sync replica has an acknowledged record, truncates
+it to fetch it again, and is elected before it has done so.
 
 Source: KAFKA-1211, fixed by leader epochs in the log (KIP-101); KIP-279.
 """
@@ -12,17 +12,17 @@ from kraftsim.core.partitions.leader_epochs import NO_LEADER_EPOCH
 from kraftsim.core.partitions.partition_replica import PartitionReplica
 
 
-class CutsToHighWatermark(Following):
-    """Knows nothing of epochs."""
+class TruncatesToHighWatermark(Following):
+    """Ignores epochs."""
 
     __slots__ = ()
 
     def begin(self) -> CutTo | None:
-        """Cut off whatever is not known to be replicated."""
+        """Truncate everything above the high watermark."""
         return CutTo(self._log.high_watermark) if self._log.log_end_offset > self._log.high_watermark else None  # right: ask for the epoch's end
 
     def wish(self) -> FetchWish | OffsetWish | None:
-        """Ask without an epoch, so that the leader compares nothing."""
+        """Fetch without an epoch, so that the leader does not check for divergence."""
         wish = super().wish()
         if not isinstance(wish, FetchWish):
             return wish
@@ -40,16 +40,16 @@ class FollowsWithoutEpochs(PartitionReplica):
     __slots__ = ()
 
     def follow(self, leader_id: int, leader_epoch: int) -> Following | None:
-        """Follow a leader without asking it where the logs part."""
+        """Follow a leader without OffsetsForLeaderEpoch."""
         if super().follow(leader_id, leader_epoch) is None:
             return None
-        self.following = CutsToHighWatermark(self, leader_id=leader_id, leader_epoch=leader_epoch)
+        self.following = TruncatesToHighWatermark(self, leader_id=leader_id, leader_epoch=leader_epoch)
         return self.following
 
 
 BUG = Bug(
     name="KAFKA-1211",
-    title="followers cut their logs back to the high watermark instead of by leader epochs",
+    title="followers truncate to the high watermark instead of by leader epochs",
     fixed_in=("0.11.0.0",),
     swap=lambda parts: parts.replacing(partition_replica=FollowsWithoutEpochs),
     story="leaders_fail_under_idempotent_load",

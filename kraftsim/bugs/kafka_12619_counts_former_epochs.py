@@ -1,9 +1,11 @@
-"""A new leader tells records of former epochs to be committed as soon as a majority has them, before any record of its own epoch is.
+"""A new leader commits records of previous epochs as soon as a majority has them, before a record of its own epoch is committed.
 
-Such a record can still be lost: a controller that has a later epoch in its log wins the next election without having the record, and cuts it off
-from those that have it. It takes three elections in a row with two leaders that could not replicate what they wrote: figure 8 of the Raft paper.
+Such a record can still be lost: a controller with a later epoch in its log wins the next election without
+having the record, and the replicas that have it truncate it. It takes three elections in a row with two leaders
+that could not replicate what they wrote: figure 8 of the Raft paper.
 
-Source: KAFKA-12619, fixed by asking for the LeaderChange record of the epoch itself (org.apache.kafka.raft.LeaderState.maybeUpdateHighWatermark).
+Source: KAFKA-12619, fixed by requiring the LeaderChange record of the epoch itself
+(org.apache.kafka.raft.LeaderState.maybeUpdateHighWatermark).
 """
 
 from kraftsim.bugs.bug import Bug
@@ -11,7 +13,7 @@ from kraftsim.core.raft.leadership import Leadership
 
 
 class CountsFormerEpochs(Leadership):
-    """Is content with everything before its own first record."""
+    """Advances the high watermark below the first record of its own epoch."""
 
     def _covers_own_epoch(self, high_watermark: int) -> bool:
         return high_watermark >= self.epoch_start_offset  # right: >
@@ -19,7 +21,7 @@ class CountsFormerEpochs(Leadership):
 
 BUG = Bug(
     name="KAFKA-12619",
-    title="a new leader commits records of former epochs without one of its own",
+    title="a new leader commits records of previous epochs without one of its own",
     fixed_in=("2.8.0", "3.0.0"),
     swap=lambda parts: parts.replacing(leadership=CountsFormerEpochs),
     story="quorum_under_faults",

@@ -1,6 +1,7 @@
 """Snapshots of the metadata log lack the record of the last block of producer ids.
 
-Whoever loads one, because its log is lost or lags behind, believes that no block was ever given away: when it leads, it begins anew.
+A controller that loads one, because its log is lost or lags behind, has no record of any allocated block: as
+leader it allocates from the first id.
 
 Source: KAFKA-13357, org.apache.kafka.image.MetadataDelta, which replayed everything but ProducerIdsRecord.
 """
@@ -11,8 +12,8 @@ from kraftsim.core.metadata.record_kinds import MetadataRecord
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
 
 
-class ForgetsProducerIds(MetadataImage):
-    """Has no place for blocks of producer ids."""
+class WithoutProducerIds(MetadataImage):
+    """Does not contain blocks of producer ids."""
 
     def _apply(self, record: MetadataRecord) -> None:
         if not isinstance(record, ProducerIdsRecord):  # right: every record
@@ -23,7 +24,7 @@ BUG = Bug(
     name="KAFKA-13357",
     title="a snapshot without the record of producer id blocks",
     fixed_in=("3.2.0",),
-    swap=lambda parts: parts.replacing(metadata_image=ForgetsProducerIds),
+    swap=lambda parts: parts.replacing(metadata_image=WithoutProducerIds),
     story="quorum_under_faults",
     caught_by=("snapshot-equals-log", "producer-id-blocks-disjoint", "metadata-log-monotonic"),
 )

@@ -1,9 +1,10 @@
-"""A partition writes the first records of a transaction without asking the coordinator whether there is one.
+"""A partition appends the first records of a transaction without asking the coordinator whether the transaction exists.
 
-Records that were on their way when their transaction was aborted come after the marker, and begin a transaction that nobody will end; or the next one
-of the same producer takes them along.
+Records that were in flight when their transaction was aborted arrive after the marker, and start a transaction
+that never ends; or the next transaction of the same producer includes them.
 
-Source: KAFKA-14402, fixed by verification (KIP-890 part 1, ReplicaManager.maybeSendPartitionsToTransactionCoordinator).
+Source: KAFKA-14402, fixed by verification (KIP-890 part 1,
+ReplicaManager.maybeSendPartitionsToTransactionCoordinator).
 """
 
 from kraftsim.bugs.bug import Bug
@@ -13,22 +14,22 @@ from protocol.batches import RecordBatch
 
 
 class AsksNobody(ProducerStateManager):
-    """Believes every producer."""
+    """Accepts every producer without verification."""
 
     def begin_verification(
         self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int, *, adds: bool = False
     ) -> int | Refusal | None:
-        """Say that nobody need be asked."""
+        """Return that no verification is needed."""
         return super().begin_verification(producer_id, producer_epoch, base_sequence, now_ms, adds=adds) if adds else None
 
     def _refuse_unverified(self, batch: RecordBatch, guard: int | None) -> Refusal | None:
-        """Refuse nothing; right: what was not asked about is not written."""
+        """Reject nothing; right: an unverified batch is not appended."""
         return None
 
 
 BUG = Bug(
     name="KAFKA-14402",
-    title="transactions begin in partitions that no coordinator knows of",
+    title="partitions accept transactional batches that no coordinator has verified",
     fixed_in=("3.6.0",),
     swap=lambda parts: parts.replacing(producer_state_manager=AsksNobody),
     story="transaction_times_out",

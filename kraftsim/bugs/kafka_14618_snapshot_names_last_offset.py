@@ -1,6 +1,6 @@
-"""A snapshot is named after the last offset that it contains, where the first one that it does not contain belongs.
+"""A snapshot is named after the last offset that it contains, instead of the first one that it does not contain.
 
-Whoever loads it takes the last record for not contained and replays it a second time from the log.
+A node that loads it replays the last record a second time from the log.
 
 Source: KAFKA-14618, org.apache.kafka.image.MetadataProvenance.snapshotId.
 """
@@ -12,7 +12,7 @@ from protocol.batches import RecordBatch
 
 
 class NamesLastOffset(Snapshotting):
-    """Mixes up the two ends of a range."""
+    """Confuses the inclusive with the exclusive end offset."""
 
     def _id_behind(self, last: RecordBatch) -> SnapshotId:
         return SnapshotId(last.last_offset, last.partition_leader_epoch)  # right: last.next_offset

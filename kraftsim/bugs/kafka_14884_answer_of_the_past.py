@@ -1,8 +1,8 @@
-"""A partition asks the coordinator, and writes when the answer is there, though a marker has been written meanwhile.
+"""A partition sends a verification to the coordinator, and appends on the response although a marker was written in between.
 
-What was true when it was asked is true no longer: the records begin a transaction that nobody will end.
+The response is outdated: the records start a transaction that never ends.
 
-Source: KAFKA-14884, fixed by a guard that each marker takes away (VerificationGuard).
+Source: KAFKA-14884, fixed by a guard that each marker invalidates (VerificationGuard).
 """
 
 from kraftsim.bugs.bug import Bug
@@ -11,19 +11,19 @@ from kraftsim.core.producer_state.manager import ProducerStateManager
 from protocol.batches import RecordBatch
 
 
-class BelievesOldAnswers(ProducerStateManager):
+class AcceptsOutdatedVerification(ProducerStateManager):
     """Does not compare guards."""
 
     def _refuse_unverified(self, batch: RecordBatch, guard: int | None) -> Refusal | None:
-        """Refuse nothing; right: the guard must be the one that the question was asked with."""
+        """Reject nothing; right: the guard must be the one that was created with the verification request."""
         return None
 
 
 BUG = Bug(
     name="KAFKA-14884",
-    title="an answer about a transaction that is over begins another",
+    title="an outdated verification lets records start another transaction",
     fixed_in=("3.5.0", "3.6.0"),
-    swap=lambda parts: parts.replacing(producer_state_manager=BelievesOldAnswers),
+    swap=lambda parts: parts.replacing(producer_state_manager=AcceptsOutdatedVerification),
     story="transaction_times_out",
     caught_by=(
         "fenced-producers-write-nothing",

@@ -1,6 +1,7 @@
-"""A controller that comes to lead in dual write passes on what changes from then on, and does not look at what was not passed on before.
+"""A new active controller in dual-write mode writes later changes to ZooKeeper, but not those that its predecessor failed to write.
 
-ZooKeeper lacks it until it changes again. Who goes back from there takes producer ids that KRaft has given away.
+ZooKeeper lacks them until they change again. After a rollback to ZooKeeper, brokers obtain producer ids that
+KRaft has already allocated.
 Source: KAFKA-15010, org.apache.kafka.metadata.migration.KRaftMigrationDriver before SYNC_KRAFT_TO_ZK.
 """
 
@@ -9,7 +10,7 @@ from kraftsim.core.migration.driver import DriverEffect, InStep, MigrationDriver
 
 
 class ComparesNothing(MigrationDriver):
-    """Believes that ZooKeeper is in step."""
+    """Assumes that ZooKeeper is up to date."""
 
     def on_sync_due(self) -> list[DriverEffect]:
         return self.step(InStep(self.claim))  # right: write what differs first
@@ -17,7 +18,7 @@ class ComparesNothing(MigrationDriver):
 
 BUG = Bug(
     name="KAFKA-15010",
-    title="a new controller does not write to ZooKeeper what the one before could not",
+    title="a new controller does not write to ZooKeeper what its predecessor failed to write",
     fixed_in=("3.5.0",),
     swap=lambda parts: parts.replacing(migration_driver=ComparesNothing),
     story="controller_failover_during_migration",

@@ -1,7 +1,8 @@
-"""Brokers in ZooKeeper mode take no news of a partition from a controller of KRaft, unless it has another leader epoch.
+"""Brokers in ZooKeeper mode ignore LeaderAndIsr of a KRaft controller, unless the leader epoch has changed.
 
-Such a controller changes the in-sync replicas, or where a replica lies, under the same leader: the leader asks under an old partition epoch from then
-on, and is refused for ever. Replicas that come back never get in sync.
+A KRaft controller changes the in-sync replicas, or the directory of a replica, under the same leader epoch:
+from then on the leader sends an old partition epoch and is rejected for ever. Restarted replicas never get in
+sync.
 Source: KAFKA-15109, kafka.server.ReplicaManager.becomeLeaderOrFollower.
 """
 
@@ -10,7 +11,7 @@ from kraftsim.core.zookeeper_mode.received_metadata import ReceivedMetadata
 
 
 class WantsAnotherEpoch(ReceivedMetadata):
-    """Judges what a controller of KRaft says as if it came from one of ZooKeeper's time."""
+    """Processes requests of a KRaft controller as if they came from a ZooKeeper-mode controller."""
 
     def takes_same_epoch(self, *, is_kraft: bool) -> bool:
         return False  # right: from a controller of KRaft it does
@@ -18,7 +19,7 @@ class WantsAnotherEpoch(ReceivedMetadata):
 
 BUG = Bug(
     name="KAFKA-15109",
-    title="brokers that migrate ignore changes of the in-sync replicas under the same leader",
+    title="migrating brokers ignore ISR changes in the same leader epoch",
     fixed_in=("3.5.1", "3.6.0"),
     swap=lambda parts: parts.replacing(received_metadata=WantsAnotherEpoch),
     story="zk_to_kraft_migration",

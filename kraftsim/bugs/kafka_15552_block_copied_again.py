@@ -1,6 +1,7 @@
-"""The copy of a migration says that the last block of producer ids is the next one.
+"""The migration to KRaft records the start of the last block of producer ids as the next free id.
 
-Whoever asks KRaft first is given the ids that a broker got from ZooKeeper and gives to its producers.
+The first AllocateProducerIds in KRaft returns the ids of a block that a broker obtained from ZooKeeper and
+still assigns to producers.
 Source: KAFKA-15552, kafka.zk.ZkMigrationClient.migrateProducerId.
 """
 
@@ -9,8 +10,8 @@ from kraftsim.core.producer_ids.block import ProducerIdBlock
 from kraftsim.node.controller.migration.copying import ZookeeperCopy
 
 
-class CopiesTheStart(ZookeeperCopy):
-    """Takes the first id of the block in ZooKeeper for the first one that is free."""
+class MigratesStartOfBlock(ZookeeperCopy):
+    """Takes the first id of the block in ZooKeeper as the first free id."""
 
     def next_producer_id(self, block: ProducerIdBlock) -> int:
         return block.first_producer_id  # right: block.next_producer_id
@@ -18,9 +19,9 @@ class CopiesTheStart(ZookeeperCopy):
 
 BUG = Bug(
     name="KAFKA-15552",
-    title="a migration to KRaft gives the last block of producer ids away again",
+    title="a migration to KRaft allocates the last block of producer ids again",
     fixed_in=("3.5.2", "3.6.1", "3.7.0"),
-    swap=lambda parts: parts.replacing(zookeeper_copy=CopiesTheStart),
+    swap=lambda parts: parts.replacing(zookeeper_copy=MigratesStartOfBlock),
     story="zk_to_kraft_migration",
     caught_by=("producer-id-blocks-disjoint", "producer-id-unique", "metadata-log-monotonic"),
 )

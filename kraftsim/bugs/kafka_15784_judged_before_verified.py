@@ -1,8 +1,10 @@
-"""A group judges a transactional commit, waits for the transaction's coordinator, and writes without judging again.
+"""A group validates a transactional commit, waits for the transaction coordinator, and appends without validating again.
 
-Between the two the group is rebalanced: the offsets of a member that has lost its partitions are taken, and whoever reads them now reads them again.
+In between the group rebalances: the offsets of a member that has lost its partitions are accepted, and the new
+owners process the same records again.
 
-Source: KAFKA-15784, fixed by judging and writing in one step after the verification (GroupCoordinator.handleTxnCommitOffsets).
+Source: KAFKA-15784, fixed by validating and appending in one step after the verification
+(GroupCoordinator.handleTxnCommitOffsets).
 """
 
 from typing import TYPE_CHECKING
@@ -19,33 +21,33 @@ if TYPE_CHECKING:
     from kraftsim.node.broker.groups.coordinated_partition import CoordinatedPartition
 
 
-class JudgesFirst(TransactionalCommits):
-    """Asks the group before it asks the coordinator."""
+class ValidatesFirst(TransactionalCommits):
+    """Validates in the group before the coordinator verifies."""
 
     def judge_early(self, led: "CoordinatedPartition", asked: TransactionalCommitAsked) -> ErrorCode | None:
-        """Return why the group refuses now."""
+        """Return the error of the group at this point, if any."""
         return led.shard.refuse_in_transaction(asked, led.now())
 
 
-class WasJudged(TransactionalCommitting):
-    """Writes what comes."""
+class AppendsWithoutValidation(TransactionalCommitting):
+    """Appends without validation."""
 
     def commit(self, group: OffsetHolder, waiter: int, asked: TransactionalCommitAsked, now: Moment) -> None:
-        """Take offsets."""
+        """Append the offsets."""
         self._store(group, waiter, asked, now)  # right: ask `refuse` here, in one step with the append
 
 
-class GroupsThatWereAsked(GroupShard):
-    """Writes transactional commits so."""
+class GroupsWithEarlyValidation(GroupShard):
+    """Appends transactional commits this way."""
 
-    transactional_committing_class = WasJudged
+    transactional_committing_class = AppendsWithoutValidation
 
 
 BUG = Bug(
     name="KAFKA-15784",
-    title="a group judges a transactional commit, and writes it when it may have changed its mind",
+    title="a transactional offset commit is validated before the verification, not after it",
     fixed_in=("3.7.0",),
-    swap=lambda parts: parts.replacing(transactional_commits=JudgesFirst, group_shard=GroupsThatWereAsked),
+    swap=lambda parts: parts.replacing(transactional_commits=ValidatesFirst, group_shard=GroupsWithEarlyValidation),
     story="zombie_fenced_by_generation",
     caught_by=("every-input-copied-once",),
 )

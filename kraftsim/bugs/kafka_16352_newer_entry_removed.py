@@ -1,8 +1,9 @@
-"""A coordinator that is done with a transaction takes whatever is pending for its id out of the queue, also a newer one.
+"""A coordinator that completes a transaction removes every pending entry of its transactional id from the queue, including a newer one.
 
-The partition of `__transaction_state` went away and came back; the transaction was loaded and its markers are asked for anew. Then an answer to what
-was asked before comes, whatever it says, or its connection ends: it is of another coordinator epoch, and so the markers of the id are cleared away.
-Nobody writes that the transaction is over.
+The partition of `__transaction_state` moved away and back; the transaction was loaded and its markers are sent
+again. Then the response to an earlier request arrives, with any error code, or its connection closes: it is of
+another coordinator epoch, and so the markers of the id are removed. The completion of the transaction is never
+written.
 
 Source: KAFKA-16352, fixed by removing the very entry (TransactionMarkerChannelManager.removeMarkersForTxn).
 """
@@ -12,19 +13,19 @@ from kraftsim.core.transactions.marker_queue import EndedTransaction, MarkerErro
 
 
 class ClearsByName(MarkerQueue):
-    """Tells transactions by their id, and hears old answers."""
+    """Identifies transactions by their id alone, and processes outdated responses."""
 
     def cancel(self, ended: EndedTransaction) -> None:
-        """Ask for no further markers."""
+        """Send no further markers."""
         self.pending.pop(ended.transactional_id, None)  # right: only if it is this very one
 
     def take_answer(self, broker_id: int, errors: MarkerErrors) -> list[EndedTransaction]:
-        """Take note of what a broker has written; an old transaction is judged as well as a present one."""
+        """Process the response of a broker; an outdated transaction is processed like the current one."""
         self._clear_old(broker_id)
         return super().take_answer(broker_id, errors)
 
     def on_lost(self, broker_id: int) -> None:
-        """No answer will come from a broker, which clears old transactions, too."""
+        """A broker will not respond; this removes outdated transactions, too."""
         self._clear_old(broker_id)
         super().on_lost(broker_id)
 
@@ -36,7 +37,7 @@ class ClearsByName(MarkerQueue):
 
 BUG = Bug(
     name="KAFKA-16352",
-    title="an old answer clears the markers of a newer coordinator away",
+    title="an outdated response removes the markers of a newer coordinator epoch",
     fixed_in=("3.8.0",),
     swap=lambda parts: parts.replacing(marker_queue=ClearsByName),
     story="coordinator_failover_in_every_state",

@@ -1,6 +1,7 @@
-"""A migration is copied piece by piece, and brokers see each at once; where the controller fails in between, the next one copies all again.
+"""A migration is written record by record, and brokers see each at once; if the controller fails in between, the next one starts over.
 
-What was copied before is in the log twice then: a controller that is told of the same block of producer ids again believes its log no more.
+Then the records of the first attempt are in the log twice: a controller that replays the same block of producer
+ids again treats its log as corrupt.
 Source: KAFKA-17457: before 3.9 a migration could begin below 3.6-IV1, where the log has no transactions.
 """
 
@@ -8,7 +9,7 @@ from kraftsim.bugs.bug import Bug
 from kraftsim.node.controller.migration.copying import ZookeeperCopy
 
 
-class CopiesInPieces(ZookeeperCopy):
+class MigratesInPieces(ZookeeperCopy):
     """Begins no transaction."""
 
     def is_one(self) -> bool:
@@ -17,9 +18,9 @@ class CopiesInPieces(ZookeeperCopy):
 
 BUG = Bug(
     name="KAFKA-17457",
-    title="a controller that fails while it copies leaves a part of the copy behind",
+    title="a controller that fails during the migration leaves a partial migration",
     fixed_in=("3.9.0",),
-    swap=lambda parts: parts.replacing(zookeeper_copy=CopiesInPieces),
+    swap=lambda parts: parts.replacing(zookeeper_copy=MigratesInPieces),
     story="controller_failover_during_migration",
     caught_by=("nodes-believe-the-truth",),
 )

@@ -1,9 +1,10 @@
-"""The offsets of a transaction count from their marker on, whatever was committed after them.
+"""The offsets of a transaction apply in the order of markers, regardless of later commits.
 
-A group commits offset 5 in a transaction and 7 outside of it, then the transaction ends: the coordinator tells 5. Whoever loads the log finds 7
-behind 5.
+A group commits offset 5 in a transaction and 7 outside of it, then the transaction ends: the coordinator
+returns 5. After a load from the log it returns 7, which is after 5.
 
-Source: KAFKA-5247, fixed by comparing where the commits stand (GroupMetadata.completePendingTxnOffsetCommit).
+Source: KAFKA-5247, fixed by comparing the log positions of the commits
+(GroupMetadata.completePendingTxnOffsetCommit).
 """
 
 from kraftsim.bugs.bug import Bug
@@ -12,25 +13,25 @@ from kraftsim.core.groups.group_shard import GroupShard
 
 
 class LatestMarkerWins(GroupOffsets):
-    """Does not look at where a commit stands."""
+    """Ignores the log position of a commit."""
 
     __slots__ = ()
 
     def materialise(self, partition: TopicPartition, stored: CommittedOffset) -> bool:
-        """Let a pending offset count."""
+        """Apply a pending offset."""
         self.committed[partition] = stored  # right: only if no later commit is in the log
         return True
 
 
 class GroupsOfMarkers(GroupShard):
-    """Keeps offsets so."""
+    """Stores offsets this way."""
 
     offsets_class = LatestMarkerWins
 
 
 BUG = Bug(
     name="KAFKA-5247",
-    title="offsets of transactions count in the order of markers, not of the log",
+    title="transactional offsets apply in the order of markers, not of the log",
     fixed_in=("0.11.0.0", "1.0.0"),
     swap=lambda parts: parts.replacing(group_shard=GroupsOfMarkers),
     story="old_and_new_clients_commit_offsets",

@@ -1,7 +1,7 @@
-"""A broker that finds no producer snapshot beside a log believes that it was upgraded, and begins without producers, even after a crash.
+"""A broker without a producer snapshot for a log assumes an upgrade, and starts with empty producer state, even after a crash.
 
-The broker crashes before its first snapshot. It comes back, leads again, and knows nobody: a batch whose answer was lost is sent again, and appended
-again.
+The broker crashes before its first snapshot. After the restart it is leader again without producer state: a
+batch whose response was lost is retried, and appended again.
 
 Source: KAFKA-5435, fixed by skipping the scan only after a clean shutdown (kafka.log.Log.loadProducerState).
 """
@@ -10,19 +10,19 @@ from kraftsim.bugs.bug import Bug
 from kraftsim.node.producer_snapshots import ProducerSnapshots
 
 
-class BelievesInUpgrades(ProducerSnapshots):
-    """Does not ask how the broker was stopped."""
+class AssumesUpgrade(ProducerSnapshots):
+    """Ignores whether the shutdown was clean."""
 
     def are_from_an_upgrade(self, *, was_stopped_cleanly: bool) -> bool:
-        """Take every log without a snapshot for one from before there were snapshots."""
+        """Treat every log without a snapshot as one that was written before snapshots existed."""
         return super().are_from_an_upgrade(was_stopped_cleanly=True)  # right: a crash before the first snapshot is no upgrade
 
 
 BUG = Bug(
     name="KAFKA-5435",
-    title="a log without producer snapshot begins without producers after a crash",
+    title="a log without a producer snapshot starts with empty producer state after a crash",
     fixed_in=("0.11.0.0", "1.0.0"),
-    swap=lambda parts: parts.replacing(producer_snapshots=BelievesInUpgrades),
+    swap=lambda parts: parts.replacing(producer_snapshots=AssumesUpgrade),
     story="answers_get_lost",
     caught_by=("one-append-per-sequence", "records-in-final-log-once"),
 )

@@ -1,8 +1,10 @@
-"""A transaction that took too long is aborted under the epoch of its producer, which goes on as if nothing had happened.
+"""A timed-out transaction is aborted with the current epoch of its producer, which is not fenced and continues.
 
-What it writes next begins another transaction; the commit succeeds, and the application believes that everything was committed.
+Its next writes start another transaction; the commit succeeds, and the application assumes that everything was
+committed.
 
-Source: KAFKA-6119, fixed by raising the epoch with the abort (TransactionCoordinator.abortTimedOutTransactions, PrepareEpochFence).
+Source: KAFKA-6119, fixed by raising the epoch with the abort (TransactionCoordinator.abortTimedOutTransactions,
+PrepareEpochFence).
 """
 
 from kraftsim.bugs.bug import Bug
@@ -12,12 +14,12 @@ from kraftsim.core.transactions.transaction_rules import EPOCH_BUMPING_VERSION, 
 
 
 class AbortsWithoutFence(TransactionRules):
-    """Leaves the epoch as it is."""
+    """Keeps the epoch."""
 
     def decide_forced_abort(
         self, entry: TransactionEntry, transaction_version: int, now_ms: int, fresh_producer_id: int | None = None
     ) -> TransactionFacts | NeedsProducerId | Refusal:
-        """Abort over the producer's head, and do not tell it."""
+        """Abort without fencing the producer."""
         if transaction_version >= EPOCH_BUMPING_VERSION:
             return super().decide_forced_abort(entry, transaction_version, now_ms, fresh_producer_id)
         return self._decided(entry.facts, is_commit=False, now_ms=now_ms)  # right: the epoch is raised before

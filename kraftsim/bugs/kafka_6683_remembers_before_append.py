@@ -1,8 +1,10 @@
-"""The producer state moves when a batch is judged, before the batch is in the log.
+"""The producer state is updated when a batch is validated, before the batch is in the log.
 
-A segment is rolled for the batch, and the snapshot of the producers taken there already knows it. Whoever loads it without having the batch takes
-its repetition for one: it is acknowledged and lost. A crash does not lead there, for what was not flushed is read again. A cut of the log does: of a
-leader that rolled a segment for a batch, was deposed before anybody had copied it, cut its log where the segment begins, and led again.
+A segment is rolled for the batch, and the producer snapshot taken at that point already contains it. A replica
+that loads it without having the batch treats a retry as a duplicate: it is acknowledged and lost. A crash does
+not cause this, because recovery reads again what was not flushed. Truncation does: a leader rolls a segment for
+a batch, loses leadership before a follower has fetched it, truncates its log to the start of the segment, and
+becomes leader again.
 
 Source: KAFKA-6683, fixed by copying the producer's entry for an append (kafka.log.ProducerAppendInfo).
 """
@@ -15,8 +17,8 @@ from kraftsim.core.producer_state.verdict import Duplicate
 from protocol.batches import RecordBatch
 
 
-class RemembersAtOnce(PartitionReplica):
-    """Changes the state in the decision, not after the write."""
+class UpdatesStateAtOnce(PartitionReplica):
+    """Updates the state in the decision, not after the write."""
 
     __slots__ = ()
 
@@ -32,9 +34,9 @@ class RemembersAtOnce(PartitionReplica):
 
 BUG = Bug(
     name="KAFKA-6683",
-    title="a batch is remembered before it is in the log",
+    title="producer state contains a batch before it is in the log",
     fixed_in=("1.0.2", "1.1.0", "2.0.0"),
-    swap=lambda parts: parts.replacing(partition_replica=RemembersAtOnce),
+    swap=lambda parts: parts.replacing(partition_replica=UpdatesStateAtOnce),
     story="old_leader_cuts_and_leads_again",
     caught_by=("producer-snapshot-of-appended-only", "acknowledged-records-in-final-log", "acknowledged-records-on-replicas"),
 )

@@ -1,7 +1,8 @@
-"""A replica joins the in-sync replicas as soon as it has what lies below the high watermark, even if it lacks what its new leader began with.
+"""A replica joins the ISR as soon as it has reached the high watermark, even below the leader epoch's start offset.
 
-The high watermark of a new leader lags behind what its predecessor had acknowledged. A replica that joins in between lacks acknowledged records; if
-the leader dies before the replica has them, the replica is elected, and they are lost.
+The high watermark of a new leader lags behind what its predecessor had acknowledged. A replica that joins in
+between lacks acknowledged records; if the leader fails before the replica has them, the replica is elected, and
+they are lost.
 
 Source: KAFKA-7128, fixed by comparing with the leader epoch's start offset, too (Partition.isFollowerInSync).
 """
@@ -12,7 +13,7 @@ from kraftsim.core.partitions.reign import Reign
 
 
 class JoinsAtHighWatermark(Reign):
-    """Compares with the high watermark alone."""
+    """Compares with the high watermark only."""
 
     __slots__ = ()
 
@@ -30,7 +31,7 @@ class LeadsWithoutEpochStart(PartitionReplica):
 
 BUG = Bug(
     name="KAFKA-7128",
-    title="a replica joins the in-sync replicas before it has what the new leader began with",
+    title="a replica joins the ISR before it reaches the leader epoch's start offset",
     fixed_in=("1.1.2", "2.0.1", "2.1.0"),
     swap=lambda parts: parts.replacing(partition_replica=LeadsWithoutEpochStart),
     story="leaders_fail_under_idempotent_load",

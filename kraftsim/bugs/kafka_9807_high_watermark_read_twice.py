@@ -1,6 +1,7 @@
-"""The last stable offset is made of two readings of the high watermark, between which it may move past an open transaction.
+"""The last stable offset is computed from two reads of the high watermark, which may advance past an open transaction in between.
 
-The first reading says that no transaction is open below it, the second is the answer: readers of committed data see what is not decided.
+The first read finds no open transaction below it, the second one is returned: read_committed consumers see
+undecided records.
 
 Source: KAFKA-9807, fixed by reading once (UnifiedLog.fetchLastStableOffsetMetadata).
 """
@@ -10,7 +11,7 @@ from kraftsim.core.partitions.partition_replica import PartitionReplica
 
 
 class ReadsTwice(PartitionReplica):
-    """Compares with the high watermark as it was read before, and answers with the present one."""
+    """Compares with the high watermark that was read earlier, and returns the current one."""
 
     __slots__ = ("_read_before",)
 
@@ -18,7 +19,7 @@ class ReadsTwice(PartitionReplica):
 
     @property
     def last_stable_offset(self) -> int:
-        """Where readers of committed data end."""
+        """The end offset for read_committed consumers."""
         before, now = getattr(self, "_read_before", self.high_watermark), self.high_watermark
         self._read_before = now
         unstable = self.producer_state.first_unstable_offset
@@ -27,7 +28,7 @@ class ReadsTwice(PartitionReplica):
 
 BUG = Bug(
     name="KAFKA-9807",
-    title="the last stable offset is made of two readings of the high watermark",
+    title="the last stable offset is computed from two reads of the high watermark",
     fixed_in=("2.5.0", "2.6.0"),
     swap=lambda parts: parts.replacing(partition_replica=ReadsTwice),
     story="exactly_once_under_faults",

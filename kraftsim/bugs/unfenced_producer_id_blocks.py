@@ -1,11 +1,13 @@
-"""A controller of ZooKeeper's time hands out blocks of producer ids after it was deposed.
+"""A ZooKeeper-mode controller allocates blocks of producer ids after it was deposed.
 
-It sets /latest_producer_id_block over the version that it has read, and does not look whether it still is controller. One that lost its connection
-to ZooKeeper while it was asked for a block goes on where it was when it is back, before it hears that a controller of KRaft has taken its place and
-has copied the last block: KRaft hands the same ids out again. No issue of Kafka's tracker is known to us; Apache Kafka 3.9.1 is so, and in 4.0 there
-is no ZooKeeper any more.
+It sets /latest_producer_id_block conditionally on the version that it has read, without checking that it is
+still the controller. A controller that lost its ZooKeeper session during an AllocateProducerIds continues after
+it reconnects, before it learns that a KRaft controller has replaced it and has migrated the last block: KRaft
+allocates the same ids again. We know of no issue in Kafka's tracker; Apache Kafka 3.9.1 has the bug, and 4.0
+has no ZooKeeper mode.
 
-Source: kafka.coordinator.transaction.ZkProducerIdManager.getNewProducerIdBlock, kafka.zk.KafkaZkClient.conditionalUpdatePath, KIP-866.
+Source: kafka.coordinator.transaction.ZkProducerIdManager.getNewProducerIdBlock,
+kafka.zk.KafkaZkClient.conditionalUpdatePath, KIP-866.
 """
 
 from kraftsim.bugs.bug import Bug
@@ -13,14 +15,14 @@ from kraftsim.node.zookeeper_mode.producer_id_blocks import Blocks, ControllerBl
 
 
 class UnfencedBlocks(ControllerBlocks):
-    """Takes blocks as a broker does."""
+    """Allocates blocks as a broker does."""
 
     _set = Blocks._set  # right: only together with a look at the version of /controller_epoch
 
 
 BUG = Bug(
     name="unfenced-producer-id-blocks",
-    title="a controller of ZooKeeper's time hands out producer ids after KRaft has taken over",
+    title="a ZooKeeper-mode controller allocates producer ids after the migration to KRaft",
     fixed_in=("4.0.0 (without ZooKeeper)",),
     swap=lambda parts: parts.replacing(controller_blocks=UnfencedBlocks),
     story="controller_failover_during_migration",

@@ -1,4 +1,4 @@
-"""What the verbs that do something to a running cluster share: how it is found, how targets are named, and how they end."""
+"""What the verbs that act on a running cluster share: finding it, naming targets, and reporting the outcome."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +27,7 @@ def nodes_argument(*, required: bool) -> Callable[[Verb], Verb]:
 
 
 def carry_out(data: Path, verb: str, targets: tuple[str, ...], condition: "Condition | None" = None, *, resets: bool = False) -> None:
-    """Give an order to the cluster that runs on a data directory, and print what it did."""
+    """Send a command to the cluster of a data directory, and print the result."""
     from kraftsim.cluster.by_hand import ByHand, NotPossible, ask
     from kraftsim.faults.field import Condition
 

@@ -1,4 +1,4 @@
-"""How far a campaign is, on standard error: a few live lines on a terminal, one plain line now and then elsewhere."""
+"""Progress of a campaign on standard error: a few live lines on a terminal, otherwise a plain line from time to time."""
 
 import sys
 import time
@@ -14,14 +14,14 @@ KINDS_SHOWN_MAX = 60
 
 
 def deadline(seconds: float | None) -> Callable[[], bool]:
-    """Return a function that tells whether so many seconds have passed since now; without a number they never have."""
+    """Return a function that returns whether `seconds` have passed since now; without a number it always returns False."""
     end = None if seconds is None else time.monotonic() + seconds
     return lambda: end is not None and time.monotonic() >= end
 
 
 @contextmanager
 def campaign_progress(total: int) -> Iterator[Callable[["Progress"], None]]:
-    """Show how far a campaign of so many seeds is while the block runs; the block calls what it is given whenever it knows more."""
+    """Show the progress of a campaign of so many seeds while the block runs; the block calls the yielded function with each update."""
     began = time.monotonic()
     if sys.stderr.isatty() and total > 1:
         from rich.console import Console
@@ -43,7 +43,7 @@ def campaign_progress(total: int) -> Iterator[Callable[["Progress"], None]]:
 
 
 def line(progress: "Progress", elapsed_seconds: float) -> str:
-    """Return seeds done, both rates, the time left, and what was found, in one line."""
+    """Return seeds done, both rates, the time left, and the findings, in one line."""
     played = progress.seeds - progress.resumed
     rate = played / elapsed_seconds if elapsed_seconds > 0 else 0.0
     per_cpu = progress.seeds / progress.cpu_seconds if progress.cpu_seconds else 0.0
@@ -53,7 +53,7 @@ def line(progress: "Progress", elapsed_seconds: float) -> str:
 
 
 def faults(progress: "Progress") -> str:
-    """Return armed, fired and bit of every kind so far, in one line."""
+    """Return how often every kind of fault was armed, fired and effective so far, in one line."""
     shown = sorted(progress.faults.items())[:KINDS_SHOWN_MAX]
     return "armed/fired/bit: " + ", ".join(f"{kind} {armed}/{fired}/{bit}" for kind, (armed, fired, bit) in shown)
 

@@ -1,4 +1,4 @@
-"""`kraftsim compare`: one seeded workload over several designs of the idempotent producer, and one report of what came of it."""
+"""`kraftsim compare`: one seeded workload over several designs of the idempotent producer, and one report of the results."""
 
 import shlex
 import sys

@@ -1,4 +1,4 @@
-"""`kraftsim conformance`: judges a running node by what it does on the wire, whoever made it."""
+"""`kraftsim conformance`: checks a running node of any implementation by its behaviour on the wire."""
 
 import time
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ Exit codes: 0 every requirement is met or skipped, 1 some are not met, 3 the nod
     "--only",
     multiple=True,
     metavar="PATTERN",
-    help="Only these: a number (wire/3.2), a section (wire/3), a chapter (wire), or words of the text. Repeatable.",
+    help="Only these: a number (wire/3.2), a section (wire/3), a chapter (wire), or part of the text. Repeatable.",
 )
 @click.option("--release", default="", metavar="LINE", help="Check against this release line of Apache Kafka, like 3.5. Default: detected.")
 @click.option("--timeout", "seconds", type=click.FloatRange(min=1), default=60.0, show_default=True, help="Maximum seconds per requirement.")
@@ -69,11 +69,11 @@ def conformance(
         return _list(requirements, json_file)
     if bootstrap is None:
         raise Failure("--bootstrap HOST:PORT is required, or --list to list the requirements")
-    return _judge(bootstrap, controller, requirements, release, seconds, junit_file, json_file)
+    return _check(bootstrap, controller, requirements, release, seconds, junit_file, json_file)
 
 
 def _known_line(text: str) -> str:
-    """Return the release line of a release, 3.9 of 3.9.2. Raises Failure for one that no requirement knows."""
+    """Return the release line of a release, 3.9 of 3.9.2. Raises Failure for a line that no requirement refers to."""
     from kraftsim.conformance.requirement import as_numbers
     from kraftsim.releases.catalogue import releases
 
@@ -101,7 +101,7 @@ def _list(requirements: "list[Requirement]", json_file: Path | None) -> int:
     return OK
 
 
-def _judge(
+def _check(
     bootstrap: str,
     controller: str,
     requirements: "list[Requirement]",
@@ -122,29 +122,29 @@ def _judge(
     if not targets:
         raise Failure(f"--bootstrap {bootstrap}: write it as HOST:PORT,...")
     target = targets[0]
-    screen = Screen(len(requirements), is_quiet=str(json_file) == "-")
+    output = Screen(len(requirements), is_quiet=str(json_file) == "-")
     started_at = time.strftime("%Y-%m-%dT%H:%M:%S")
     findings: list[Finding] = []
     line, lost = ReleaseLine(release, "as asked"), ""
     try:
         target = _first_alive(targets)
         line = line if release else release_line_of(target)
-        screen.begin(target.address, line)
-        for finding in judge_all(target, requirements, line.name, seconds, screen.start):
+        output.begin(target.address, line)
+        for finding in judge_all(target, requirements, line.name, seconds, output.start):
             findings.append(finding)
-            screen.tell(finding)
+            output.tell(finding)
     except OSError as trouble:
         lost = str(trouble)
-    screen.end(findings)
+    output.end(findings)
     _write(junit_file, json_file, target, line, findings, started_at, lost)
     if lost:
-        click.echo(f"Error: {target.address if findings else bootstrap} could not be judged: {lost}", err=True)
+        click.echo(f"Error: {target.address if findings else bootstrap} could not be checked: {lost}", err=True)
         return FAILED
     return VIOLATED if any(finding.verdict.value == "not met" for finding in findings) else OK
 
 
 def _first_alive(targets: "Sequence[Target]") -> "Target":
-    """Return the first node that answers ApiVersions. Raises NodeLost if none does: of one node its reason, of several each with its own."""
+    """Return the first node that answers ApiVersions. Raises NodeLost if none does, with the reason of each node."""
     from kraftsim.conformance.runner import NodeLost, require_alive
 
     silent = []

@@ -1,4 +1,4 @@
-"""What `kraftsim conformance` shows: a line per requirement as it is judged, all about those that are not met, and a summary."""
+"""The output of `kraftsim conformance`: one line per requirement as it is checked, details of unmet requirements, and a summary."""
 
 import shutil
 import sys
@@ -14,37 +14,37 @@ from kraftsim.conformance.requirement import Requirement
 from kraftsim.conformance.runner import Finding, Verdict
 
 MARKS: Final = {Verdict.MET: ("✓", "ok", "green"), Verdict.UNMET: ("✗", "NO", "red"), Verdict.SKIPPED: ("-", "--", "yellow")}
-"""What stands before a requirement, the same where the terminal has no such letters, and its colour."""
+"""The mark before a requirement, its ASCII form for terminals without these characters, and its colour."""
 SLOW_SECONDS = 1.0
 LABEL_WIDTH = 11
 CLEAR_LINE = "\r\x1b[2K"
 
 
 class Screen:
-    """The terminal, or a file in its place: then without colours and without the line that says what is being judged."""
+    """The terminal, or a file: without colours and without the line that shows the requirement being checked."""
 
     def __init__(self, asked: int, *, is_quiet: bool) -> None:
-        self._asked = asked
-        self._told = 0
+        self._total = asked
+        self._done = 0
         self._is_quiet = is_quiet
         self._is_terminal = sys.stdout.isatty() and not is_quiet
         self._section = ""
         self._started = time.monotonic()
 
     def begin(self, bootstrap: str, line: ReleaseLine) -> None:
-        """Say who is judged as what."""
-        self._echo(f"{bootstrap} is judged as Apache Kafka {line.name or '(newest)'}: {line.because}")
+        """Print the address and the release line that it is checked against."""
+        self._echo(f"{bootstrap} is checked as Apache Kafka {line.name or '(newest)'}: {line.because}")
 
     def start(self, requirement: Requirement) -> None:
-        """Say what is being judged, for as long as it takes."""
+        """Show the requirement being checked until its result is known."""
         self._open_section(requirement)
         if self._is_terminal:
-            line = f"  … {self._told + 1} of {self._asked}: {requirement.label} {requirement.sentence}"
+            line = f"  … {self._done + 1} of {self._total}: {requirement.label} {requirement.sentence}"
             click.echo(line[: shutil.get_terminal_size().columns - 1], nl=False)
 
     def tell(self, finding: Finding) -> None:
-        """Print what was found."""
-        self._told += 1
+        """Print the result."""
+        self._done += 1
         of = finding.requirement
         self._open_section(of)
         if self._is_terminal:
@@ -58,14 +58,14 @@ class Screen:
     def end(self, findings: Sequence[Finding]) -> None:
         """Print the summary."""
         count = {verdict: sum(finding.verdict is verdict for finding in findings) for verdict in Verdict}
-        missed = self._asked - len(findings)
+        missed = self._total - len(findings)
         parts = [
             click.style(f"{count[Verdict.MET]} met", fg="green"),
             click.style(f"{count[Verdict.UNMET]} not met", fg="red" if count[Verdict.UNMET] else None),
             *([click.style(f"{count[Verdict.SKIPPED]} skipped", fg="yellow")] if count[Verdict.SKIPPED] else []),
-            *([click.style(f"{missed} not judged", fg="red")] if missed else []),
+            *([click.style(f"{missed} not checked", fg="red")] if missed else []),
         ]
-        self._echo(f"\n{self._asked} requirements: {', '.join(parts)}, in {time.monotonic() - self._started:.1f} s")
+        self._echo(f"\n{self._total} requirements: {', '.join(parts)}, in {time.monotonic() - self._started:.1f} s")
         unmet = [finding.requirement.label for finding in findings if finding.verdict is Verdict.UNMET]
         if unmet:
             self._echo(click.style(f"not met: {' '.join(unmet)}", fg="red"))
@@ -103,7 +103,7 @@ def print_list(requirements: Sequence[Requirement]) -> None:
 
 
 def mark(verdict: Verdict) -> str:
-    """Return what stands before a requirement, in letters that the terminal has."""
+    """Return the mark of a requirement, in characters that the terminal supports."""
     letter, plain, colour = MARKS[verdict]
     return click.style(letter if _has_ticks() else plain, fg=colour, bold=verdict is Verdict.UNMET)
 

@@ -1,4 +1,4 @@
-"""`kraftsim decode`: what the bytes of the protocol say, from hex, from a file, or from a packet capture."""
+"""`kraftsim decode`: decodes bytes of the protocol from hex, a file, or a packet capture."""
 
 import os
 import sys
@@ -77,7 +77,7 @@ def decode(
 
     if sum((is_request, response is not None, is_batch)) > 1:
         raise Failure("give only one of --request, --response and --batch")
-    told = _told(is_request, response, is_batch)
+    declared = _declared(is_request, response, is_batch)
     in_colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ if colour is None else colour
     show = Show(
         as_json=as_json,
@@ -87,7 +87,7 @@ def decode(
         apis=frozenset(api_key_of(name) for name in apis),
         look=Look(in_colour=in_colour and not as_json, is_full=full, with_batch_fields=full or is_batch),
     )
-    found = _Source(told, topic, frozenset(ports), not no_records, show)
+    found = _Source(declared, topic, frozenset(ports), not no_records, show)
     try:
         for line in found.lines(source):
             click.echo(line, color=in_colour)
@@ -98,7 +98,7 @@ def decode(
 
 
 def api_key_of(name: str) -> int:
-    """Return the key of an API, by its name in any spelling or by the number itself. Raises Failure that names the nearest."""
+    """Return the key of an API, given its name in any spelling or its number. Raises Failure that names the nearest match."""
     import difflib
 
     from protocol.api_keys import ApiKey
@@ -113,7 +113,7 @@ def api_key_of(name: str) -> int:
     return plain[wanted]
 
 
-def _told(is_request: bool, response: tuple[str, str] | None, is_batch: bool) -> "Told | Asked":
+def _declared(is_request: bool, response: tuple[str, str] | None, is_batch: bool) -> "Told | Asked":
     from kraftsim.inspect.frames import Asked, api_name, is_declared
     from kraftsim.inspect.lone import Told
     from protocol.messages.registry import versions_of
@@ -133,17 +133,17 @@ def _told(is_request: bool, response: tuple[str, str] | None, is_batch: bool) ->
 
 
 class _Source:
-    """Finds out what the arguments are, and yields the lines to print."""
+    """Determines what the arguments are, and yields the lines to print."""
 
-    def __init__(self, told: "Told | Asked", topic: str | None, ports: frozenset[int], with_records: bool, show: "Show") -> None:
-        self._told = told
+    def __init__(self, declared: "Told | Asked", topic: str | None, ports: frozenset[int], with_records: bool, show: "Show") -> None:
+        self._declared = declared
         self._topic = topic
         self._ports = ports
         self._with_records = with_records
         self._show = show
 
     def lines(self, source: tuple[str, ...]) -> Iterator[str]:
-        """Yield all lines: arguments are files, or hex; none at all is standard input."""
+        """Yield all lines: arguments are files or hex; without arguments, standard input is read."""
         words: list[str] = []
         for word in source or (STDIN,):
             if word == STDIN or _is_file(word):
@@ -190,7 +190,7 @@ class _Source:
         yield from self._capture(file, 0, "standard input") if is_capture(start) else self._content(file.read())
 
     def _content(self, content: bytes) -> Iterator[str]:
-        """Decode the content of a file, which may be hex for people."""
+        """Decode the content of a file: binary, or hex text."""
         from kraftsim.inspect.hex_text import bytes_of_hex, is_hex_text
 
         if not content.strip():
@@ -200,7 +200,7 @@ class _Source:
     def _lone(self, content: bytes) -> Iterator[str]:
         from kraftsim.inspect.lone import dissect_lone
 
-        for found in dissect_lone(content, self._told, topic=self._topic, with_records=self._with_records):
+        for found in dissect_lone(content, self._declared, topic=self._topic, with_records=self._with_records):
             if self._show.is_done:
                 return
             yield from self._show.found(found)
@@ -232,7 +232,7 @@ class _Source:
 
 
 def _is_file(word: str) -> bool:
-    """Tell whether a word names a file; long hex is no name at all."""
+    """Return whether an argument names a file; long hex is not a file name."""
     try:
         return Path(word).is_file()
     except OSError:

@@ -1,4 +1,4 @@
-"""`kraftsim diff`: names the first event at which two runs part."""
+"""`kraftsim diff`: finds the first event at which two runs differ."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`kraftsim doctor`: what is found on this machine, what is missing, and whether a node answers."""
+"""`kraftsim doctor`: what is installed on this machine, what is missing, and whether a node answers."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,7 +37,7 @@ def doctor(wanted: tuple[str, ...], address: str | None, disk: Path, json_file: 
     findings = look_around(disk)
     unknown = [name for name in wanted if name not in {finding.name for finding in findings}]
     if unknown:
-        raise Failure(f"--require {unknown[0]}: the doctor looks for {', '.join(finding.name for finding in findings)}")
+        raise Failure(f"--require {unknown[0]}: doctor checks {', '.join(finding.name for finding in findings)}")
     shown = [finding for finding in findings if not wanted or finding.name in wanted]
     if str(json_file) != "-":
         _print_table(shown)

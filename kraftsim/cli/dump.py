@@ -1,4 +1,4 @@
-"""`kraftsim dump`: what is in the files of a log directory, in the words of kafka-dump-log."""
+"""`kraftsim dump`: the content of the files of a log directory, with the field names of kafka-dump-log."""
 
 import json
 import os
@@ -87,7 +87,7 @@ def dump(
 
 
 def _print(places: tuple[Path, ...], settings: "DumpSettings", as_json: bool) -> bool:
-    """Print everything; return whether something is wrong."""
+    """Print everything; return whether a file has an error."""
     from kraftsim.inspect.dump.rows import Severity
 
     found_wrong = False
@@ -105,7 +105,7 @@ def _print(places: tuple[Path, ...], settings: "DumpSettings", as_json: bool) ->
 
 
 def _rows(places: tuple[Path, ...], settings: "DumpSettings") -> "Iterator[tuple[Path, Row | None]]":
-    """Yield every row with its file; before the first of a file comes None."""
+    """Yield every row with its file; before the first row of a file comes None."""
     from kraftsim.inspect.dump.files import files_below, rows_of
 
     for place in places:

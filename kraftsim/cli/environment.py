@@ -1,6 +1,7 @@
-"""Reads Kafka properties from environment variables, as Apache Kafka's own container image does, so that its compose files can be used.
+"""Reads Kafka properties from environment variables as Apache Kafka's container image does, so that its compose files work.
 
-KAFKA_NODE_ID is node.id; of several underscores two stand for one and three for a dash. CLUSTER_ID is the id of the cluster.
+KAFKA_NODE_ID is node.id; in a name, two underscores stand for one and three for a dash. CLUSTER_ID is the id of the
+cluster.
 Source: KIP-975, kafka.docker.KafkaDockerWrapper.
 """
 
@@ -25,7 +26,7 @@ NO_SETTINGS: Final = frozenset(
         "KAFKA_JMX_HOSTNAME",
     }
 )
-"""Variables that are about the Java around a node."""
+"""Variables that configure the JVM and not the node."""
 _STANDS_FOR = {"_": ".", "__": "_", "___": "-"}
 
 

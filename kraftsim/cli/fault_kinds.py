@@ -1,4 +1,4 @@
-"""What there is to know of each kind of fault, in words: for `kraftsim list faults` and for the catalogue in the documentation."""
+"""The description of each kind of fault, for `kraftsim list faults` and for the catalogue in the documentation."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ AIMS = {Aim.HOST: "a host", Aim.LINK: "links", Aim.ALL: "the whole cluster"}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FaultLine:
-    """One kind. `params` says of each parameter what it usually is and what a search draws it from."""
+    """One kind. `params` describes the default of each parameter and the values that a search draws from."""
 
     name: str
     about: str
@@ -21,7 +21,7 @@ class FaultLine:
     params: tuple[str, ...]
 
     def columns(self) -> tuple[str, ...]:
-        """Return what a line of a terminal shows, column by column."""
+        """Return the cells of a terminal row, column by column."""
         params = f" [{'; '.join(self.params)}]" if self.params else ""
         return self.name, self.family, self.aim, ", ".join(self.modes), self.about + params
 
@@ -39,7 +39,7 @@ class FaultLine:
 
 
 def families() -> dict[Family, list[FaultLine]]:
-    """Return every kind there is by its family, both in the order in which people look for them."""
+    """Return every kind by its family, both in display order."""
     about = dict(listing("faults"))
     found: dict[Family, list[FaultLine]] = {family: [] for family in Family}
     for kind in sorted(FAULTS.all(), key=lambda kind: kind.name):

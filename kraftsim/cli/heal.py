@@ -1,4 +1,4 @@
-"""`kraftsim heal`: what was done to the network of a running cluster ends."""
+"""`kraftsim heal`: removes the network faults of a running cluster."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`kraftsim join`: what a broker of Apache Kafka must be told to join a cluster that runs here."""
+"""`kraftsim join`: the configuration with which a broker of Apache Kafka joins a cluster that runs here."""
 
 from pathlib import Path
 

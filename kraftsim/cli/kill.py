@@ -1,4 +1,4 @@
-"""`kraftsim kill`: nodes of a running cluster die."""
+"""`kraftsim kill`: kills nodes of a running cluster."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The kinds of things that `kraftsim list` prints, and where each kind's catalogue lives."""
+"""The kinds of entries that `kraftsim list` prints, and the module of each kind's catalogue."""
 
 import importlib
 import sys

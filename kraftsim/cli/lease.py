@@ -1,4 +1,4 @@
-"""`kraftsim lease`: a server of lease_pid, or a producer that writes to some, each in a process of its own."""
+"""`kraftsim lease`: a lease_pid server, or a producer that writes to several, each in its own process."""
 
 import time
 from pathlib import Path
@@ -35,9 +35,10 @@ Examples:
 @click.option("--known-id", type=int, default=None, help="Producer id of an earlier producer to take over.")
 @click.option("--patience", default=60.0, show_default=True, metavar="SECONDS", help="How long the producer waits for the last responses.")
 def lease(role: str, data: Path, settings: tuple[str, ...], bootstrap: str, topic: str, messages: int, known_id: int | None, patience: float) -> int:
-    """Run lease_pid, the idempotent producer that was designed before Kafka's: a server until SIGTERM or Ctrl-C, or a producer.
+    """Run lease_pid, an idempotent producer that predates Kafka's: a server until SIGTERM or Ctrl-C, or a producer.
 
-    The producer prints its id, its generation and the number of its messages in the log. It exits 1 if some were not acknowledged.
+    The producer prints its id, its generation and the number of its messages in the log. It exits 1 if some were not
+    acknowledged.
     """
     from kraftsim.node.config_keys import ConfigError
     from kraftsim.node.lease_pid.settings import LeaseSettings, parse_address

@@ -1,4 +1,4 @@
-"""`kraftsim list`: what there is, one entry a line."""
+"""`kraftsim list`: lists entries, one per line."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,7 +46,7 @@ def list(kind: str, is_long: bool, json_file: Path | None) -> None:
 
 
 def _list_faults(json_file: Path | None) -> None:
-    """Print every kind of fault with its family, what it strikes, where it can be played, and its parameters: usual value, and what is drawn."""
+    """Print every kind of fault with its family, its target, the modes that support it, and its parameters: default, and drawn values."""
     from kraftsim.cli.fault_kinds import families
 
     found = [line for lines in families().values() for line in lines]
@@ -65,15 +65,15 @@ def _list_scenarios(json_file: Path | None) -> None:
 
 
 def _list_bugs(json_file: Path | None) -> None:
-    """Print every bug with the story in which it is found soonest. As JSON with what catches it, and where it was put right."""
+    """Print every bug with the scenario that finds it soonest. As JSON with the invariants that catch it and the release that fixed it."""
     from kraftsim.bugs.bug import bugs
     from kraftsim.cli.kinds import listing
 
     about = dict(listing("bugs"))
     if str(json_file) != "-":
         _write_table([(each.name, each.story, about[each.name]) for each in bugs()])
-    told = [{"story": each.story, "caught_by": each.caught_by, "fixed_in": each.fixed_in} for each in bugs()]
-    write_json(json_file, [{"name": each.name, "about": about[each.name], **more} for each, more in zip(bugs(), told, strict=True)])
+    listed = [{"story": each.story, "caught_by": each.caught_by, "fixed_in": each.fixed_in} for each in bugs()]
+    write_json(json_file, [{"name": each.name, "about": about[each.name], **more} for each, more in zip(bugs(), listed, strict=True)])
 
 
 def _list_releases(json_file: Path | None) -> None:
@@ -93,4 +93,4 @@ def _write_table(rows: Sequence[Sequence[str]]) -> None:
 
 
 OWN_TABLES = {"bugs": _list_bugs, "faults": _list_faults, "releases": _list_releases}
-"""Kinds of which more is to be told than a name and a sentence."""
+"""Kinds with more columns than a name and a sentence."""

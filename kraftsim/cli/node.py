@@ -1,4 +1,4 @@
-"""`kraftsim node`: one node, from a Kafka properties file, until it is told to stop."""
+"""`kraftsim node`: runs one node, configured by a Kafka properties file, until SIGTERM."""
 
 import os
 import time
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from kraftsim.node.parts import Parts
 
 COLLECTED_AT_OBJECTS = 10_000
-"""So many more objects than before, and the youngest are looked through for reference cycles; Python's own number is 700.
+"""The allocation threshold of the youngest garbage-collector generation; Python's default is 700.
 
-A request of 20,000 entries makes 100,000 objects, and set off a look at all objects of the node, which holds it for 50 ms of CPU time. Such looks are
-fourteen times as rare.
+A request of 20,000 entries makes 100,000 objects and used to trigger a full collection, which stops the node for 50 ms of CPU
+time. With this threshold such collections are fourteen times as rare.
 """
 
 
@@ -80,7 +80,7 @@ def _properties(file: Path | None, asks_environment: bool, settings: tuple[str, 
 
 
 def run_node(config: "NodeConfig", started_ns: int) -> None:
-    """Run a node until SIGTERM or Ctrl-C; a node that fails ends the verb with one line."""
+    """Run a node until SIGTERM or Ctrl-C; if the node fails, the verb ends with one line."""
     import gc
 
     from kraftsim.node.config_keys import ConfigError
@@ -143,7 +143,7 @@ async def _hold(config: "NodeConfig", parts: "Parts", started_ns: int, stopping:
         await stopping.wait()
         ready.cancel()
         if failure.done() and not failure.cancelled():
-            _tell(failure.result())
+            _print_source(failure.result())
             raise Failure(f"{config.node_name} failed: {_named(failure.result())}") from failure.result()
         failure.cancel()
         if mistakes:
@@ -159,14 +159,14 @@ async def _hold(config: "NodeConfig", parts: "Parts", started_ns: int, stopping:
 
 
 def _named(failure: BaseException) -> str:
-    """Return what a node died of; what cannot be in a quorum says enough by itself."""
+    """Return why a node failed; the message of a quorum configuration error is sufficient by itself."""
     from kraftsim.core.raft.quorum import FatalQuorumError
 
     return str(failure) if isinstance(failure, FatalQuorumError) else repr(failure)
 
 
-def _tell(failure: BaseException) -> None:
-    """Say where a mistake of our own was made; a broken disk or a quorum that cannot be needs no such thing."""
+def _print_source(failure: BaseException) -> None:
+    """Print where in kraftsim an internal error occurred; a broken disk or an invalid quorum needs no traceback."""
     import traceback
 
     from kraftsim.core.raft.quorum import FatalQuorumError

@@ -1,6 +1,6 @@
-"""The log of a node process: the options `--log-level` and `--log-format`, and how a node's events become its lines.
+"""The log of a node process: the options `--log-level` and `--log-format`, and how a node's events become log lines.
 
-The options travel in the environment, so that the processes that `up` and scenarios start inherit them.
+The options are passed in the environment, so that the processes that `up` and scenarios start inherit them.
 """
 
 import os
@@ -45,7 +45,7 @@ def log_options(verb: Verb) -> Verb:
         show_envvar=True,
         expose_value=False,
         callback=lambda context, option, value: _export(FORMAT_VARIABLE, value),
-        help="How a log line looks; auto is console on a terminal and logfmt elsewhere.",
+        help="Format of log lines; auto is console on a terminal and logfmt elsewhere.",
     )
     return level(style(verb))
 
@@ -53,7 +53,8 @@ def log_options(verb: Verb) -> Verb:
 def open_log(world: "RealWorld") -> "tuple[FilteringBoundLogger, OperatorLog]":
     """Set up the log of a node on standard error, and write the lines of its events. Call it within the node's event loop.
 
-    Raises Failure for a level or format of the environment that does not exist: not every command that starts a node has the options.
+    Raises Failure for a level or format in the environment that does not exist: not every command that starts a node
+    has the options.
     """
     import asyncio
 

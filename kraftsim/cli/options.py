@@ -9,13 +9,13 @@ import click
 from kraftsim.cli.failure import Failure
 
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
-"""A directory that need not be there yet."""
+"""A directory that need not exist yet."""
 
 Verb = TypeVar("Verb", bound=Callable[..., object])
 
 
 def json_option(verb: Verb) -> Verb:
-    """Add `--json FILE`; the verb gets `json_file: Path | None` and hands it to `write_json`."""
+    """Add `--json FILE`; the verb gets `json_file: Path | None` and passes it to `write_json`."""
     option = click.option(
         "--json",
         "json_file",
@@ -27,7 +27,7 @@ def json_option(verb: Verb) -> Verb:
 
 
 def settings_option(verb: Verb) -> Verb:
-    """Add `--set KEY=VALUE`, repeatable; the verb gets `settings: tuple[str, ...]` and hands them to `parse_settings`."""
+    """Add `--set KEY=VALUE`, repeatable; the verb gets `settings: tuple[str, ...]` and passes them to `parse_settings`."""
     option = click.option(
         "--set",
         "settings",
@@ -39,7 +39,7 @@ def settings_option(verb: Verb) -> Verb:
 
 
 def ignore_unknown_option(verb: Verb) -> Verb:
-    """Add `--ignore-unknown`; the verb gets `ignore_unknown: bool` and hands `known_settings` on."""
+    """Add `--ignore-unknown`; the verb gets `ignore_unknown: bool` and passes `known_settings` on."""
     option = click.option(
         "--ignore-unknown",
         is_flag=True,
@@ -67,7 +67,7 @@ def release_option(verb: Verb) -> Verb:
 
 
 def story_release_option(verb: Verb) -> Verb:
-    """Add `--release` to a verb that plays stories; the verb gets `release: str`, which is empty if nothing is asked for."""
+    """Add `--release` to a verb that runs scenarios; the verb gets `release: str`, empty if the option is not given."""
     option = click.option(
         "--release",
         default="",
@@ -77,7 +77,7 @@ def story_release_option(verb: Verb) -> Verb:
 
 
 def story_size_options(verb: Verb) -> Verb:
-    """Add `--controllers` and `--brokers` to a verb that plays stories; the verb gets both as `int | None`."""
+    """Add `--controllers` and `--brokers` to a verb that runs scenarios; the verb gets both as `int | None`."""
     least_one = click.IntRange(min=1)
     controllers = click.option("--controllers", type=least_one, default=None, help="Number of controllers. Default: that of the scenario.")
     brokers = click.option("--brokers", type=least_one, default=None, help="Number of brokers. Default: that of the scenario.")
@@ -93,7 +93,7 @@ def bugs_option(verb: Verb) -> Verb:
 
 
 def work_option(verb: Verb) -> Verb:
-    """Add `--work NAME=NUMBER`, repeatable; the verb gets `work: tuple[str, ...]` and hands them to `parse_workload`."""
+    """Add `--work NAME=NUMBER`, repeatable; the verb gets `work: tuple[str, ...]` and passes them to `parse_workload`."""
     option = click.option(
         "--work",
         multiple=True,
@@ -104,7 +104,7 @@ def work_option(verb: Verb) -> Verb:
 
 
 def run_argument(verb: Verb) -> Verb:
-    """Add the argument RUN, a directory that a scenario left; the verb gets `run: Path`."""
+    """Add the argument RUN, the directory of a run; the verb gets `run: Path`."""
     return click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))(verb)
 
 
@@ -131,7 +131,7 @@ def parse_workload(texts: Sequence[str]) -> dict[str, int]:
 
 
 def write_json(json_file: Path | None, value: object) -> None:
-    """Write a struct, dataclass, or mapping as indented JSON, if a file was asked for."""
+    """Write a struct, dataclass, or mapping as indented JSON, if a file is given."""
     if json_file is None:
         return
     import msgspec
@@ -147,14 +147,14 @@ def write_json(json_file: Path | None, value: object) -> None:
 
 
 class Described(Protocol):
-    """A result that can say what it is, line by line."""
+    """A result that can be printed line by line."""
 
     def lines(self) -> Iterable[str]:
-        """Return what a human wants to read."""
+        """Return the human-readable lines."""
         ...
 
 
 def print_lines(result: Described) -> None:
-    """Print what a result says of itself."""
+    """Print the lines of a result."""
     for line in result.lines():
         click.echo(line)

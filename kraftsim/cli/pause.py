@@ -1,4 +1,4 @@
-"""`kraftsim pause`: nodes of a running cluster stand still."""
+"""`kraftsim pause`: pauses nodes of a running cluster."""
 
 from pathlib import Path
 

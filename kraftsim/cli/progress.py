@@ -1,4 +1,4 @@
-"""A progress bar for long work: on a terminal only, on standard error, so that what a verb prints stays clean."""
+"""A progress bar for long work: on a terminal only, and on standard error, so that the output of a verb stays clean."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def progress(label: str, total: int, *, shown: bool = True) -> Iterator[Callable[[int], None]]:
-    """Show a bar while the block runs; the block calls what it is given with the number of steps done since the last call.
+    """Show a bar while the block runs; the block calls the yielded function with the number of steps done since the last call.
 
     `shown` is False for verbs that print to the same terminal meanwhile.
     """

@@ -1,6 +1,7 @@
-"""Reads a Java properties file, as Kafka's own server.properties are written.
+"""Reads a Java properties file, the format of Kafka's server.properties.
 
-Source: java.util.Properties.load, as far as Kafka's files use it: comments, the three separators, escapes, and lines that go on.
+Source: java.util.Properties.load, as far as Kafka's files use it: comments, the three separators, escapes, and
+continuation lines.
 """
 
 import re
@@ -21,18 +22,18 @@ def read_properties(text: str) -> dict[str, str]:
 
 def _logical_lines(text: str) -> list[str]:
     lines: list[str] = []
-    goes_on = False
+    continues = False
     for raw in text.splitlines():
         line = raw.lstrip()
-        if not goes_on and (not line or line[0] in "#!"):
+        if not continues and (not line or line[0] in "#!"):
             continue
         ends_open = GOES_ON.search(line) is not None
         content = line[:-1] if ends_open else line
-        if goes_on:
+        if continues:
             lines[-1] += content
         else:
             lines.append(content)
-        goes_on = ends_open
+        continues = ends_open
     return lines
 
 

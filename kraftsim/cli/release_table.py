@@ -1,4 +1,4 @@
-"""What `kraftsim list releases` tells of a release."""
+"""The columns of `kraftsim list releases`."""
 
 from kraftsim.cli.kinds import first_sentence
 from kraftsim.releases.release import Release
@@ -6,14 +6,14 @@ from protocol.api_keys import ApiKey
 
 
 def columns(release: Release) -> tuple[str, ...]:
-    """Return line, patch, modes, newest level, and what it is about."""
+    """Return line, patch, modes, newest level, and summary."""
     modes = [name for name, has in (("zookeeper", release.has_zookeeper_mode), ("kraft", release.has_kraft)) if has]
     sentence = first_sentence(f"kraftsim.releases.r{release.name.replace('.', '_')}")
     return release.name, release.patch, ",".join(modes), release.metadata_version_name, sentence
 
 
 def as_json(release: Release) -> dict[str, object]:
-    """Return all there is: `apis` by listener, each API with its first and last version."""
+    """Return everything: `apis` by listener, each API with its first and last version."""
     listeners = {"zkBroker": release.zookeeper_apis, "broker": release.broker_apis, "controller": release.controller_apis}
     return {
         "name": release.name,

@@ -1,4 +1,4 @@
-"""`kraftsim replay`: plays a run again from its replay file, exactly, whatever a seed draws by now."""
+"""`kraftsim replay`: repeats a run exactly from its replay file, even if the same seed now draws other values."""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`kraftsim restart`: nodes of a running cluster are started again."""
+"""`kraftsim restart`: restarts nodes of a running cluster."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`kraftsim resume`: paused nodes go on."""
+"""`kraftsim resume`: resumes paused nodes."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
 """Writes the first version of a source file from a template; `kraftsim new` is the command.
 
-What is left to write is marked `FILL IN`; a test refuses that mark in the source tree.
+What remains to be written is marked `FILL IN`; a test rejects that mark in the source tree.
 """
 
 import re
@@ -51,7 +51,7 @@ def write(kind: str, name: str, root: Path) -> list[Path]:
 
 
 def advice(kind: str, name: str, root: Path) -> Iterator[str]:
-    """Lines that say what to fill in and which tests will ask for it."""
+    """Lines that name what to fill in and which tests cover it."""
     values = _values(kind, name, root)
     yield "Next:"
     for step in KINDS[kind].next_steps:
@@ -93,7 +93,7 @@ def _rendered(template: str, values: Mapping[str, str]) -> str:
 
 
 def _add_api_key(file: Path, values: Mapping[str, str]) -> bool:
-    """Append a member to `class ApiKey`; tell whether it was missing."""
+    """Append a member to `class ApiKey`; return whether it was missing."""
     text = file.read_text()
     found = list(MEMBER.finditer(text))
     if values["constant"] in {member[1] for member in found}:

@@ -20,11 +20,11 @@ from kraftsim.cli.options import (
 )
 
 NAME = "kraftsim.cli.scenario.NAME"
-"""Key of `click.Context.meta`: the first argument, if it is no option."""
+"""Key of `click.Context.meta`: the first argument, unless it is an option."""
 
 
 class NamedScenario(click.Command):
-    """A command whose help, given a scenario's name, shows that scenario."""
+    """A command whose help shows the scenario if a scenario is named."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep the first argument for `format_help`: `--help` ends the parsing before NAME."""

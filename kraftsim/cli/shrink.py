@@ -1,4 +1,4 @@
-"""`kraftsim shrink`: leaves out of a failing run whatever it does not need to fail in the same way."""
+"""`kraftsim shrink`: removes everything from a failing run that it does not need to fail in the same way."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -87,7 +87,7 @@ def shrink(
         place = out or _beside(run, request.scenario.name, seed)
         if (place / "run.json").exists():
             raise FileExistsError(f"{place} holds a run already: choose another --out, or remove it")
-        with _screen() as told:
+        with _progress_output() as told:
             shrunken = shrink_run(request, invariant=invariant, jobs=jobs, budget_seconds=budget, told=told)
         text = keep(shrunken, request, place)
     except (KeyError, ValueError, OSError, RuntimeError) as trouble:
@@ -114,7 +114,7 @@ def _request(run: Path | None, name: str | None, seed: int, terms: "Terms") -> "
 
 
 def _beside(run: Path | None, name: str, seed: int) -> Path:
-    """Return where the small run goes if nobody says so."""
+    """Return the default directory for the small run."""
     if run is None:
         return Path("runs") / f"{name}-{seed}-small"
     directory = run if run.is_dir() else run.parent
@@ -122,8 +122,8 @@ def _beside(run: Path | None, name: str, seed: int) -> Path:
 
 
 @contextmanager
-def _screen() -> "Iterator[Callable[[Progress], None] | None]":
-    """Show how far it is, on a terminal only, on standard error."""
+def _progress_output() -> "Iterator[Callable[[Progress], None] | None]":
+    """Show the progress on standard error, on a terminal only."""
     if not sys.stderr.isatty():
         yield None
         return

@@ -1,4 +1,4 @@
-"""`kraftsim slow`: what nodes of a running cluster send and hear takes its time."""
+"""`kraftsim slow`: delays the traffic of nodes of a running cluster."""
 
 from pathlib import Path
 

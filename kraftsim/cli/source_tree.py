@@ -32,7 +32,7 @@ MODULES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """`files`: path -> template. `next_steps` say what to do; `tests` which tests ask for it."""
+    """`files`: path -> template. `next_steps`: what to do; `tests`: which tests cover it."""
 
     files: Mapping[str, str]
     next_steps: Sequence[str]

@@ -1,4 +1,4 @@
-"""`kraftsim sweep`: plays stories over many seeds and says which of them violate an invariant."""
+"""`kraftsim sweep`: runs scenarios with many seeds and reports those that violate an invariant."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -96,7 +96,7 @@ def sweep(
     if check_identity and (jobs is not None or out is not None or resume is not None):
         raise Failure("--check-identity starts its own processes and keeps no run: omit --jobs, --out and --resume")
     try:
-        search = Search(_every_story(terms) if names == (ALL,) else names, range(first_seed, first_seed + seeds), terms)
+        search = Search(_supported_scenarios(terms) if names == (ALL,) else names, range(first_seed, first_seed + seeds), terms)
         if check_identity:
             return _identity(search, seconds, json_file)
         if master is not None:
@@ -106,10 +106,10 @@ def sweep(
         fail(trouble)
 
 
-def _every_story(terms: "Terms") -> tuple[str, ...]:
-    """Return every scenario that can be played with the release and the nodes that were asked for; which are left out is said.
+def _supported_scenarios(terms: "Terms") -> tuple[str, ...]:
+    """Return every scenario that supports the release and the numbers of nodes that are given; print which are skipped.
 
-    Raises KeyError for no release.
+    Raises KeyError for an unknown release.
     """
     from kraftsim.cluster.scenario import scenarios
     from kraftsim.cluster.spec import RELEASE_KEY
@@ -117,16 +117,16 @@ def _every_story(terms: "Terms") -> tuple[str, ...]:
 
     asked = terms.settings.get(RELEASE_KEY, terms.release)
     line = release(asked).name if asked else ""
-    untold = [each for each in scenarios() if line and not each.is_told_of(line)]
-    unfit = [each for each in scenarios() if each not in untold and not each.fits(terms.controllers, terms.brokers)]
-    for why, left_out in ((f"release {line} is not supported by", untold), ("this number of nodes is not supported by", unfit)):
+    unsupported = [each for each in scenarios() if line and not each.is_told_of(line)]
+    unfit = [each for each in scenarios() if each not in unsupported and not each.fits(terms.controllers, terms.brokers)]
+    for why, left_out in ((f"release {line} is not supported by", unsupported), ("this number of nodes is not supported by", unfit)):
         if left_out:
             click.echo(f"skipped: {why} {', '.join(each.name for each in left_out)}", err=True)
-    return tuple(each.name for each in scenarios() if each not in untold and each not in unfit)
+    return tuple(each.name for each in scenarios() if each not in unsupported and each not in unfit)
 
 
 class Search(NamedTuple):
-    """What is played, and under which terms."""
+    """What is run, and with which parameters."""
 
     names: Sequence[str]
     seeds: range

@@ -1,4 +1,4 @@
-"""`kraftsim trace`: prints what each node of a run did, side by side or line by line."""
+"""`kraftsim trace`: prints the events of each node of a run, side by side or line by line."""
 
 import os
 import shutil
@@ -84,15 +84,15 @@ def _print_columns(entries: "Sequence[Entry]", step_ms: float, width: int) -> No
     for line in laid_out(rows_of(entries, step_ms=step_ms), names[:count], width):
         click.echo("".join(click.style(text, **STYLES[style]) for text, style in line).rstrip())
     if names[count:]:
-        click.echo(f"no room for {', '.join(names[count:])}: --node chooses, --width widens")
+        click.echo(f"not shown for lack of width: {', '.join(names[count:])}; use --node or --width")
 
 
 def _print_lines(entries: "Sequence[Entry]") -> None:
     from kraftsim.explore.divergence import Happening
 
     for entry in entries:
-        told = str(Happening(at_ns=entry.at_ns, kind=entry.kind, fields=entry.fields))
-        time, _, rest = told.partition(" ms  ")
+        event = str(Happening(at_ns=entry.at_ns, kind=entry.kind, fields=entry.fields))
+        time, _, rest = event.partition(" ms  ")
         click.echo(f"{click.style(time, fg='bright_black')} {entry.node}.{entry.incarnation}: {rest}")
 
 

@@ -1,4 +1,4 @@
-"""`kraftsim trail`: who was given which producer ids, read from the bytes of the metadata log."""
+"""`kraftsim trail`: the owner of every block of producer ids, read from the bytes of the metadata log."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`kraftsim zookeeper`: a ZooKeeper server of one node, until it is told to stop."""
+"""`kraftsim zookeeper`: a ZooKeeper server of one node, until SIGTERM."""
 
 import time
 from pathlib import Path
@@ -32,9 +32,10 @@ Examples:
     help="A setting of zoo.cfg: clientPort, clientPortAddress, tickTime, snapCount, maxClientCnxns ... Repeatable.",
 )
 def zookeeper(data: Path, settings: tuple[str, ...]) -> None:
-    """Run a ZooKeeper server that speaks the real client protocol.
+    """Run a ZooKeeper server that implements the ZooKeeper client protocol.
 
-    Apache Kafka up to 3.9, kazoo and other clients keep their data in it; Apache ZooKeeper reads its files and the other way round. Stays until
+    Apache Kafka up to 3.9, kazoo and other clients can store their data in it, and Apache ZooKeeper can read its
+    files and vice versa. Runs until
     SIGTERM or Ctrl-C.
     """
     started_ns = time.monotonic_ns()
@@ -49,7 +50,7 @@ def zookeeper(data: Path, settings: tuple[str, ...]) -> None:
 
 
 def run_server(config: "ZookeeperNodeConfig", started_ns: int) -> None:
-    """Run a server until SIGTERM or Ctrl-C; one that fails ends the verb with one line."""
+    """Run a server until SIGTERM or Ctrl-C; if it fails, the verb ends with one line."""
     from kraftsim.world.real.runner import run_node
 
     try:

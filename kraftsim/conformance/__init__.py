@@ -1,1 +1,1 @@
-"""What a Kafka node must do, as sentences with checks that run against any address: Apache Kafka decides, kraftsim follows."""
+"""Protocol requirements for Kafka nodes, as sentences with checks that run against any address. Apache Kafka is the reference for all of them."""

@@ -1,4 +1,4 @@
-"""Batches, and how they are brought to a partition: what the checks of Produce, Fetch and ListOffsets share."""
+"""Record batches and how to produce them: shared by the checks of Produce, Fetch and ListOffsets."""
 
 import time
 
@@ -13,12 +13,12 @@ from protocol.messages.k00_produce import PartitionProduceData, PartitionProduce
 from protocol.records import Record
 
 ALL, LEADER, NONE = -1, 1, 0
-"""Who must have a batch before the producer hears of it."""
+"""The acks of a Produce request."""
 TIMEOUT_MS = 15000
 FORMAT_2_SINCE = 3
-"""The first version of Produce whose batches are of message format 2; what is of older formats is converted."""
+"""The first version of Produce with batches of message format 2; older formats are converted."""
 NAMES_UNTIL = 12
-"""The last version of Produce that calls topics by their names."""
+"""The last version of Produce with topic names."""
 
 
 def wall_ms() -> int:
@@ -35,7 +35,7 @@ def batch(
     compression: Compression = Compression.NONE,
     transactional: bool = False,
 ) -> bytes:
-    """Return a batch of small records of now; give a producer id, epoch and sequence for an idempotent one."""
+    """Return a batch of small records with current timestamps; with a producer id, epoch and sequence an idempotent one."""
     values = [Record(timestamp=wall_ms(), value=b"record %d" % index) for index in range(records)]
     return build_batch(
         values,
@@ -54,18 +54,18 @@ def produce_request(topic: str, records: bytes | None, *, partition: int = 0, ac
 
 
 def produce(peer: Peer, topic: str, records: bytes, version: int = 9, *, partition: int = 0, acks: int = ALL) -> PartitionProduceResponse:
-    """Bring one batch to one partition over a connection to its leader, and return what the leader says."""
+    """Produce one batch to one partition over a connection to its leader, and return the partition's response."""
     answer = peer.ask(produce_request(topic, records, partition=partition, acks=acks), version, ProduceResponse)
     return answer.responses[0].partition_responses[0]
 
 
 def produce_versions(target: Target) -> list[int]:
-    """Return the versions of Produce that both sides speak, that take batches of format 2 and that call topics by name."""
+    """Return the versions of Produce that both sides support, with batches of format 2 and topic names."""
     return [version for version in target.versions(ApiKey.PRODUCE, since=FORMAT_2_SINCE) if version <= NAMES_UNTIL]
 
 
 def filled_topic(target: Target, batches: int, records: int = 1) -> Topic:
-    """Make a topic whose only partition holds so many batches of so many records."""
+    """Create a topic whose only partition contains so many batches of so many records."""
     topic = target.topic()
     with target.peer(topic.leader) as peer:
         for _ in range(batches):

@@ -1,4 +1,4 @@
-"""What becomes of a client above its quota: it is told for how long, and not listened to.   Source: KIP-13, KIP-124, KIP-219; ClientQuotaManager."""
+"""Client quotas: throttle times in responses, and muted connections.   Source: KIP-13, KIP-124, KIP-219; ClientQuotaManager."""
 
 import time
 from collections.abc import Iterator
@@ -28,19 +28,19 @@ MANAGER = "KIP-219; kafka.server.ClientQuotaManager"
 PRODUCER, CONSUMER, REQUEST, MUTATIONS = "producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"
 BYTES_PER_SECOND = 10_000
 TOO_MUCH_BYTES = 105_000
-"""Five percent above what a client may have in the ten seconds over which a young rate is taken: half a second of silence."""
+"""Five percent above the quota over the ten seconds of a new rate's window: half a second of throttling."""
 PAUSE_MS = range(400, 1500)
 SOON_SECONDS = 0.35
 ANSWERS_MAX = 20
 PAUSE = "pause"
 CREATIONS = "connection_creation_rate"
 CONNECTIONS, ALLOWED_MIN, ALLOWED_MAX = 20, 8, 13
-"""How many connect at once, and how many of them may be let in: ten, and others may connect or be forgotten meanwhile."""
+"""The number of simultaneous connections, and how many of them may be accepted: ten, with a tolerance for timing."""
 
 
 @contextmanager
 def _limited(target: Target, address: str, client: str, key: str, value: float, user: str | None = None) -> Iterator[None]:
-    """Let a quota hold on a broker as long as the block lasts."""
+    """Set a quota on a broker for the duration of the block."""
     entity = [EntityData(entity_type="client-id", entity_name=client)]
     if user is not None:
         entity.append(EntityData(entity_type="user", entity_name=user))
@@ -73,52 +73,54 @@ def _send(peer: Peer, client: str, body: ProduceRequest | FetchRequest | Metadat
 def _metadata(peer: Peer, client: str, version: int) -> MetadataResponse:
     _send(peer, client, MetadataRequest(topics=[]), version)
     _, answer = decode_response(ApiKey.METADATA, version, peer.receive_frame())
-    assert isinstance(answer, MetadataResponse), "Metadata was asked"
+    assert isinstance(answer, MetadataResponse), "the request was Metadata"
     return answer
 
 
 def _produce(peer: Peer, client: str, topic: str, size_bytes: int = TOO_MUCH_BYTES) -> int:
-    """Produce one large record and return for how long the client is to be silent."""
+    """Produce one large record and return the throttle time."""
     records = build_batch([Record(timestamp=wall_ms(), value=bytes(size_bytes))])
     _send(peer, client, produce_request(topic, records, acks=LEADER), 9)
     _, answer = decode_response(ApiKey.PRODUCE, 9, peer.receive_frame())
-    assert isinstance(answer, ProduceResponse), "Produce was asked"
+    assert isinstance(answer, ProduceResponse), "the request was Produce"
     expect_error(answer.responses[0].partition_responses[0].error_code, ErrorCode.NONE, "producing")
     return answer.throttle_time_ms
 
 
 def _create(peer: Peer, client: str, version: int, *topics: tuple[str, int]) -> dict[str, int]:
-    """Create topics of so many partitions; return their errors, and for how long the client is to be silent."""
+    """Create topics with so many partitions; return their errors and the throttle time."""
     rows = [CreatableTopic(name=name, num_partitions=count, replication_factor=1) for name, count in topics]
     peer.send_bytes(request_bytes(CreateTopicsRequest(topics=rows, timeout_ms=15000), version, 7, client_id=client))
     _, answer = decode_response(ApiKey.CREATE_TOPICS, version, peer.receive_frame())
-    assert isinstance(answer, CreateTopicsResponse), "CreateTopics was asked"
+    assert isinstance(answer, CreateTopicsResponse), "the request was CreateTopics"
     return {PAUSE: answer.throttle_time_ms} | {topic.name: topic.error_code for topic in answer.topics}
 
 
-def _is_heard_after(target: Target, peer: Peer, client: str, pause_ms: int) -> None:
-    """Hold that the client is not answered before its pause is over, and then at once."""
+def _is_muted_for(target: Target, peer: Peer, client: str, pause_ms: int) -> None:
+    """Check that the client gets no response before its throttle time is over, and one promptly afterwards."""
     began = time.monotonic()
     _metadata(peer, client, target.newest(ApiKey.METADATA))
     waited_ms = (time.monotonic() - began) * 1000
-    expect(pause_ms - 150 < waited_ms < pause_ms + 1500, f"a client that is to be silent for {pause_ms} ms is answered after {waited_ms:.0f} ms")
+    expect(pause_ms - 150 < waited_ms < pause_ms + 1500, f"a client that is throttled for {pause_ms} ms is answered after {waited_ms:.0f} ms")
 
 
-@REQUIREMENTS.that(1, "a producer above its quota is answered at once, told for how long it must be silent, and then not heard", source=MANAGER)
+@REQUIREMENTS.that(
+    1, "a producer above its quota gets its response at once with the throttle time, and its connection is muted for that time", source=MANAGER
+)
 def producers(target: Target) -> None:
     topic = target.topic()
     client = target.fresh_name("client")
     with _limited(target, topic.leader, client, PRODUCER, BYTES_PER_SECOND), target.peer(topic.leader) as peer, target.peer(topic.leader) as other:
-        expect_equal(_produce(peer, client, topic.name, 100), 0, "silence of a client below its quota")
+        expect_equal(_produce(peer, client, topic.name, 100), 0, "throttle time of a client below its quota")
         began = time.monotonic()
         pause_ms = _produce(peer, client, topic.name)
-        expect(pause_ms in PAUSE_MS, f"the client is to be silent for {pause_ms} ms")
-        expect(time.monotonic() - began < SOON_SECONDS, "the answer was late")
-        expect_equal(_produce(other, client + "-2", topic.name), 0, "silence of another client")
-        _is_heard_after(target, peer, client, pause_ms)
+        expect(pause_ms in PAUSE_MS, f"the client is throttled for {pause_ms} ms")
+        expect(time.monotonic() - began < SOON_SECONDS, "the response was late")
+        expect_equal(_produce(other, client + "-2", topic.name), 0, "throttle time of another client")
+        _is_muted_for(target, peer, client, pause_ms)
 
 
-@REQUIREMENTS.that(2, "a consumer above its quota gets an empty answer, and its records later", source=MANAGER)
+@REQUIREMENTS.that(2, "a consumer above its quota gets an empty response, and its records later", source=MANAGER)
 def consumers(target: Target) -> None:
     topic = target.topic()
     client = target.fresh_name("client")
@@ -130,7 +132,7 @@ def consumers(target: Target) -> None:
         for _ in range(ANSWERS_MAX):
             _send(peer, client, fetch_request(topic, version), version)
             _, answer = decode_response(ApiKey.FETCH, version, peer.receive_frame())
-            assert isinstance(answer, FetchResponse), "Fetch was asked"
+            assert isinstance(answer, FetchResponse), "the request was Fetch"
             expect_error(answer.error_code, ErrorCode.NONE, "the answer")
             if answer.responses:
                 break
@@ -142,27 +144,31 @@ def consumers(target: Target) -> None:
         expect(len(bytes(answer.responses[0].partitions[0].records or b"")) > TOO_MUCH_BYTES, "the records are not whole")
 
 
-@REQUIREMENTS.that(3, "the quota of a user's client goes before that of the client", source="ClientQuotaManager.DefaultQuotaCallback")
+@REQUIREMENTS.that(
+    3, "the quota of a user and client id takes precedence over that of the client id", source="ClientQuotaManager.DefaultQuotaCallback"
+)
 def precedence(target: Target) -> None:
     topic = target.topic()
     client = target.fresh_name("client")
     strict = _limited(target, topic.leader, client, PRODUCER, BYTES_PER_SECOND)
     generous = _limited(target, topic.leader, client, PRODUCER, BYTES_PER_SECOND * 1000, user="ANONYMOUS")
     with strict, generous, target.peer(topic.leader) as peer:
-        expect_equal(_produce(peer, client, topic.name), 0, "silence of a client whose user may have more")
+        expect_equal(_produce(peer, client, topic.name), 0, "throttle time of a client whose user has a higher quota")
 
 
-@REQUIREMENTS.that(4, "requests cost time; a client whose share is used up is silent for one window at most", source="ClientRequestQuotaManager")
+@REQUIREMENTS.that(
+    4, "requests consume request time; a client above its request percentage is throttled for one window at most", source="ClientRequestQuotaManager"
+)
 def requests(target: Target) -> None:
     client = target.fresh_name("client")
     version = target.newest(ApiKey.METADATA)
     with _limited(target, target.address, client, REQUEST, 0.00001), target.peer() as peer:
         pause_ms = _metadata(peer, client, version).throttle_time_ms
-        expect_equal(pause_ms, 1000, "silence in milliseconds")
-        _is_heard_after(target, peer, client, pause_ms)
+        expect_equal(pause_ms, 1000, "throttle time in milliseconds")
+        _is_muted_for(target, peer, client, pause_ms)
 
 
-@REQUIREMENTS.that(5, "a producer that wants no answers is not heard, either, while it is above its quota", source=MANAGER)
+@REQUIREMENTS.that(5, "a producer with acks=0 above its quota is muted, too", source=MANAGER)
 def without_answers(target: Target) -> None:
     topic = target.topic()
     client = target.fresh_name("client")
@@ -176,7 +182,10 @@ def without_answers(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    6, "a client above its rate of partitions is refused topic by topic: error 89, and told when to come back", source="KIP-599", since="3.5"
+    6,
+    "topics above the controller mutation quota are rejected one by one with THROTTLING_QUOTA_EXCEEDED and a throttle time",
+    source="KIP-599",
+    since="3.5",
 )
 def mutations(target: Target) -> None:
     client, other = target.fresh_name("client"), target.fresh_name("client")
@@ -191,16 +200,19 @@ def mutations(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    7, "connections from an address above its rate are closed unheard after a while, and the others are served", source="KIP-612", since="3.4"
+    7,
+    "connections from an address above its connection rate are closed without a response after a delay, and the others are served",
+    source="KIP-612",
+    since="3.4",
 )
 def connections(target: Target) -> None:
-    """A rate of 1 lets ten in at once: a young rate is taken over ten seconds."""
+    """A rate of 1 allows a burst of ten: a new rate is measured over ten seconds."""
     version = target.newest(ApiKey.ALTER_CLIENT_QUOTAS)
-    anybody = [EntityData(entity_type="ip", entity_name=None)]
+    any_address = [EntityData(entity_type="ip", entity_name=None)]
     with target.peer() as before, ExitStack() as opened:
 
         def alter(operation: OpData) -> None:
-            asked = AlterClientQuotasRequest(entries=[QuotaAlteration(entity=anybody, ops=[operation])])
+            asked = AlterClientQuotasRequest(entries=[QuotaAlteration(entity=any_address, ops=[operation])])
             expect_error(before.ask(asked, version, AlterClientQuotasResponse).entries[0].error_code, ErrorCode.NONE, "the quota of all addresses")
 
         alter(OpData(key=CREATIONS, value=1.0, remove=False))

@@ -1,4 +1,4 @@
-"""A consumer group of KIP-848 as the checks use it: members that heartbeat, take what they are given, and give up what they are to give up."""
+"""A KIP-848 consumer group for the checks: members that send heartbeats, take their assignment, and revoke partitions."""
 
 from typing import Final
 
@@ -20,10 +20,10 @@ Owned = dict[bytes, tuple[int, ...]]
 
 
 class TalkingMember:
-    """One member. `owned` is what it has: what it is told to have, as soon as it is told."""
+    """One member. `owned` is its assignment, which it takes as soon as it receives it."""
 
-    def __init__(self, talk: "ConsumerTalk", member_id: str, names: list[str], **fields: object) -> None:
-        self.talk = talk
+    def __init__(self, group: "ConsumerTalk", member_id: str, names: list[str], **fields: object) -> None:
+        self.talk = group
         self.member_id = member_id
         self.epoch = 0
         self.owned: Owned = {}
@@ -31,11 +31,11 @@ class TalkingMember:
         self._fields = fields
 
     def ask(self, **changed: object) -> ConsumerGroupHeartbeatResponse:
-        """Send a heartbeat with some fields, and return the answer as it is."""
+        """Send a heartbeat with some fields, and return the response."""
         return self.talk.ask(member_id=self.member_id, member_epoch=self.epoch, **changed)
 
     def join(self) -> ConsumerGroupHeartbeatResponse:
-        """Join, and take what comes; again where a slow coordinator is not ready for it yet."""
+        """Join and take the assignment; retry while the coordinator is loading."""
         self.epoch = 0
         fields: dict[str, object] = {
             "rebalance_timeout_ms": REBALANCE_MS,
@@ -46,12 +46,12 @@ class TalkingMember:
         return self._take(patiently(lambda: self.ask(**fields), lambda answer: answer.error_code))
 
     def beat(self) -> ConsumerGroupHeartbeatResponse:
-        """Say what it has, and take what comes."""
+        """Send the owned partitions, and take the assignment."""
         instance = {"instance_id": self._fields["instance_id"]} if "instance_id" in self._fields else {}
         return self._take(self.ask(topic_partitions=rows_of(self.owned), **instance))
 
     def leave(self, epoch: int = -1) -> ConsumerGroupHeartbeatResponse:
-        """Go, for good or (-2) for a while."""
+        """Leave, or with -2 leave temporarily as a static member."""
         instance = {"instance_id": self._fields["instance_id"]} if "instance_id" in self._fields else {}
         return self.talk.ask(member_id=self.member_id, member_epoch=epoch, **instance)
 
@@ -64,7 +64,7 @@ class TalkingMember:
 
 
 class ConsumerTalk:
-    """A group of a fresh name whose coordinator answers already, on one connection."""
+    """A group with a new name on one connection, whose coordinator is available."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -79,11 +79,11 @@ class ConsumerTalk:
         self.peer.close()
 
     def ask(self, **fields: object) -> ConsumerGroupHeartbeatResponse:
-        """Send a heartbeat of somebody to the group."""
+        """Send a heartbeat of a member to the group."""
         return self.ask_in(VERSION, fields)
 
     def ask_in(self, version: int, fields: dict[str, object]) -> ConsumerGroupHeartbeatResponse:
-        """Send a heartbeat in some version."""
+        """Send a heartbeat in a given version."""
         asked = ConsumerGroupHeartbeatRequest(**{"group_id": self.group_id, **fields})  # type: ignore[arg-type]
         return self.peer.ask(asked, version, ConsumerGroupHeartbeatResponse)
 
@@ -92,7 +92,7 @@ class ConsumerTalk:
         return TalkingMember(self, name, [topic.name for topic in topics], **fields)
 
     def settle(self, *members: TalkingMember, wanted: list[Owned]) -> None:
-        """Let members heartbeat until each has what it is to have. Raises Unmet if two ever have the same, or if it does not come to that."""
+        """Let members send heartbeats until each has its expected partitions. Raises Unmet if two ever own the same, or after a time-out."""
 
         def round_of_beats() -> list[Owned]:
             for member in members:
@@ -100,7 +100,7 @@ class ConsumerTalk:
                 self._look(members)
             return [member.owned for member in members]
 
-        settled(round_of_beats, lambda found: found == wanted and len({member.epoch for member in members}) == 1, "the shares of all members")
+        settled(round_of_beats, lambda found: found == wanted and len({member.epoch for member in members}) == 1, "the assignments of all members")
 
     def _look(self, members: tuple[TalkingMember, ...]) -> None:
         taken: dict[tuple[bytes, int], str] = {}

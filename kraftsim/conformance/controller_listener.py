@@ -1,4 +1,4 @@
-"""The controller's own listener: what is offered there, and what is not.
+"""The controller listener: which APIs it supports, and which it does not.
 
 Source: the listeners of each request's definition; kafka.server.ControllerApis; KIP-919.
 """
@@ -27,7 +27,7 @@ OF_CLIENTS = (ApiKey.PRODUCE, ApiKey.LIST_OFFSETS, ApiKey.METADATA, ApiKey.FIND_
 SOME_BODY = bytes(24)
 
 
-@REQUIREMENTS.that(1, "what brokers ask of controllers is offered, in ranges that are not empty", source=LISTENERS)
+@REQUIREMENTS.that(1, "the APIs that brokers send to controllers are advertised with non-empty version ranges", source=LISTENERS)
 def offers_what_brokers_ask(target: Target) -> None:
     offered = target.ranges(target.controller_address())
     expect_equal([key.name for key in OF_BROKERS if key not in offered], [], "APIs that are missing")
@@ -35,7 +35,7 @@ def offers_what_brokers_ask(target: Target) -> None:
     expect_equal(wrong, [], "api keys with a range that is none")
 
 
-@REQUIREMENTS.that(2, "what clients ask of brokers alone is neither offered nor served", source=LISTENERS)
+@REQUIREMENTS.that(2, "APIs for brokers only are neither advertised nor served", source=LISTENERS)
 def offers_nothing_of_clients(target: Target) -> None:
     address = target.controller_address()
     offered = target.ranges(address)
@@ -44,7 +44,7 @@ def offers_nothing_of_clients(target: Target) -> None:
         closes_after(target, framed(head(key, 0) + SOME_BODY), key.name, address)
 
 
-@REQUIREMENTS.that(3, "every advertised version of ApiVersions is answered on the controller's listener with the same list", source="KIP-35")
+@REQUIREMENTS.that(3, "every advertised version of ApiVersions returns the same list on the controller listener", source="KIP-35")
 def api_versions_in_every_version(target: Target) -> None:
     address = target.controller_address()
     named = ApiVersionsRequest(client_software_name="kraftsim", client_software_version="1.0")
@@ -58,7 +58,9 @@ def api_versions_in_every_version(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    4, "too high a version of ApiVersions is answered by a controller as by a broker", source="KIP-511; ApiVersionsRequest.getErrorResponse"
+    4,
+    "an unsupported version of ApiVersions gets the same response from a controller as from a broker",
+    source="KIP-511; ApiVersionsRequest.getErrorResponse",
 )
 def too_high_a_version(target: Target) -> None:
     address = target.controller_address()
@@ -67,11 +69,11 @@ def too_high_a_version(target: Target) -> None:
     with target.peer(address) as peer:
         frame = answer_on(peer, head(ApiKey.API_VERSIONS, UNBORN_VERSION) + NO_TAGS, f"version {UNBORN_VERSION}")
         expect_equal(frame, expected, "the answer, byte for byte")
-        answer_on(peer, api_versions(2), "version 0 behind it")
+        answer_on(peer, api_versions(2), "version 0 after it")
 
 
 @REQUIREMENTS.that(
-    5, "the controller names metadata.version among the finalized features", source="KIP-584; asked of Apache Kafka 3.6.2", since="3.6"
+    5, "the controller returns metadata.version among the finalized features", source="KIP-584; verified against Apache Kafka 3.6.2", since="3.6"
 )
 def names_features(target: Target) -> None:
     address = target.controller_address()
@@ -84,7 +86,7 @@ def names_features(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    6, "unknown keys and versions above the last one close a connection to the controller", source="SocketServer.processCompletedReceives"
+    6, "unknown API keys and unsupported versions close a connection to the controller", source="SocketServer.processCompletedReceives"
 )
 def unsupported(target: Target) -> None:
     address = target.controller_address()

@@ -1,4 +1,4 @@
-"""Fetch (1) on the controller's listener: the metadata log, as brokers read it.
+"""Fetch (1) on the controller listener: the metadata log, as brokers read it.
 
 Source: KIP-595; KafkaRaftClient.handleFetchRequest; FetchRequest.json.
 """
@@ -30,7 +30,7 @@ NOBODY = -1
 
 
 class MetadataReader:
-    """An observer of the quorum that is nobody: it may read, and it counts for nothing."""
+    """The id of an observer: it may fetch, and does not count for the quorum."""
 
     def __init__(self, target: Target, peer: Peer, version: int | None = None) -> None:
         self._peer = peer
@@ -40,7 +40,7 @@ class MetadataReader:
         self.leader_id, self.leader_epoch = self._leader()
 
     def request(self, offset: int = 0, last_epoch: int = 0, leader_epoch: int | None = None, wait_ms: int = 0) -> FetchRequest:
-        """Return a question for the log from an offset on, whose record before is of the last epoch."""
+        """Return a Fetch request from an offset, with the last epoch as that of the preceding record."""
         row = FetchPartition(
             partition=0,
             current_leader_epoch=self.leader_epoch if leader_epoch is None else leader_epoch,
@@ -54,18 +54,18 @@ class MetadataReader:
         return asked
 
     def ask(self, asked: FetchRequest) -> FetchResponse:
-        """Send a question and return the whole answer."""
+        """Send a request and return the whole response."""
         return self._peer.ask(asked, self.version, FetchResponse)
 
     def partition(self, asked: FetchRequest) -> PartitionData:
-        """Send a question and return what is said of the one partition."""
+        """Send a request and return the row of the one partition."""
         return partition_of(self.ask(asked))
 
     def end(self) -> tuple[int, int]:
-        """Return the end of the log and the epoch of its last record, by asking for far more."""
+        """Return the end of the log and the epoch of its last record, with a fetch far beyond the end."""
         found = self.partition(self.request(FAR_OFFSET, self.leader_epoch)).diverging_epoch
         if found.end_offset < 0:
-            raise Unmet("a reader far behind the end is not told where the log ends")
+            raise Unmet("a fetch far beyond the end of the log returns no diverging epoch")
         return found.end_offset, found.epoch
 
     def _leader(self) -> tuple[int, int]:
@@ -77,14 +77,14 @@ class MetadataReader:
 
 
 def partition_of(answer: FetchResponse) -> PartitionData:
-    """Return what an answer says of the one partition. Raises Unmet if it says something else."""
-    expect_error(answer.error_code, ErrorCode.NONE, "the answer as a whole")
+    """Return the row of the one partition of a response. Raises Unmet if there are others."""
+    expect_error(answer.error_code, ErrorCode.NONE, "the top-level error")
     if len(answer.responses) != 1 or len(answer.responses[0].partitions) != 1:
-        raise Unmet("an answer must speak of one partition", "1", repr(answer.responses))
+        raise Unmet("a response must contain one partition", "1", repr(answer.responses))
     return answer.responses[0].partitions[0]
 
 
-@REQUIREMENTS.that(1, "a leader epoch ahead of the leader's is refused with error 75, one behind it with error 74", source=HANDLE)
+@REQUIREMENTS.that(1, "a leader epoch above the leader's returns UNKNOWN_LEADER_EPOCH, one below it FENCED_LEADER_EPOCH", source=HANDLE)
 def other_epochs(target: Target) -> None:
     with target.controller_peer() as peer:
         reader = MetadataReader(target, peer)
@@ -94,7 +94,7 @@ def other_epochs(target: Target) -> None:
         expect_error(behind.error_code, ErrorCode.FENCED_LEADER_EPOCH, "an epoch behind")
 
 
-@REQUIREMENTS.that(2, "every answer names the leader and its epoch", source=HANDLE)
+@REQUIREMENTS.that(2, "every response contains the leader and its epoch", source=HANDLE)
 def names_the_leader(target: Target) -> None:
     with target.controller_peer() as peer:
         reader = MetadataReader(target, peer)
@@ -103,17 +103,17 @@ def names_the_leader(target: Target) -> None:
             expect_equal((leader.leader_id, leader.leader_epoch), (reader.leader_id, reader.leader_epoch), f"leader and epoch, asked for {what}")
 
 
-@REQUIREMENTS.that(3, "since version 17 the answer tells where the leader listens", source="KIP-853; FetchResponse.json", since="3.9")
+@REQUIREMENTS.that(3, "since version 17 the response contains the leader's endpoint", source="KIP-853; FetchResponse.json", since="3.9")
 def names_the_endpoint(target: Target) -> None:
     with target.controller_peer() as peer:
         reader = MetadataReader(target, peer)
         expect(reader.version >= ENDPOINTS_SINCE, f"the controller offers Fetch up to version {reader.version}")
         answer = reader.ask(reader.request())
-        expect_equal([row.node_id for row in answer.node_endpoints], [reader.leader_id], "nodes whose addresses are told")
+        expect_equal([row.node_id for row in answer.node_endpoints], [reader.leader_id], "nodes with endpoints")
         expect(answer.node_endpoints[0].port > 0, "the leader has no port")
 
 
-@REQUIREMENTS.that(4, "the log is read from its beginning in whole batches, in every version that knows topic ids", source="KIP-595; MemoryRecords")
+@REQUIREMENTS.that(4, "the log can be read from its start in whole batches, in every version with topic ids", source="KIP-595; MemoryRecords")
 def reads_batches(target: Target) -> None:
     for version in target.versions(ApiKey.FETCH, since=TOPIC_IDS_SINCE, address=target.controller_address()):
         with target.controller_peer() as peer:
@@ -130,7 +130,7 @@ def reads_batches(target: Target) -> None:
         expect_equal(offsets[0][0], 0, f"version {version}: the first offset")
 
 
-@REQUIREMENTS.that(5, "the log begins with a batch of the quorum itself: a leader change", source="KIP-595: LeaderChangeMessage")
+@REQUIREMENTS.that(5, "the log begins with a LeaderChange control record", source="KIP-595: LeaderChangeMessage")
 def begins_with_a_leader_change(target: Target) -> None:
     with target.controller_peer() as peer:
         reader = MetadataReader(target, peer)
@@ -144,7 +144,7 @@ def begins_with_a_leader_change(target: Target) -> None:
     expect(first.partition_leader_epoch >= 1, f"the first batch is of epoch {first.partition_leader_epoch}")
 
 
-@REQUIREMENTS.that(6, "the answer tells the high watermark and where the log begins", source=HANDLE)
+@REQUIREMENTS.that(6, "the response contains the high watermark and the log start offset", source=HANDLE)
 def tells_the_marks(target: Target) -> None:
     with target.controller_peer() as peer:
         reader = MetadataReader(target, peer)
@@ -154,23 +154,25 @@ def tells_the_marks(target: Target) -> None:
     expect(0 <= data.log_start_offset <= data.high_watermark, f"a beginning of {data.log_start_offset}")
 
 
-@REQUIREMENTS.that(7, "who has read further than the log goes is told the last epoch and its end", source="KIP-595: diverging epochs")
+@REQUIREMENTS.that(
+    7, "a fetch beyond the end of the log returns the last epoch and its end offset as the diverging epoch", source="KIP-595: diverging epochs"
+)
 def beyond_the_end(target: Target) -> None:
     with target.controller_peer() as peer:
         reader = MetadataReader(target, peer)
         data = reader.partition(reader.request(FAR_OFFSET, reader.leader_epoch))
     expect_error(data.error_code, ErrorCode.NONE, "an offset beyond the end")
-    expect_equal(data.diverging_epoch.epoch, reader.leader_epoch, "the epoch in which the logs part")
-    expect(0 < data.diverging_epoch.end_offset < FAR_OFFSET, f"the logs part at {data.diverging_epoch.end_offset}")
+    expect_equal(data.diverging_epoch.epoch, reader.leader_epoch, "the diverging epoch")
+    expect(0 < data.diverging_epoch.end_offset < FAR_OFFSET, f"the logs diverge at {data.diverging_epoch.end_offset}")
     expect_equal(len(data.records or b""), 0, "bytes of records")
 
 
-@REQUIREMENTS.that(8, "who reads on from an epoch that never was there is told where to cut, or which snapshot to load", source="KIP-595; KIP-630")
+@REQUIREMENTS.that(8, "a fetch with a non-existent last epoch returns the diverging epoch or the snapshot to load", source="KIP-595; KIP-630")
 def diverging(target: Target) -> None:
     with target.controller_peer() as peer:
         reader = MetadataReader(target, peer)
         data = reader.partition(reader.request(3, last_epoch=0))
-    expect_error(data.error_code, ErrorCode.NONE, "a log that parts")
+    expect_error(data.error_code, ErrorCode.NONE, "a diverging log")
     expect_equal(len(data.records or b""), 0, "bytes of records")
     if data.snapshot_id.end_offset >= 0:
         expect_equal(data.snapshot_id.epoch >= 1, True, "whether the snapshot is of an epoch that was there")
@@ -178,7 +180,7 @@ def diverging(target: Target) -> None:
         expect_equal((data.diverging_epoch.epoch, data.diverging_epoch.end_offset), (0, 0), "epoch and end of what both have")
 
 
-@REQUIREMENTS.that(9, "a negative offset, epoch or time to wait, and a last epoch above the leader's are refused with error 42", source=HANDLE)
+@REQUIREMENTS.that(9, "a negative offset, epoch or wait time, and a last epoch above the leader's are rejected with INVALID_REQUEST", source=HANDLE)
 def senseless_questions(target: Target) -> None:
     with target.controller_peer() as peer:
         reader = MetadataReader(target, peer)
@@ -193,7 +195,9 @@ def senseless_questions(target: Target) -> None:
             expect_error(reader.partition(asked).error_code, ErrorCode.INVALID_REQUEST, what)
 
 
-@REQUIREMENTS.that(10, "another topic, another partition, two of them or none are refused with error 42", source="RaftUtil.hasValidTopicPartition")
+@REQUIREMENTS.that(
+    10, "another topic, another partition, two of them or none are rejected with INVALID_REQUEST", source="RaftUtil.hasValidTopicPartition"
+)
 def other_partitions(target: Target) -> None:
     with target.controller_peer() as peer:
         reader = MetadataReader(target, peer)
@@ -206,7 +210,9 @@ def other_partitions(target: Target) -> None:
             expect_error(reader.ask(asked).error_code, ErrorCode.INVALID_REQUEST, what)
 
 
-@REQUIREMENTS.that(11, "another cluster's id is refused with error 104, and the cluster's own is taken", source="KafkaRaftClient.hasValidClusterId")
+@REQUIREMENTS.that(
+    11, "another cluster id is rejected with INCONSISTENT_CLUSTER_ID, and the cluster's own is accepted", source="KafkaRaftClient.hasValidClusterId"
+)
 def cluster_ids(target: Target) -> None:
     with target.controller_peer() as peer:
         reader = MetadataReader(target, peer)
@@ -217,7 +223,9 @@ def cluster_ids(target: Target) -> None:
         expect_error(reader.partition(asked).error_code, ErrorCode.NONE, "the cluster's own id")
 
 
-@REQUIREMENTS.that(12, "a record that is written while a reader waits at the end is answered at once", source="KafkaRaftClient: the fetch purgatory")
+@REQUIREMENTS.that(
+    12, "a fetch that waits at the end of the log completes as soon as a record is appended", source="KafkaRaftClient: the fetch purgatory"
+)
 def wakes_at_the_end(target: Target) -> None:
     with throw_away_broker(target) as broker, target.controller_peer() as peer:
         reader = MetadataReader(target, peer)
@@ -229,10 +237,12 @@ def wakes_at_the_end(target: Target) -> None:
         data = partition_of(peer.receive(asked, reader.version, correlation_id, FetchResponse))
         expect(time.monotonic() - started < 5.0, "the reader was not woken by a new record")
         expect_error(data.error_code, ErrorCode.NONE, "the answer to a reader at the end")
-        expect_equal(data.diverging_epoch.end_offset, -1, "where the logs part")
+        expect_equal(data.diverging_epoch.end_offset, -1, "where the logs diverge")
 
 
-@REQUIREMENTS.that(13, "however few bytes are asked for, the answer is whole batches, one at least", source="KIP-74; KIP-1219; KafkaMetadataLog.read")
+@REQUIREMENTS.that(
+    13, "the response contains at least one whole batch, whatever the limit of bytes", source="KIP-74; KIP-1219; KafkaMetadataLog.read"
+)
 def one_batch_at_least(target: Target) -> None:
     with target.controller_peer() as peer:
         reader = MetadataReader(target, peer)
@@ -242,6 +252,6 @@ def one_batch_at_least(target: Target) -> None:
         if data.snapshot_id.end_offset >= 0:
             raise Inapplicable("the beginning of the log is in a snapshot")
         batches = list(split_batches(data.records or b""))
-        expect(bool(batches), "no batch for who asks for one byte")
+        expect(bool(batches), "no batch for a limit of one byte")
         expect_equal(sum(batch.size_bytes for batch in batches), len(data.records or b""), "bytes of whole batches")
         expect_equal(batches[0].base_offset, 0, "the first offset")

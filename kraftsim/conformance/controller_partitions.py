@@ -1,6 +1,7 @@
-"""AlterPartition (56) and AssignReplicasToDirs (73): what brokers ask the controller about partitions that they have.
+"""AlterPartition (56) and AssignReplicasToDirs (73): what brokers send to the controller about their partitions.
 
-A broker that is none is let in and leads a topic of its own.   Source: KIP-497, KIP-841, KIP-858, KIP-903; ReplicationControlManager.
+An emulated broker is unfenced and leads a topic of its own.   Source: KIP-497, KIP-841, KIP-858, KIP-903;
+ReplicationControlManager.
 """
 
 from collections.abc import Iterator
@@ -40,12 +41,12 @@ IDS_IN_CREATE_TOPICS = 7
 NAMES_OF_DELETE_TOPICS = 5
 TIMEOUT_MS = 15_000
 DIRECTORY_NUMBER = 1000
-NOBODYS_ID = b"nobody has it..."
+UNKNOWN_ID = b"nobody has it..."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Led:
-    """A topic with one partition, led by a broker that is none; epochs as they were when the broker came back once."""
+    """A topic with one partition, led by an emulated broker; the epochs are those after the broker was unfenced again once."""
 
     target: Target
     broker: ThrowAwayBroker
@@ -55,7 +56,7 @@ class Led:
     partition_epoch: int
 
     def alter(self, version: int, topic_id: bytes | None = None, name: str = "", partition: int = 0, **changes: object) -> AlterPartitionDataResult:
-        """Ask for the ISR that there is, but for the changes, and return the one row of the answer."""
+        """Send AlterPartition with the current ISR and the given changes, and return the one row of the response."""
         row = AlterPartitionData(partition_index=partition, leader_epoch=self.leader_epoch, partition_epoch=self.partition_epoch)
         isr = changes.pop("isr", [self.broker.broker_id])
         assert isinstance(isr, list)
@@ -71,17 +72,17 @@ class Led:
         else:
             topic.topic_name = name or self.name
         answer = ask_to_alter(self.target, version, self.broker, topic)
-        expect_error(answer.error_code, ErrorCode.NONE, f"version {version}: the whole answer")
+        expect_error(answer.error_code, ErrorCode.NONE, f"version {version}: the top-level error")
         return answer.topics[0].partitions[0]
 
     def refused(self, error: ErrorCode, what: str, since: int = 0, before: int = 99, **changes: object) -> None:
-        """A change is refused in some versions, and the row says nothing else."""
+        """A change is rejected in some versions, and the row contains nothing else."""
         for version in self.target.versions(ApiKey.ALTER_PARTITION, since=since, address=self.target.controller_address()):
             if version < before:
                 row = self.alter(version, **changes)  # type: ignore[arg-type]
                 expect_error(row.error_code, error, f"version {version}, {what}")
-                told = (row.leader_id, row.leader_epoch, row.isr, row.partition_epoch)
-                expect_equal(told, (0, 0, [], 0), f"version {version}, {what}: leader, its epoch, ISR, partition epoch")
+                returned = (row.leader_id, row.leader_epoch, row.isr, row.partition_epoch)
+                expect_equal(returned, (0, 0, [], 0), f"version {version}, {what}: leader, its epoch, ISR, partition epoch")
 
     def _epoch_of(self, member: int) -> int:
         return self.broker.epoch if member == self.broker.broker_id else -1
@@ -90,14 +91,14 @@ class Led:
 def ask_to_alter(
     target: Target, version: int, broker: ThrowAwayBroker, *topics: AlterPartitionTopic, epoch: int | None = None
 ) -> AlterPartitionResponse:
-    """Ask for other ISRs in the name of a broker."""
+    """Send AlterPartition as a broker."""
     asked = AlterPartitionRequest(broker_id=broker.broker_id, broker_epoch=broker.epoch if epoch is None else epoch, topics=list(topics))
     with target.controller_peer() as peer:
         return peer.ask(asked, version, AlterPartitionResponse)
 
 
 def ask_to_assign(target: Target, broker: ThrowAwayBroker, epoch: int, *directories: AssignedDirectory) -> AssignReplicasToDirsResponse:
-    """Say where replicas lie in the name of a broker."""
+    """Send AssignReplicasToDirs as a broker."""
     asked = AssignReplicasToDirsRequest(broker_id=broker.broker_id, broker_epoch=epoch, directories=list(directories))
     with target.controller_peer() as peer:
         return peer.ask(asked, 0, AssignReplicasToDirsResponse)
@@ -105,7 +106,7 @@ def ask_to_assign(target: Target, broker: ThrowAwayBroker, epoch: int, *director
 
 @contextmanager
 def _led(target: Target) -> Iterator[Led]:
-    """Hold a topic that a throw-away broker leads, in leader epoch 2: the broker was fenced once. Both go at the end."""
+    """Yield a topic that an emulated broker leads, in leader epoch 2: the broker was fenced once. Both are removed at the end."""
     with throw_away_broker(target) as broker:
         broker.registered()
         broker.heartbeat(offset=CAUGHT_UP, want_fence=False)
@@ -125,7 +126,9 @@ def _led(target: Target) -> Iterator[Led]:
                 peer.ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS), NAMES_OF_DELETE_TOPICS, DeleteTopicsResponse)
 
 
-@REQUIREMENTS.that(1, "a broker that is not registered under its epoch is refused as a whole, with error 77", source="KIP-497; checkBrokerEpoch")
+@REQUIREMENTS.that(
+    1, "a request of a broker that is not registered with its epoch fails as a whole with STALE_BROKER_EPOCH", source="KIP-497; checkBrokerEpoch"
+)
 def stale_broker_epoch(target: Target) -> None:
     with throw_away_broker(target) as broker:
         epoch = broker.registered()
@@ -137,29 +140,33 @@ def stale_broker_epoch(target: Target) -> None:
                 expect_equal(answer.topics, [], f"version {version}: topics of the answer")
 
 
-@REQUIREMENTS.that(2, "a leader that asks for the ISR that there is hears what the partition is, and nothing changes", source="KIP-497")
+@REQUIREMENTS.that(2, "a leader that sends the current ISR gets the current partition state, and nothing changes", source="KIP-497")
 def as_it_is(target: Target) -> None:
     with _led(target) as led:
         for version in target.versions(ApiKey.ALTER_PARTITION, address=target.controller_address()):
             row = led.alter(version)
             expect_error(row.error_code, ErrorCode.NONE, f"version {version}")
             expected = (led.broker.broker_id, led.leader_epoch, [led.broker.broker_id], led.partition_epoch)
-            told = (row.leader_id, row.leader_epoch, row.isr, row.partition_epoch)
-            expect_equal(told, expected, f"version {version}: leader, its epoch, ISR, partition epoch")
+            returned = (row.leader_id, row.leader_epoch, row.isr, row.partition_epoch)
+            expect_equal(returned, expected, f"version {version}: leader, its epoch, ISR, partition epoch")
 
 
 @REQUIREMENTS.that(
-    3, "a topic that is not there is refused with error 100 by its id and with error 3 by its name, a partition with error 3", source=VALIDATE
+    3,
+    "an unknown topic id returns UNKNOWN_TOPIC_ID, an unknown topic name or partition UNKNOWN_TOPIC_OR_PARTITION",
+    source=VALIDATE,
 )
 def not_there(target: Target) -> None:
     with _led(target) as led:
-        led.refused(ErrorCode.UNKNOWN_TOPIC_ID, "an id that nobody has", since=IDS_SINCE, topic_id=NOBODYS_ID)
-        led.refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "a name that nobody has", before=IDS_SINCE, name=target.fresh_name())
+        led.refused(ErrorCode.UNKNOWN_TOPIC_ID, "an unknown id", since=IDS_SINCE, topic_id=UNKNOWN_ID)
+        led.refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "an unknown name", before=IDS_SINCE, name=target.fresh_name())
         led.refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "partition 7", partition=7)
 
 
 @REQUIREMENTS.that(
-    4, "epochs ahead of the controller are refused with 41, an old leader epoch with 74, an old partition epoch with 95", source=VALIDATE
+    4,
+    "epochs above the controller's return NOT_CONTROLLER, an old leader epoch FENCED_LEADER_EPOCH, an old partition epoch INVALID_UPDATE_VERSION",
+    source=VALIDATE,
 )
 def epochs(target: Target) -> None:
     with _led(target) as led:
@@ -171,7 +178,9 @@ def epochs(target: Target) -> None:
         led.refused(ErrorCode.INVALID_UPDATE_VERSION, "a partition epoch behind", partition_epoch=led.partition_epoch - 1)
 
 
-@REQUIREMENTS.that(5, "an ISR without the leader, with strangers, or with anybody twice is refused with error 42", source=VALIDATE)
+@REQUIREMENTS.that(
+    5, "an ISR without the leader, with brokers that are no replicas, or with duplicates is rejected with INVALID_REQUEST", source=VALIDATE
+)
 def impossible_isr(target: Target) -> None:
     with _led(target) as led:
         own = led.broker.broker_id
@@ -179,13 +188,13 @@ def impossible_isr(target: Target) -> None:
             led.refused(ErrorCode.INVALID_REQUEST, what, isr=isr)
 
 
-@REQUIREMENTS.that(6, "a leader that has recovered cannot recover again: error 42", source=f"KIP-704; {VALIDATE}")
+@REQUIREMENTS.that(6, "a recovered leader cannot return to the recovering state: INVALID_REQUEST", source=f"KIP-704; {VALIDATE}")
 def recovers_again(target: Target) -> None:
     with _led(target) as led:
         led.refused(ErrorCode.INVALID_REQUEST, "RECOVERING", since=RECOVERY_SINCE, leader_recovery_state=RECOVERING)
 
 
-@REQUIREMENTS.that(7, "an ISR member in another life is refused with error 107", source=f"KIP-903; {VALIDATE}")
+@REQUIREMENTS.that(7, "an ISR member with another broker epoch is rejected with INELIGIBLE_REPLICA", source=f"KIP-903; {VALIDATE}")
 def another_life(target: Target) -> None:
     with _led(target) as led:
         own = led.broker.broker_id
@@ -197,7 +206,7 @@ def another_life(target: Target) -> None:
             expect_error(row.error_code, ErrorCode.NONE, f"version {version}, an epoch that is not to be checked")
 
 
-@REQUIREMENTS.that(8, "a broker that does not lead a partition cannot alter it: error 42", source=VALIDATE)
+@REQUIREMENTS.that(8, "AlterPartition of a broker that is not the leader is rejected with INVALID_REQUEST", source=VALIDATE)
 def not_the_leader(target: Target) -> None:
     with _led(target) as led, throw_away_broker(target) as other:
         other.registered()
@@ -207,20 +216,20 @@ def not_the_leader(target: Target) -> None:
             expect_error(answer.topics[0].partitions[0].error_code, ErrorCode.INVALID_REQUEST, f"version {version}")
 
 
-@REQUIREMENTS.that(9, "where replicas lie is noted or refused replica by replica", source=f"KIP-858; {ASSIGN}", since="3.7")
+@REQUIREMENTS.that(9, "directory assignments are accepted or rejected replica by replica", source=f"KIP-858; {ASSIGN}", since="3.7")
 def assigned(target: Target) -> None:
     with _led(target) as led, throw_away_broker(target) as other:
         other.registered()
         directory = uuid_of(led.broker.broker_id, DIRECTORY_NUMBER)
         rows = [
             AssignedTopic(topic_id=led.topic_id, partitions=[AssignedPartition(partition_index=0), AssignedPartition(partition_index=7)]),
-            AssignedTopic(topic_id=NOBODYS_ID, partitions=[AssignedPartition(partition_index=0)]),
+            AssignedTopic(topic_id=UNKNOWN_ID, partitions=[AssignedPartition(partition_index=0)]),
         ]
         for broker, first in ((led.broker, ErrorCode.NONE), (other, ErrorCode.NOT_LEADER_OR_FOLLOWER)):
             answer = ask_to_assign(target, broker, broker.epoch, AssignedDirectory(id=directory, topics=rows))
-            expect_error(answer.error_code, ErrorCode.NONE, "the whole answer")
-            told = [[partition.error_code for partition in topic.partitions] for topic in answer.directories[0].topics]
+            expect_error(answer.error_code, ErrorCode.NONE, "the top-level error")
+            returned = [[partition.error_code for partition in topic.partitions] for topic in answer.directories[0].topics]
             expected = [[int(first), int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)], [int(ErrorCode.UNKNOWN_TOPIC_ID)]]
-            expect_equal(told, expected, f"broker {'that leads' if broker is led.broker else 'that has nothing'}: errors")
+            expect_equal(returned, expected, f"broker {'that leads' if broker is led.broker else 'that has nothing'}: errors")
         answer = ask_to_assign(target, led.broker, led.broker.epoch - 1, AssignedDirectory(id=directory, topics=rows))
         expect_equal((answer.error_code, answer.directories), (int(ErrorCode.STALE_BROKER_EPOCH), []), "an old broker epoch")

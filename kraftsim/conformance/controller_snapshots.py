@@ -1,4 +1,4 @@
-"""FetchSnapshot (59) on the controller's listener: how a replica is refused that asks for what is not there.
+"""FetchSnapshot (59) on the controller listener: how a request for a non-existent snapshot is rejected.
 
 Source: KIP-630, KafkaRaftClient.handleFetchSnapshotRequest.
 """
@@ -22,7 +22,7 @@ PIECE_BYTES = 64
 
 
 class SnapshotReader:
-    """A replica that is nobody and asks for snapshots."""
+    """The id of a replica that only fetches snapshots."""
 
     def __init__(self, target: Target, peer: Peer, version: int) -> None:
         self._peer = peer
@@ -30,7 +30,7 @@ class SnapshotReader:
         self.log = MetadataReader(target, peer)
 
     def request(self, end_offset: int = FAR_OFFSET, epoch: int = 1, position: int = 0, topic: str = METADATA) -> FetchSnapshotRequest:
-        """Return a question for a snapshot, which is not there unless somebody knows better."""
+        """Return a FetchSnapshot request, by default for a non-existent snapshot."""
         row = FetchPartitionSnapshot(
             partition=0,
             current_leader_epoch=self.log.leader_epoch,
@@ -40,11 +40,11 @@ class SnapshotReader:
         return FetchSnapshotRequest(replica_id=NOBODY, max_bytes=PIECE_BYTES, topics=[FetchTopicSnapshot(name=topic, partitions=[row])])
 
     def ask(self, asked: FetchSnapshotRequest) -> FetchSnapshotResponse:
-        """Ask it."""
+        """Send it."""
         return self._peer.ask(asked, self._version, FetchSnapshotResponse)
 
 
-@REQUIREMENTS.that(1, "what is not there is refused with error -1, the answer as a whole: Kafka cannot send the error that it means", source=HANDLE)
+@REQUIREMENTS.that(1, "a non-existent snapshot fails as a whole with UNKNOWN_SERVER_ERROR: Kafka cannot send the intended error", source=HANDLE)
 def not_there(target: Target) -> None:
     for version in target.versions(ApiKey.FETCH_SNAPSHOT, address=target.controller_address()):
         with target.controller_peer() as peer:
@@ -66,7 +66,7 @@ def not_there(target: Target) -> None:
                 expect_equal(answer.topics, [], f"version {version}, {what}: topics")
 
 
-@REQUIREMENTS.that(2, "another cluster's id is refused with error 104", source="KafkaRaftClient.hasValidClusterId")
+@REQUIREMENTS.that(2, "another cluster id is rejected with INCONSISTENT_CLUSTER_ID", source="KafkaRaftClient.hasValidClusterId")
 def another_cluster(target: Target) -> None:
     for version in target.versions(ApiKey.FETCH_SNAPSHOT, address=target.controller_address()):
         with target.controller_peer() as peer:

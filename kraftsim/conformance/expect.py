@@ -1,4 +1,4 @@
-"""How a check says that a node does not do what it must, or that it cannot be asked at all."""
+"""How a check reports that a node does not meet a requirement, or that the check does not apply to it."""
 
 from protocol.errors import ErrorCode
 
@@ -6,7 +6,7 @@ SHOWN_CHARACTERS = 200
 
 
 class Unmet(Exception):
-    """A requirement is not met: what was looked at, and where that is two things, what was expected of it and what came."""
+    """A requirement is not met: what was checked, and for a comparison the expected and the actual value."""
 
     def __init__(self, what: str, expected: str = "", came: str = "") -> None:
         super().__init__(f"{what}: expected {expected}, got {came}" if expected or came else what)
@@ -16,7 +16,7 @@ class Unmet(Exception):
 
 
 class Inapplicable(Exception):
-    """This node cannot be asked: the check lacks something that the caller or the node did not give. The message says what."""
+    """The check does not apply: it needs something that the caller or the node does not provide. The message says what."""
 
 
 def expect(condition: bool, otherwise: str) -> None:

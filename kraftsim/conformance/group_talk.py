@@ -1,6 +1,7 @@
-"""A consumer group as the checks use it: its coordinator found, members that join and sync, each on a connection of its own.
+"""A classic consumer group for the checks: its coordinator is known, members join and sync, each on its own connection.
 
-A member that asks to join is answered when the others have joined, too; so who joins at the same time as others sends first and receives later.
+A JoinGroup is answered when the other members have joined, too; so members that join together send first and
+receive later.
 """
 
 import time
@@ -38,11 +39,11 @@ FETCH_VERSION: Final = 7
 PROTOCOL_TYPE: Final = "consumer"
 PROTOCOL: Final = "range"
 MAY_PASS: Final = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-"""What is answered while the coordinators' topic is made and taken over."""
+"""Transient errors while the internal topic is created and its coordinator is loading."""
 
 
 class GroupTalk:
-    """A group of a fresh name, and the address of its coordinator, which answers already."""
+    """A group with a new name, and the address of its coordinator, which is available."""
 
     def __init__(self, target: Target, topics: Sequence[str] = ()) -> None:
         self.target = target
@@ -61,7 +62,7 @@ class GroupTalk:
     def join_request(
         self, member_id: str = "", *, instance_id: str | None = None, protocols: Sequence[str] = (PROTOCOL,), session_ms: int = SESSION_MS
     ) -> JoinGroupRequest:
-        """Return a request to join that nothing is wrong with."""
+        """Return a valid JoinGroup request."""
         return JoinGroupRequest(
             group_id=self.group_id,
             session_timeout_ms=session_ms,
@@ -75,7 +76,7 @@ class GroupTalk:
     def sync_request(
         self, member_id: str, generation_id: int, shares: dict[str, bytes] | None = None, *, instance_id: str | None = None
     ) -> SyncGroupRequest:
-        """Return a request for a share; the leader's has all of them."""
+        """Return a SyncGroup request; the leader's contains all assignments."""
         return SyncGroupRequest(
             group_id=self.group_id,
             generation_id=generation_id,
@@ -93,7 +94,7 @@ class GroupTalk:
     # Talks ---------------------------------------------------------------------------------------------------------------------------------
 
     def fresh_id(self, peer: Peer) -> str:
-        """Return an id to join with."""
+        """Return a member id to join with."""
         answer = peer.ask(self.join_request(), JOIN_VERSION, JoinGroupResponse)
         expect_error(answer.error_code, ErrorCode.MEMBER_ID_REQUIRED, "a member without an id")
         return answer.member_id
@@ -103,18 +104,18 @@ class GroupTalk:
         return peer.ask(self.heartbeat_request(member_id, generation_id, instance_id), HEARTBEAT_VERSION, HeartbeatResponse).error_code
 
     def joined_alone(self, peer: Peer, instance_id: str | None = None) -> JoinGroupResponse:
-        """Be the only member, with a share; return what the join was answered."""
+        """Be the only member, with an assignment; return the JoinGroup response."""
         member_id = self.fresh_id(peer) if instance_id is None else ""
         joined = peer.ask(self.join_request(member_id, instance_id=instance_id), JOIN_VERSION, JoinGroupResponse)
         expect_error(joined.error_code, ErrorCode.NONE, "the join of the only member")
         share = self.sync_request(joined.member_id, joined.generation_id, {joined.member_id: b"share"}, instance_id=instance_id)
         synced = peer.ask(share, SYNC_VERSION, SyncGroupResponse)
         expect_error(synced.error_code, ErrorCode.NONE, "the sync of the only member")
-        expect_equal(bytes(synced.assignment), b"share", "the share of the only member")
+        expect_equal(bytes(synced.assignment), b"share", "the assignment of the only member")
         return joined
 
     def leave(self, peer: Peer, member_id: str, instance_id: str | None = None) -> LeaveGroupResponse:
-        """Ask to be let go."""
+        """Send LeaveGroup."""
         asked = LeaveGroupRequest(group_id=self.group_id, members=[MemberIdentity(member_id=member_id, group_instance_id=instance_id)])
         return peer.ask(asked, LEAVE_VERSION, LeaveGroupResponse)
 
@@ -155,7 +156,7 @@ class GroupTalk:
 
 
 def find_coordinator(target: Target, group_id: str) -> str:
-    """Return the address of a group's coordinator, asking again while the coordinators' topic is made. Raises Unmet."""
+    """Return the address of a group's coordinator, with retries while the internal topic is created. Raises Unmet."""
     version = target.newest(ApiKey.FIND_COORDINATOR, until=3)
     with target.peer() as peer:
         answer = patiently(lambda: peer.ask(FindCoordinatorRequest(key=group_id), version, FindCoordinatorResponse), lambda found: found.error_code)
@@ -163,7 +164,7 @@ def find_coordinator(target: Target, group_id: str) -> str:
 
 
 def patiently(ask: Callable[[], Answer], error_of: Callable[[Answer], int], may_pass: Sequence[ErrorCode] = MAY_PASS) -> Answer:
-    """Ask again while the answer is one that passes. Raises Unmet if it does not."""
+    """Retry while the error is transient. Raises Unmet if it stays."""
     give_up_at = time.monotonic() + SETTLE_SECONDS
     while True:
         answer = ask()

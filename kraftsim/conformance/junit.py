@@ -1,6 +1,7 @@
-"""Findings as JUnit XML, which every CI system shows: a suite per section, a case per requirement.
+"""Results as JUnit XML for CI systems: a suite per section, a case per requirement.
 
-Source: the elements and attributes that the schema of Jenkins' xUnit plug-in (junit-10.xsd) and the readers of GitHub and GitLab share.
+Source: the elements and attributes that the schema of Jenkins' xUnit plug-in (junit-10.xsd) and the readers of
+GitHub and GitLab share.
 """
 
 import re
@@ -15,9 +16,10 @@ NOT_FOR_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010fff
 
 
 def junit_xml(findings: Sequence[Finding], properties: Mapping[str, str], started_at: str, lost: str = "") -> bytes:
-    """Return the document. `properties` stand in every suite; `started_at` is a time as in 2026-01-31T12:00:00.
+    """Return the document. `properties` are in every suite; `started_at` is a time like 2026-01-31T12:00:00.
 
-    `lost` says why the node could not be asked, or not to the end: then a suite of its own has one error: an empty one is a pass.
+    `lost` is the reason why the node was not checked, or not completely: then an additional suite has one
+    error, because an empty one would pass.
     """
     root = ElementTree.Element("testsuites", {"name": NAME, **_counts(findings, with_skipped=False)})
     for label, group in groupby(findings, key=lambda finding: finding.requirement.section.label):

@@ -1,6 +1,7 @@
-"""Produce (0): which batches are taken, what a producer is told, and when it is told nothing.
+"""Produce (0): which batches are appended, and which errors a producer gets.
 
-Source: KIP-98, KIP-192, KIP-467; KafkaApis.handleProduceRequest, ProduceRequest.validateRecords, LogValidator, ReplicaManager.appendRecords.
+Source: KIP-98, KIP-192, KIP-467; KafkaApis.handleProduceRequest, ProduceRequest.validateRecords, LogValidator,
+ReplicaManager.appendRecords.
 """
 
 from kraftsim.conformance.batches import ALL, LEADER, NONE, batch, produce, produce_request, produce_versions, wall_ms
@@ -13,7 +14,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import ProduceRequest, ProduceResponse
 from protocol.records import Record
 
-REQUIREMENTS = Requirements("produce", 1, "Batches that are taken and refused")
+REQUIREMENTS = Requirements("produce", 1, "Accepted and rejected batches")
 VALIDATE = "ProduceRequest.validateRecords"
 LOG_VALIDATOR = "LogValidator.validateMessagesAndAssignOffsets"
 LOG_START_SINCE = 5
@@ -21,23 +22,23 @@ RECORD_ERRORS_SINCE = 8
 ZSTD_SINCE = 7
 MAGIC_POSITION = 16
 BATCH_LIMIT = 1_048_588
-"""message.max.bytes as it comes."""
+"""The default of message.max.bytes."""
 
 
 def _refused(target: Target, records: bytes, error: ErrorCode, what: str, *, log_start: int = -1) -> None:
-    """A batch is refused in every version, and the log is as it was."""
+    """A batch is rejected in every version, and the log is unchanged."""
     topic = target.topic()
     with target.peer(topic.leader) as peer:
         for version in produce_versions(target):
             row = produce(peer, topic.name, records, version)
             expect_error(row.error_code, error, f"version {version}, {what}")
-            expect_equal((row.base_offset, row.log_append_time_ms), (-1, -1), f"version {version}, {what}: offset and time of a refusal")
+            expect_equal((row.base_offset, row.log_append_time_ms), (-1, -1), f"version {version}, {what}: offset and time in an error response")
             if version >= LOG_START_SINCE:
                 expect_equal(row.log_start_offset, log_start, f"version {version}, {what}: log start offset")
         expect_equal(produce(peer, topic.name, batch()).base_offset, 0, f"{what}: the offset of the next good batch")
 
 
-@REQUIREMENTS.that(1, "a batch is appended and answered with its first offset", source="KafkaApis.handleProduceRequest")
+@REQUIREMENTS.that(1, "a batch is appended and the response contains its base offset", source="KafkaApis.handleProduceRequest")
 def appended(target: Target) -> None:
     topic = target.topic()
     end = 0
@@ -51,7 +52,7 @@ def appended(target: Target) -> None:
                 end += records
 
 
-@REQUIREMENTS.that(2, "a topic that keeps append times answers with the broker's clock", source="KIP-32; message.timestamp.type=LogAppendTime")
+@REQUIREMENTS.that(2, "a topic with LogAppendTime returns the broker's clock", source="KIP-32; message.timestamp.type=LogAppendTime")
 def log_append_time(target: Target) -> None:
     topic = target.topic(configs={"message.timestamp.type": "LogAppendTime"})
     old = build_batch([Record(timestamp=1000, value=b"old")])
@@ -62,7 +63,7 @@ def log_append_time(target: Target) -> None:
     expect(before - 60_000 <= row.log_append_time_ms <= wall_ms() + 60_000, f"appended at {row.log_append_time_ms}, it is {before}")
 
 
-@REQUIREMENTS.that(3, "several topics and partitions are answered each by itself", source="KafkaApis.handleProduceRequest")
+@REQUIREMENTS.that(3, "each topic and partition has its own result", source="KafkaApis.handleProduceRequest")
 def each_by_itself(target: Target) -> None:
     topic = target.topic()
     asked = produce_request(topic.name, batch())
@@ -76,7 +77,9 @@ def each_by_itself(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    4, "an unknown topic, an unknown partition and an impossible name are refused with error 3", source="KafkaApis.handleProduceRequest"
+    4,
+    "an unknown topic, an unknown partition and an invalid topic name are rejected with UNKNOWN_TOPIC_OR_PARTITION",
+    source="KafkaApis.handleProduceRequest",
 )
 def unknown_partitions(target: Target) -> None:
     topic = target.topic()
@@ -85,10 +88,10 @@ def unknown_partitions(target: Target) -> None:
             for version in produce_versions(target):
                 row = produce(peer, name, batch(), version, partition=partition)
                 expect_error(row.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"version {version}, partition {partition} of {name!r}")
-                expect_equal((row.base_offset, row.log_start_offset), (-1, -1), "offsets of a refusal")
+                expect_equal((row.base_offset, row.log_start_offset), (-1, -1), "offsets in an error response")
 
 
-@REQUIREMENTS.that(5, "acks other than -1, 0 and 1 are refused with error 21", source="ReplicaManager.isValidRequiredAcks")
+@REQUIREMENTS.that(5, "acks other than -1, 0 and 1 are rejected with INVALID_REQUIRED_ACKS", source="ReplicaManager.isValidRequiredAcks")
 def bad_acks(target: Target) -> None:
     topic = target.topic()
     with target.peer(topic.leader) as peer:
@@ -99,19 +102,17 @@ def bad_acks(target: Target) -> None:
         expect_equal(produce(peer, topic.name, batch(), acks=LEADER).base_offset, 0, "the offset of the next good batch")
 
 
-@REQUIREMENTS.that(6, "acks=0 is not answered, and the batch is in the log", source="KafkaApis.sendNoOpResponseExemptThrottle")
+@REQUIREMENTS.that(6, "acks=0 gets no response, and the batch is in the log", source="KafkaApis.sendNoOpResponseExemptThrottle")
 def silence(target: Target) -> None:
     topic = target.topic()
     with target.peer(topic.leader) as peer:
         peer.send(produce_request(topic.name, batch(3), acks=NONE), 9)
         expect(peer.is_silent(), "something is answered, or the connection closes")
         row = produce(peer, topic.name, batch(), acks=ALL)
-    expect_equal(row.base_offset, 3, "the offset behind the three records that were not answered")
+    expect_equal(row.base_offset, 3, "the offset after the three records without a response")
 
 
-@REQUIREMENTS.that(
-    7, "acks=0 with a batch that is refused closes the connection", source="KafkaApis.handleProduceRequest: the only way to tell the producer"
-)
+@REQUIREMENTS.that(7, "acks=0 with a rejected batch closes the connection", source="KafkaApis.handleProduceRequest: the only way to signal an error")
 def silence_is_broken(target: Target) -> None:
     topic = target.topic()
     with target.peer(topic.leader) as peer:
@@ -119,7 +120,7 @@ def silence_is_broken(target: Target) -> None:
         expect(peer.is_closed_by_node(), "the connection stays open after a refused batch with acks=0")
 
 
-@REQUIREMENTS.that(8, "a wrong checksum is refused with error 2", source="LogValidator: DefaultRecordBatch.ensureValid")
+@REQUIREMENTS.that(8, "a batch with a wrong checksum is rejected with CORRUPT_MESSAGE", source="LogValidator: DefaultRecordBatch.ensureValid")
 def wrong_checksum(target: Target) -> None:
     for position in (-1, 17, 30):
         damaged = bytearray(batch(3))
@@ -127,14 +128,20 @@ def wrong_checksum(target: Target) -> None:
         _refused(target, bytes(damaged), ErrorCode.CORRUPT_MESSAGE, f"byte {position} changed")
 
 
-@REQUIREMENTS.that(9, "no batch, two batches, and a batch cut short are refused with error 87", source=VALIDATE)
+@REQUIREMENTS.that(9, "no batch, two batches, and a truncated batch are rejected with INVALID_RECORD", source=VALIDATE)
 def not_one_batch(target: Target) -> None:
-    cases = {"no batch": b"", "two batches": batch() * 2, "a cut batch": batch(3)[:-5], "half a header": batch()[:30], "five bytes": batch()[:5]}
+    cases = {
+        "no batch": b"",
+        "two batches": batch() * 2,
+        "a truncated batch": batch(3)[:-5],
+        "half a header": batch()[:30],
+        "five bytes": batch()[:5],
+    }
     for what, records in cases.items():
         _refused(target, records, ErrorCode.INVALID_RECORD, what)
 
 
-@REQUIREMENTS.that(10, "message formats 0 and 1 are refused with error 87, unknown ones with error 2", source=VALIDATE)
+@REQUIREMENTS.that(10, "message formats 0 and 1 are rejected with INVALID_RECORD, unknown ones with CORRUPT_MESSAGE", source=VALIDATE)
 def other_formats(target: Target) -> None:
     for magic, error in ((0, ErrorCode.INVALID_RECORD), (1, ErrorCode.INVALID_RECORD), (3, ErrorCode.CORRUPT_MESSAGE)):
         changed = bytearray(batch())
@@ -143,7 +150,7 @@ def other_formats(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    11, "a base offset other than 0, a control batch, and a producer id without a sequence are refused with error 87", source=LOG_VALIDATOR
+    11, "a base offset other than 0, a control batch, and a producer id without a sequence are rejected with INVALID_RECORD", source=LOG_VALIDATOR
 )
 def what_producers_may_not_say(target: Target) -> None:
     one = [Record(timestamp=wall_ms(), value=b"x")]
@@ -157,13 +164,13 @@ def what_producers_may_not_say(target: Target) -> None:
         _refused(target, records, ErrorCode.INVALID_RECORD, what, log_start=0)
 
 
-@REQUIREMENTS.that(12, "a batch above message.max.bytes is refused with error 10", source="UnifiedLog.analyzeAndValidateRecords")
+@REQUIREMENTS.that(12, "a batch larger than message.max.bytes is rejected with MESSAGE_TOO_LARGE", source="UnifiedLog.analyzeAndValidateRecords")
 def too_large(target: Target) -> None:
     large = build_batch([Record(timestamp=wall_ms(), value=bytes(BATCH_LIMIT))])
     _refused(target, large, ErrorCode.MESSAGE_TOO_LARGE, "a batch above the limit")
 
 
-@REQUIREMENTS.that(13, "every compression is taken; zstd since version 7, before it is refused with error 76", source="KIP-110")
+@REQUIREMENTS.that(13, "every compression type is accepted; zstd before version 7 is rejected with UNSUPPORTED_COMPRESSION_TYPE", source="KIP-110")
 def compressions(target: Target) -> None:
     topic = target.topic()
     end = 0
@@ -179,13 +186,17 @@ def compressions(target: Target) -> None:
                 end += 5
 
 
-@REQUIREMENTS.that(14, "a transactional batch without a transactional id is refused with error 53", source="KafkaApis.handleProduceRequest")
+@REQUIREMENTS.that(
+    14,
+    "a transactional batch without a transactional id is rejected with TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+    source="KafkaApis.handleProduceRequest",
+)
 def transactional_without_id(target: Target) -> None:
     records = build_batch([Record(timestamp=wall_ms(), value=b"x")], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
     _refused(target, records, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch")
 
 
-@REQUIREMENTS.that(15, "records without a key are refused by a compacted topic with error 87, each one named since version 8", source="KIP-467")
+@REQUIREMENTS.that(15, "a compacted topic rejects records without a key with INVALID_RECORD, each one listed since version 8", source="KIP-467")
 def keyless_on_compacted(target: Target) -> None:
     topic = target.topic(configs={"cleanup.policy": "compact"})
     with target.peer(topic.leader) as peer:
@@ -198,7 +209,7 @@ def keyless_on_compacted(target: Target) -> None:
 
 @REQUIREMENTS.that(
     16,
-    "records with timestamps out of range are refused with error 32, each one named with its range since version 8",
+    "timestamps out of range are rejected with INVALID_TIMESTAMP, each record listed with its range since version 8",
     source="KIP-937; LogValidator",
     since="3.6",
 )
@@ -221,7 +232,7 @@ def timestamps_out_of_range(target: Target) -> None:
                 expect_equal(row.error_message, "One or more records have been rejected due to invalid timestamp", f"version {version}: message")
 
 
-@REQUIREMENTS.that(17, "null records are never answered, and the connection stays", source="asked of Apache Kafka 3.8.1", since="3.8")
+@REQUIREMENTS.that(17, "null records get no response, and the connection stays open", source="verified against Apache Kafka 3.8.1", since="3.8")
 def null_records(target: Target) -> None:
     topic = target.topic()
     with target.peer(topic.leader) as peer:
@@ -229,7 +240,7 @@ def null_records(target: Target) -> None:
         expect(peer.is_silent(1.0), "null records are answered, or close the connection")
 
 
-@REQUIREMENTS.that(18, "a request without topics is answered without topics", source="KafkaApis.handleProduceRequest")
+@REQUIREMENTS.that(18, "a request without topics gets a response without topics", source="KafkaApis.handleProduceRequest")
 def nothing_to_do(target: Target) -> None:
     with target.peer() as peer:
         for version in produce_versions(target):
@@ -237,7 +248,9 @@ def nothing_to_do(target: Target) -> None:
             expect_equal(answer.responses, [], f"version {version}: topics of the answer")
 
 
-@REQUIREMENTS.that(19, "null records for a topic or partition that is not there are refused with error 3", source="KafkaApis.handleProduceRequest")
+@REQUIREMENTS.that(
+    19, "null records for an unknown topic or partition are rejected with UNKNOWN_TOPIC_OR_PARTITION", source="KafkaApis.handleProduceRequest"
+)
 def null_records_for_nobody(target: Target) -> None:
     topic = target.topic()
     with target.peer(topic.leader) as peer:

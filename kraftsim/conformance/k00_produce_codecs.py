@@ -1,4 +1,4 @@
-"""Produce (0) to a topic with a codec of its own: what the producer compressed otherwise is compressed anew.
+"""Produce (0) to a topic with compression.type: batches with another codec are recompressed.
 
 Source: compression.type of a topic; KIP-110; LogValidator, UnifiedLog.append.
 """
@@ -13,14 +13,14 @@ from protocol.compression import Compression, compress
 from protocol.errors import ErrorCode
 from protocol.records import Record
 
-REQUIREMENTS = Requirements("produce", 4, "Topics with a codec of their own")
+REQUIREMENTS = Requirements("produce", 4, "Topics with compression.type")
 ZSTD_SINCE = 7
 LENGTH_POSITION, CRC_POSITION = 8, 17
 ZEROS_BYTES = 20 << 20
 NAMES = {codec: "uncompressed" if codec is Compression.NONE else codec.name.lower() for codec in Compression}
 
 
-@REQUIREMENTS.that(1, "a batch goes into the log in the codec of its topic, and is else as it was", source="compression.type")
+@REQUIREMENTS.that(1, "a batch is stored with the codec of its topic, and is otherwise unchanged", source="compression.type")
 def recompressed(target: Target) -> None:
     for kept, name in NAMES.items():
         topic = target.topic(configs={"compression.type": name})
@@ -41,7 +41,9 @@ def recompressed(target: Target) -> None:
             expect_equal([tuple(record) for record in each.records()], expected, f"{name}, batch {number}: records")
 
 
-@REQUIREMENTS.that(2, "a batch that grows above the limit of its topic is refused with error 10", source="UnifiedLog.append")
+@REQUIREMENTS.that(
+    2, "a batch that exceeds the limit of its topic after recompression is rejected with MESSAGE_TOO_LARGE", source="UnifiedLog.append"
+)
 def grown(target: Target) -> None:
     limit = {"compression.type": "uncompressed", "max.message.bytes": "1000"}
     records = build_batch([Record(timestamp=1, value=bytes(5000))], compression=Compression.GZIP)
@@ -50,10 +52,10 @@ def grown(target: Target) -> None:
         for version in produce_versions(target):
             row = produce(peer, topic.name, records, version)
             expect_equal((row.error_code, row.base_offset), (ErrorCode.MESSAGE_TOO_LARGE, -1), f"version {version}: error, offset")
-    expect_equal(fetched_records(target, topic), b"", "what lies in the log")
+    expect_equal(fetched_records(target, topic), b"", "the content of the log")
 
 
-@REQUIREMENTS.that(3, "a repeated batch is recognised whatever the log made of the first", source="ProducerStateEntry.findDuplicateBatch")
+@REQUIREMENTS.that(3, "a duplicate batch is recognised although the log recompressed the first one", source="ProducerStateEntry.findDuplicateBatch")
 def repeated(target: Target) -> None:
     topic = target.topic(configs={"compression.type": "zstd"})
     producer_id, epoch = target.producer_id()
@@ -65,18 +67,18 @@ def repeated(target: Target) -> None:
     expect_equal(len(list(split_batches(fetched_records(target, topic)))), 1, "batches in the log")
 
 
-@REQUIREMENTS.that(4, "append times and a codec of the topic go together", source="KIP-32; compression.type")
+@REQUIREMENTS.that(4, "LogAppendTime and compression.type can be combined", source="KIP-32; compression.type")
 def stamped(target: Target) -> None:
     topic = target.topic(configs={"compression.type": "gzip", "message.timestamp.type": "LogAppendTime"})
     with target.peer(topic.leader) as peer:
         row = produce(peer, topic.name, build_batch([Record(timestamp=1000 + at, value=b"x") for at in range(3)]))
     expect_error(row.error_code, ErrorCode.NONE, "LogAppendTime and gzip")
     (found,) = split_batches(fetched_records(target, topic))
-    expect_equal({record.timestamp for record in found.records()}, {row.log_append_time_ms}, "timestamps in the log, and what was told")
+    expect_equal({record.timestamp for record in found.records()}, {row.log_append_time_ms}, "timestamps in the log, and in the response")
     expect_equal((found.compression, found.crc_is_valid()), (Compression.GZIP, True), "codec, checksum is right")
 
 
-@REQUIREMENTS.that(5, "compressed bytes that are no records are refused with error 87, however many they are", source="DefaultRecord.readFrom")
+@REQUIREMENTS.that(5, "compressed bytes that are no records are rejected with INVALID_RECORD, whatever their number", source="DefaultRecord.readFrom")
 def zeros(target: Target) -> None:
     topic = target.topic()
     block = compress(Compression.GZIP, bytes(ZEROS_BYTES))
@@ -86,4 +88,4 @@ def zeros(target: Target) -> None:
     with target.peer(topic.leader) as peer:
         row = produce(peer, topic.name, bytes(records))
         expect_error(row.error_code, ErrorCode.INVALID_RECORD, f"gzip of {ZEROS_BYTES} zeros")
-    expect_equal(fetched_records(target, topic), b"", "what lies in the log")
+    expect_equal(fetched_records(target, topic), b"", "the content of the log")

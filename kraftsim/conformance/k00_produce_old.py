@@ -1,6 +1,6 @@
-"""Produce (0) before version 3: message sets of formats 0 and 1, which a broker checks and keeps in format 2.
+"""Produce (0) before version 3: message sets of formats 0 and 1, which a broker validates and stores in format 2.
 
-Source: KIP-31, KIP-32, KIP-98, KIP-896 (which ended it); LogValidator, UnifiedLog.append.
+Source: KIP-31, KIP-32, KIP-98, KIP-896 (which removed it); LogValidator, UnifiedLog.append.
 """
 
 import gzip
@@ -30,7 +30,7 @@ TEXT = [(record.key, record.value) for record in RECORDS]
 
 
 def _old_versions(target: Target) -> list[int]:
-    """Return the versions that may carry old formats. Raises Inapplicable where none is served."""
+    """Return the versions that support old formats. Raises Inapplicable if none is served."""
     found = [version for version in target.versions(ApiKey.PRODUCE) if version < FORMAT_2_SINCE]
     if not found:
         raise Inapplicable(f"Produce is offered from version {target.range_of(ApiKey.PRODUCE)[0]} on")
@@ -38,22 +38,22 @@ def _old_versions(target: Target) -> list[int]:
 
 
 def _batches(target: Target, topic: Topic) -> list[RecordBatch]:
-    """Return what lies in the log, as a consumer of today reads it."""
+    """Return the content of the log, as a current consumer reads it."""
     return list(split_batches(fetched_records(target, topic)))
 
 
 def _refused(target: Target, records: bytes, error: ErrorCode, what: str, topic: Topic | None = None) -> None:
-    """A message set is refused in every old version, and the log is as it was."""
+    """A message set is rejected in every old version, and the log is unchanged."""
     topic = topic or target.topic()
     with target.peer(topic.leader) as peer:
         for version in _old_versions(target):
             row = produce(peer, topic.name, records, version)
             expect_error(row.error_code, error, f"version {version}, {what}")
-            expect_equal((row.base_offset, row.log_append_time_ms), (-1, -1), f"version {version}, {what}: offset and time of a refusal")
-    expect_equal(_batches(target, topic), [], f"{what}: what lies in the log")
+            expect_equal((row.base_offset, row.log_append_time_ms), (-1, -1), f"version {version}, {what}: offset and time in an error response")
+    expect_equal(_batches(target, topic), [], f"{what}: the content of the log")
 
 
-@REQUIREMENTS.that(1, "messages of formats 0 and 1 become one batch of format 2, with the codec they came in", source=LOG_VALIDATOR, until=UNTIL)
+@REQUIREMENTS.that(1, "messages of formats 0 and 1 become one batch of format 2, with their original codec", source=LOG_VALIDATOR, until=UNTIL)
 def converted(target: Target) -> None:
     for magic in FORMATS:
         for codec in CODECS:
@@ -80,7 +80,7 @@ def converted(target: Target) -> None:
                 expect_equal(each.max_timestamp, max(times), f"{what}: the newest timestamp")
 
 
-@REQUIREMENTS.that(2, "the offsets that uncompressed messages come with are not looked at", source=LOG_VALIDATOR, until=UNTIL)
+@REQUIREMENTS.that(2, "the offsets of uncompressed messages in the request are ignored", source=LOG_VALIDATOR, until=UNTIL)
 def own_offsets(target: Target) -> None:
     for magic in FORMATS:
         topic = target.topic()
@@ -93,7 +93,7 @@ def own_offsets(target: Target) -> None:
         expect_equal(offsets, list(range(len(offsets))), f"format {magic}: offsets in the log")
 
 
-@REQUIREMENTS.that(3, "a batch of format 2 is taken by versions before its own, even with zstd", source="ProduceRequest.validateRecords", until=UNTIL)
+@REQUIREMENTS.that(3, "a batch of format 2 is accepted by older versions, even with zstd", source="ProduceRequest.validateRecords", until=UNTIL)
 def newer_format(target: Target) -> None:
     topic = target.topic()
     end = 0
@@ -107,7 +107,7 @@ def newer_format(target: Target) -> None:
 
 @REQUIREMENTS.that(
     4,
-    "without a whole message nothing is appended, and nothing is wrong; a torn message at the end is cut off",
+    "without a complete message nothing is appended, without an error; an incomplete message at the end is dropped",
     source="UnifiedLog.append",
     until=UNTIL,
 )
@@ -125,7 +125,7 @@ def torn(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    5, "a wrong checksum is refused with error 2, also that of a message inside a wrapper", source="LegacyRecord.ensureValid", until=UNTIL
+    5, "a wrong checksum is rejected with CORRUPT_MESSAGE, also that of a message inside a wrapper", source="LegacyRecord.ensureValid", until=UNTIL
 )
 def wrong_checksum(target: Target) -> None:
     for magic in FORMATS:
@@ -137,7 +137,7 @@ def wrong_checksum(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    6, "a message with no room for its header, and an unknown format, are refused with error 2", source="ByteBufferLogInputStream", until=UNTIL
+    6, "a message without a complete header, and an unknown format, are rejected with CORRUPT_MESSAGE", source="ByteBufferLogInputStream", until=UNTIL
 )
 def garbage(target: Target) -> None:
     whole = bytearray(build_message_set(RECORDS, magic=1))
@@ -146,7 +146,7 @@ def garbage(target: Target) -> None:
     _refused(target, bytes(8) + b"\0\0\0\5" + bytes(12), ErrorCode.CORRUPT_MESSAGE, "a message of five bytes")
 
 
-@REQUIREMENTS.that(7, "two wrappers, two batches of format 2, and two formats together are refused with error 87", source=LOG_VALIDATOR, until=UNTIL)
+@REQUIREMENTS.that(7, "two wrappers, two batches of format 2, and mixed formats are rejected with INVALID_RECORD", source=LOG_VALIDATOR, until=UNTIL)
 def not_one_batch(target: Target) -> None:
     wrapper = build_message_set(RECORDS, magic=1, compression=Compression.GZIP)
     mixed = build_message_set(RECORDS, magic=1) + build_message_set(RECORDS, magic=0)
@@ -155,7 +155,10 @@ def not_one_batch(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    8, "a transactional batch is refused with error 53: these versions name no transactional id", source="KafkaApis.handleProduceRequest", until=UNTIL
+    8,
+    "a transactional batch is rejected with TRANSACTIONAL_ID_AUTHORIZATION_FAILED: these versions have no transactional id",
+    source="KafkaApis.handleProduceRequest",
+    until=UNTIL,
 )
 def transactional(target: Target) -> None:
     records = build_batch(RECORDS, producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
@@ -164,7 +167,7 @@ def transactional(target: Target) -> None:
 
 @REQUIREMENTS.that(
     9,
-    "a message above the limit of its topic is refused with error 10, also one that grows above it in format 2",
+    "a message above the limit of its topic is rejected with MESSAGE_TOO_LARGE, also after conversion to format 2",
     source="UnifiedLog.append",
     until=UNTIL,
 )
@@ -180,7 +183,7 @@ def too_large(target: Target) -> None:
         _refused(target, together, ErrorCode.MESSAGE_TOO_LARGE, f"format {magic}, messages that become one batch", target.topic(configs=limit))
 
 
-@REQUIREMENTS.that(10, "messages without a key are refused by a compacted topic with error 87", source="LogValidator.validateKey", until=UNTIL)
+@REQUIREMENTS.that(10, "a compacted topic rejects messages without a key with INVALID_RECORD", source="LogValidator.validateKey", until=UNTIL)
 def keyless_on_compacted(target: Target) -> None:
     for magic in FORMATS:
         for codec in CODECS:
@@ -190,7 +193,11 @@ def keyless_on_compacted(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    11, "timestamps out of range are refused with error 32; format 0 has none that could be", source="KIP-937; LogValidator", since="3.6", until=UNTIL
+    11,
+    "timestamps out of range are rejected with INVALID_TIMESTAMP; format 0 has no timestamps",
+    source="KIP-937; LogValidator",
+    since="3.6",
+    until=UNTIL,
 )
 def timestamps_out_of_range(target: Target) -> None:
     topic = target.topic(configs={"message.timestamp.before.max.ms": "60000"})
@@ -203,11 +210,11 @@ def timestamps_out_of_range(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    12, "a topic that keeps append times stamps old messages with the broker's clock, and says so since version 2", source="KIP-32", until=UNTIL
+    12, "a topic with LogAppendTime sets the broker's clock on old messages, and returns it since version 2", source="KIP-32", until=UNTIL
 )
 def append_time(target: Target) -> None:
     topic = target.topic(configs={"message.timestamp.type": "LogAppendTime"})
-    told: dict[int, int] = {}
+    returned: dict[int, int] = {}
     with target.peer(topic.leader) as peer:
         before = wall_ms()
         for version in _old_versions(target):
@@ -215,19 +222,20 @@ def append_time(target: Target) -> None:
                 for codec in CODECS:
                     row = produce(peer, topic.name, build_message_set(RECORDS, magic=magic, compression=codec), version)
                     expect_error(row.error_code, ErrorCode.NONE, f"version {version}, format {magic}, {codec.name}")
-                    told[row.base_offset] = row.log_append_time_ms if version >= APPEND_TIME_SINCE else 0
+                    returned[row.base_offset] = row.log_append_time_ms if version >= APPEND_TIME_SINCE else 0
     for each in _batches(target, topic):
-        expect_equal(each.timestamp_type, TimestampType.LOG_APPEND_TIME, f"offset {each.base_offset}: whose clock stamped it")
+        expect_equal(each.timestamp_type, TimestampType.LOG_APPEND_TIME, f"offset {each.base_offset}: timestamp type")
         expect_equal({record.timestamp for record in each.records()}, {each.max_timestamp}, f"offset {each.base_offset}: timestamps")
         expect(before - 60_000 <= each.max_timestamp <= wall_ms() + 60_000, f"appended at {each.max_timestamp}, it is {before}")
         expect(
-            told[each.base_offset] in (0, each.max_timestamp), f"offset {each.base_offset}: told {told[each.base_offset]}, kept {each.max_timestamp}"
+            returned[each.base_offset] in (0, each.max_timestamp),
+            f"offset {each.base_offset}: returned {returned[each.base_offset]}, stored {each.max_timestamp}",
         )
 
 
 @REQUIREMENTS.that(
     13,
-    "messages that say the broker's clock stamped them are refused with error 32 by a topic that keeps append times",
+    "messages with timestamp type LogAppendTime are rejected with INVALID_TIMESTAMP by a topic with LogAppendTime",
     source="LogValidator.validateTimestamp",
     until=UNTIL,
 )
@@ -236,7 +244,7 @@ def stamped_by_whom(target: Target) -> None:
     _refused(target, build_message_set(RECORDS, magic=1, append_timestamp=5), ErrorCode.INVALID_TIMESTAMP, "a producer's append time", topic)
 
 
-@REQUIREMENTS.that(14, "acks=0 is not answered, and the messages are in the log", source="KafkaApis.sendNoOpResponseExemptThrottle", until=UNTIL)
+@REQUIREMENTS.that(14, "acks=0 gets no response, and the messages are in the log", source="KafkaApis.sendNoOpResponseExemptThrottle", until=UNTIL)
 def silence(target: Target) -> None:
     topic = target.topic()
     records = build_message_set(RECORDS, magic=1)
@@ -244,10 +252,12 @@ def silence(target: Target) -> None:
         for number, version in enumerate(_old_versions(target)):
             peer.send(produce_request(topic.name, records, acks=NONE), version)
             row = produce(peer, topic.name, records, version, acks=ALL)
-            expect_equal((row.error_code, row.base_offset), (0, 6 * number + 3), f"version {version}: error, offset behind what was not answered")
+            expect_equal(
+                (row.error_code, row.base_offset), (0, 6 * number + 3), f"version {version}: error, offset after the batch without a response"
+            )
 
 
-@REQUIREMENTS.that(15, "several partitions are answered each by itself", source="KafkaApis.handleProduceRequest", until=UNTIL)
+@REQUIREMENTS.that(15, "each partition has its own result", source="KafkaApis.handleProduceRequest", until=UNTIL)
 def each_by_itself(target: Target) -> None:
     topic = target.topic()
     records = build_message_set(RECORDS, magic=0)

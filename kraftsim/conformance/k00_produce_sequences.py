@@ -1,6 +1,7 @@
-"""Produce (0) by idempotent producers: the five batches a leader remembers, and what it says to the sixth.
+"""Produce (0) by idempotent producers: the cache of the last five batches, and sequence validation.
 
-Source: KIP-98, KIP-360, KAFKA-7692; ProducerStateManager, ProducerAppendInfo, UnifiedLog.analyzeAndValidateProducerState.
+Source: KIP-98, KIP-360, KAFKA-7692; ProducerStateManager, ProducerAppendInfo,
+UnifiedLog.analyzeAndValidateProducerState.
 """
 
 from kraftsim.conformance.batches import batch, produce
@@ -26,7 +27,7 @@ class _Producer:
         self._sent: dict[tuple[int, int, int], bytes] = {}
 
     def send(self, peer: Peer, sequence: int, records: int = 1, *, epochs_ahead: int = 0) -> PartitionProduceResponse:
-        """Send records from a sequence on; the same call again sends the same bytes again."""
+        """Produce records from a sequence on; the same call again sends the same bytes again."""
         key = (sequence, records, epochs_ahead)
         if key not in self._sent:
             epoch = self._producer_epoch + epochs_ahead
@@ -34,16 +35,16 @@ class _Producer:
         return produce(peer, self.topic.name, self._sent[key])
 
     def appended(self, peer: Peer, sequence: int, records: int, offset: int, *, epochs_ahead: int = 0) -> None:
-        """Send, and expect the batch to be appended at an offset."""
+        """Produce, and expect the batch to be appended at an offset."""
         row = self.send(peer, sequence, records, epochs_ahead=epochs_ahead)
         expect_error(row.error_code, ErrorCode.NONE, f"sequences from {sequence}, {records} records")
         expect_equal(row.base_offset, offset, f"sequences from {sequence}, {records} records: first offset")
 
     def refused(self, peer: Peer, sequence: int, records: int, error: ErrorCode, *, epochs_ahead: int = 0) -> None:
-        """Send, and expect the batch to be refused."""
+        """Produce, and expect the batch to be rejected."""
         row = self.send(peer, sequence, records, epochs_ahead=epochs_ahead)
         expect_error(row.error_code, error, f"sequences from {sequence}, {records} records, epoch + {epochs_ahead}")
-        expect_equal(row.base_offset, -1, "offset of a refusal")
+        expect_equal(row.base_offset, -1, "offset in an error response")
 
 
 def _on_its_leader(target: Target) -> tuple[_Producer, Peer]:
@@ -61,7 +62,7 @@ def in_sequence(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    2, "a repeated batch is answered with its first offset and not appended", source="KIP-98; UnifiedLog: a duplicate ends the append as success"
+    2, "a duplicate batch returns the original base offset and is not appended", source="KIP-98; UnifiedLog: a duplicate ends the append as success"
 )
 def repeated(target: Target) -> None:
     producer, peer = _on_its_leader(target)
@@ -70,12 +71,14 @@ def repeated(target: Target) -> None:
             producer.appended(peer, sequence, 3, offset=sequence)
         for sequence in (6, 0, 3):
             producer.appended(peer, sequence, 3, offset=sequence)
-            expect(producer.send(peer, sequence, 3).log_append_time_ms > 0, "a repeat is told by the time of the batch it repeats")
+            expect(producer.send(peer, sequence, 3).log_append_time_ms > 0, "a duplicate returns the append time of the original batch")
         producer.appended(peer, 9, 1, offset=9)
 
 
 @REQUIREMENTS.that(
-    3, "the last five batches are remembered; an older one is refused with error 45", source="ProducerStateEntry.NUM_BATCHES_TO_RETAIN"
+    3,
+    "the last five batches are cached; a duplicate of an older one is rejected with OUT_OF_ORDER_SEQUENCE_NUMBER",
+    source="ProducerStateEntry.NUM_BATCHES_TO_RETAIN",
 )
 def five_batches(target: Target) -> None:
     producer, peer = _on_its_leader(target)
@@ -88,7 +91,7 @@ def five_batches(target: Target) -> None:
             producer.appended(peer, sequence, 1, offset=sequence)
 
 
-@REQUIREMENTS.that(4, "a gap is refused with error 45, and does not move the sequence", source=APPEND_INFO)
+@REQUIREMENTS.that(4, "a sequence gap is rejected with OUT_OF_ORDER_SEQUENCE_NUMBER, and does not advance the sequence", source=APPEND_INFO)
 def gap(target: Target) -> None:
     producer, peer = _on_its_leader(target)
     with peer:
@@ -98,7 +101,7 @@ def gap(target: Target) -> None:
         producer.appended(peer, 5, 1, offset=5)
 
 
-@REQUIREMENTS.that(5, "a batch that overlaps others without repeating one is refused with error 45", source=APPEND_INFO)
+@REQUIREMENTS.that(5, "a batch that overlaps others without being a duplicate is rejected with OUT_OF_ORDER_SEQUENCE_NUMBER", source=APPEND_INFO)
 def overlap(target: Target) -> None:
     producer, peer = _on_its_leader(target)
     with peer:
@@ -108,7 +111,9 @@ def overlap(target: Target) -> None:
             producer.refused(peer, sequence, records, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
 
-@REQUIREMENTS.that(6, "an older epoch is refused with error 47, and so is a repeat of it", source="ProducerAppendInfo.checkProducerEpoch")
+@REQUIREMENTS.that(
+    6, "an older epoch is rejected with INVALID_PRODUCER_EPOCH, and so is a duplicate with it", source="ProducerAppendInfo.checkProducerEpoch"
+)
 def older_epoch(target: Target) -> None:
     producer, peer = _on_its_leader(target)
     with peer:
@@ -118,7 +123,7 @@ def older_epoch(target: Target) -> None:
             producer.refused(peer, sequence, 1, ErrorCode.INVALID_PRODUCER_EPOCH)
 
 
-@REQUIREMENTS.that(7, "a newer epoch begins at sequence 0; anything else is refused with error 45", source=APPEND_INFO)
+@REQUIREMENTS.that(7, "a newer epoch starts at sequence 0; any other sequence is rejected with OUT_OF_ORDER_SEQUENCE_NUMBER", source=APPEND_INFO)
 def newer_epoch(target: Target) -> None:
     producer, peer = _on_its_leader(target)
     with peer:
@@ -130,7 +135,7 @@ def newer_epoch(target: Target) -> None:
         producer.appended(peer, 2, 1, offset=6, epochs_ahead=1)
 
 
-@REQUIREMENTS.that(8, "a producer that the partition does not know may begin at any sequence", source="KIP-360, since 2.5")
+@REQUIREMENTS.that(8, "a producer without state in the partition may start at any sequence", source="KIP-360, since 2.5")
 def unknown_producer(target: Target) -> None:
     producer, peer = _on_its_leader(target)
     with peer:
@@ -150,7 +155,7 @@ def wrap(target: Target) -> None:
         producer.appended(peer, 1, 1, offset=3)
 
 
-@REQUIREMENTS.that(10, "a batch may lie across the wrap, and its repeat is known", source="KAFKA-7692")
+@REQUIREMENTS.that(10, "a batch may span the wrap-around of sequences, and its duplicate is recognised", source="KAFKA-7692")
 def across_the_wrap(target: Target) -> None:
     producer, peer = _on_its_leader(target)
     with peer:
@@ -161,7 +166,7 @@ def across_the_wrap(target: Target) -> None:
         producer.appended(peer, 2, 1, offset=5)
 
 
-@REQUIREMENTS.that(11, "producers do not disturb each other, nor batches without a producer", source="KIP-98")
+@REQUIREMENTS.that(11, "producers are independent of each other, and of batches without a producer id", source="KIP-98")
 def side_by_side(target: Target) -> None:
     producer, peer = _on_its_leader(target)
     other, _ = target.producer_id()

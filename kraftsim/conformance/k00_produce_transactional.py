@@ -1,4 +1,4 @@
-"""Produce (0): batches of transactions, and who is asked about them.
+"""Produce (0): batches of transactions, and their verification by the coordinator.
 
 Source: KIP-98, KIP-890; ReplicaManager.handleProduceAppend, UnifiedLog.analyzeAndValidateProducerState.
 """
@@ -23,85 +23,94 @@ def _asking_versions(target: Target) -> list[int]:
     return [version for version in produce_versions(target) if version < ADDS_SINCE]
 
 
-@REQUIREMENTS.that(1, "a batch of a partition that was added is taken, in every version", source=HANDLER)
+@REQUIREMENTS.that(1, "a batch for an added partition is accepted, in every version", source=HANDLER)
 def added(target: Target) -> None:
     for version in _asking_versions(target):
         topic = target.topic()
-        told = TransactionAt(target, topic)
-        told.id.begin(told.producer, [(topic.name, 0)])
+        transaction = TransactionAt(target, topic)
+        transaction.id.begin(transaction.producer, [(topic.name, 0)])
         for sequence in (0, 1):
-            row = told.write(sequence, version=version)
+            row = transaction.write(sequence, version=version)
             expect_error(row.error_code, ErrorCode.NONE, f"version {version}, sequence {sequence}")
             expect_equal(row.base_offset, sequence, f"version {version}: its offset")
 
 
-@REQUIREMENTS.that(2, "one of a partition that was not added is error 48, since version 11 error 120", source=HANDLER, since="3.6")
+@REQUIREMENTS.that(
+    2, "a batch for a partition that was not added returns INVALID_TXN_STATE, since version 11 TRANSACTION_ABORTABLE", source=HANDLER, since="3.6"
+)
 def not_added(target: Target) -> None:
     topic = target.topic(partitions=2)
-    told = TransactionAt(target, topic)
-    told.id.begin(told.producer, [(topic.name, 1)])
+    transaction = TransactionAt(target, topic)
+    transaction.id.begin(transaction.producer, [(topic.name, 1)])
     for version in _asking_versions(target):
-        row = told.write(0, version=version)
+        row = transaction.write(0, version=version)
         expected = ErrorCode.TRANSACTION_ABORTABLE if version >= ABORTABLE_SINCE else ErrorCode.INVALID_TXN_STATE
         expect_error(row.error_code, expected, f"version {version}")
         expect_equal((row.base_offset, row.log_start_offset), (-1, -1), f"version {version}: offset, log start")
 
 
-@REQUIREMENTS.that(3, "an epoch that its coordinator does not know is error 47", source=HANDLER, since="3.6")
+@REQUIREMENTS.that(3, "a producer epoch that the coordinator does not know returns INVALID_PRODUCER_EPOCH", source=HANDLER, since="3.6")
 def other_epochs(target: Target) -> None:
     topic = target.topic()
-    told = TransactionAt(target, topic)
-    told.producer = told.id.producer()  # one more epoch
-    told.id.begin(told.producer, [(topic.name, 0)])
-    producer_id, epoch = told.producer
+    transaction = TransactionAt(target, topic)
+    transaction.producer = transaction.id.producer()  # one more epoch
+    transaction.id.begin(transaction.producer, [(topic.name, 0)])
+    producer_id, epoch = transaction.producer
     for strange in (epoch - 1, epoch + 1):
-        row = told.write(0, producer=(producer_id, strange))
+        row = transaction.write(0, producer=(producer_id, strange))
         expect_error(row.error_code, ErrorCode.INVALID_PRODUCER_EPOCH, f"epoch {strange} instead of {epoch}")
 
 
-@REQUIREMENTS.that(4, "the producer id of somebody else, and an unknown transactional id, are error 49", source=HANDLER, since="3.6")
+@REQUIREMENTS.that(
+    4, "the producer id of another transactional id, and an unknown transactional id, return INVALID_PRODUCER_ID_MAPPING", source=HANDLER, since="3.6"
+)
 def other_ids(target: Target) -> None:
     topic = target.topic()
-    told, unknown = TransactionAt(target, topic), TransactionAt(target, topic)
-    expect_error(told.write(0, producer=(4711, 0)).error_code, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "another producer id")
+    transaction, unknown = TransactionAt(target, topic), TransactionAt(target, topic)
+    expect_error(transaction.write(0, producer=(4711, 0)).error_code, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "another producer id")
     unknown.id.name = TransactionalId(target).name
-    expect_error(unknown.write(0).error_code, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "a transactional id that nobody has used")
+    expect_error(unknown.write(0).error_code, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "an unused transactional id")
 
 
-@REQUIREMENTS.that(
-    5, "nothing of a transaction is taken after its end, not even what is in the log already", source=f"{HANDLER}; KAFKA-14402", since="3.6"
-)
+@REQUIREMENTS.that(5, "after EndTxn no batch of the transaction is accepted, not even a duplicate", source=f"{HANDLER}; KAFKA-14402", since="3.6")
 def late(target: Target) -> None:
     for commits in (True, False):
         topic = target.topic()
-        told = TransactionAt(target, topic)
-        told.wrote(0)
-        told.ended(commits=commits)
+        transaction = TransactionAt(target, topic)
+        transaction.wrote(0)
+        transaction.ended(commits=commits)
         for sequence, what in ((1, "a new batch"), (0, "one that is in the log already")):
-            expect_error(told.write(sequence).error_code, ErrorCode.INVALID_TXN_STATE, f"{what}, committed {commits}")
+            expect_error(transaction.write(sequence).error_code, ErrorCode.INVALID_TXN_STATE, f"{what}, committed {commits}")
 
 
-@REQUIREMENTS.that(6, "records outside of the transaction are not taken while one is open: error 48", source="ProducerAppendInfo.appendDataBatch")
+@REQUIREMENTS.that(
+    6,
+    "non-transactional records of a producer with an open transaction are rejected with INVALID_TXN_STATE",
+    source="ProducerAppendInfo.appendDataBatch",
+)
 def beside(target: Target) -> None:
     for version in _asking_versions(target):
         topic = target.topic()
-        told = TransactionAt(target, topic)
-        told.wrote(0)
-        producer_id, epoch = told.producer
+        transaction = TransactionAt(target, topic)
+        transaction.wrote(0)
+        producer_id, epoch = transaction.producer
         plain = batch(1, producer_id=producer_id, producer_epoch=epoch, base_sequence=1)
         with target.peer(topic.leader) as peer:
             row = produce(peer, topic.name, plain, version)
             expect_error(row.error_code, ErrorCode.INVALID_TXN_STATE, f"version {version}")
-            told.ended(commits=True)
+            transaction.ended(commits=True)
             expect_error(produce(peer, topic.name, plain, version).error_code, ErrorCode.NONE, f"version {version}, after the end")
 
 
 @REQUIREMENTS.that(
-    7, "without a transactional id the request is error 53, with two producers error 49, for every partition", source=HANDLER, since="3.6"
+    7,
+    "without a transactional id every partition returns TRANSACTIONAL_ID_AUTHORIZATION_FAILED, with two producers INVALID_PRODUCER_ID_MAPPING",
+    source=HANDLER,
+    since="3.6",
 )
 def whole_requests(target: Target) -> None:
     topic = target.topic(partitions=2)
-    told = TransactionAt(target, topic)
+    transaction = TransactionAt(target, topic)
 
     def rows(*producers: tuple[int, int]) -> list[PartitionProduceData]:
         batches = [
@@ -111,8 +120,8 @@ def whole_requests(target: Target) -> None:
         return [PartitionProduceData(index=index, records=records) for index, records in enumerate(batches)]
 
     for transactional_id, producers, expected in (
-        (None, [told.producer, (-1, -1)], ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
-        (told.id.name, [told.producer, (4711, 0)], ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (None, [transaction.producer, (-1, -1)], ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        (transaction.id.name, [transaction.producer, (4711, 0)], ErrorCode.INVALID_PRODUCER_ID_MAPPING),
     ):
         for version in _asking_versions(target):
             topics = [TopicProduceData(name=topic.name, partition_data=rows(*producers))]
@@ -123,56 +132,64 @@ def whole_requests(target: Target) -> None:
                 expect_error(row.error_code, expected, f"version {version}, partition {row.index}")
 
 
-@REQUIREMENTS.that(8, "an unknown partition in a transaction is error 3", source="ReplicaManager.appendToLocalLog")
+@REQUIREMENTS.that(8, "an unknown partition in a transaction returns UNKNOWN_TOPIC_OR_PARTITION", source="ReplicaManager.appendToLocalLog")
 def unknown_partition(target: Target) -> None:
     topic = target.topic()
-    told = TransactionAt(target, topic)
-    expect_error(told.write(0, partition=9).error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "partition 9")
+    transaction = TransactionAt(target, topic)
+    expect_error(transaction.write(0, partition=9).error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "partition 9")
 
 
-@REQUIREMENTS.that(9, "sequences go on behind a marker, and begin anew with an epoch", source="ProducerAppendInfo.checkSequence")
+@REQUIREMENTS.that(9, "sequences continue after a marker, and restart with a new epoch", source="ProducerAppendInfo.checkSequence")
 def sequences(target: Target) -> None:
     topic = target.topic()
-    told = TransactionAt(target, topic)
-    told.wrote(0, 3)
-    told.ended(commits=True)
-    told.wrote(3)
-    told.ended(commits=False)
-    told.producer = told.id.producer()
-    told.id.begin(told.producer, [(topic.name, 0)])
-    expect_error(told.write(4).error_code, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "sequence 4 of a new epoch")
-    expect_error(told.write(0).error_code, ErrorCode.NONE, "sequence 0 of a new epoch")
-
-
-@REQUIREMENTS.that(10, "since version 12 its leader adds the partition, and no producer need ask", source="KIP-890 part 2", since="4.0")
-def leader_adds(target: Target) -> None:
-    topic = target.topic()
-    told = TransactionAt(target, topic)
-    for sequence in (0, 1):
-        expect_error(told.write(sequence, version=ADDS_SINCE).error_code, ErrorCode.NONE, f"sequence {sequence} in version {ADDS_SINCE}")
-    expect_equal(told.id.described().transaction_state, "Ongoing", "the state of the transaction")
-    answer = told.id.ended(told.producer, 5, commits=True)
-    expect_equal((answer.producer_id, answer.producer_epoch), (told.producer_id, told.producer[1] + 1), "the producer of the next transaction")
-    expect_seen(target, topic, 0, ([0, 1, 2], 3, 3, []), "the partition")
-    expect_error(told.write(2, version=ADDS_SINCE).error_code, ErrorCode.INVALID_PRODUCER_EPOCH, "the epoch of the transaction before")
-
-
-@REQUIREMENTS.that(11, "a producer that the partition does not know begins its transaction with sequence 0", source="KIP-890 part 2", since="4.1")
-def begins_at_zero(target: Target) -> None:
-    topic = target.topic()
-    told = TransactionAt(target, topic)
-    expect_error(told.write(3, version=ADDS_SINCE).error_code, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "sequence 3 first")
+    transaction = TransactionAt(target, topic)
+    transaction.wrote(0, 3)
+    transaction.ended(commits=True)
+    transaction.wrote(3)
+    transaction.ended(commits=False)
+    transaction.producer = transaction.id.producer()
+    transaction.id.begin(transaction.producer, [(topic.name, 0)])
+    expect_error(transaction.write(4).error_code, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "sequence 4 of a new epoch")
+    expect_error(transaction.write(0).error_code, ErrorCode.NONE, "sequence 0 of a new epoch")
 
 
 @REQUIREMENTS.that(
-    12, "a marker with an epoch of the future fences the open transaction's producer here", source="UnifiedLog.analyzeAndValidateProducerState"
+    10, "since version 12 the leader adds the partition; the producer need not send AddPartitionsToTxn", source="KIP-890 part 2", since="4.0"
+)
+def leader_adds(target: Target) -> None:
+    topic = target.topic()
+    transaction = TransactionAt(target, topic)
+    for sequence in (0, 1):
+        expect_error(transaction.write(sequence, version=ADDS_SINCE).error_code, ErrorCode.NONE, f"sequence {sequence} in version {ADDS_SINCE}")
+    expect_equal(transaction.id.described().transaction_state, "Ongoing", "the state of the transaction")
+    answer = transaction.id.ended(transaction.producer, 5, commits=True)
+    expect_equal(
+        (answer.producer_id, answer.producer_epoch), (transaction.producer_id, transaction.producer[1] + 1), "the producer of the next transaction"
+    )
+    expect_seen(target, topic, 0, ([0, 1, 2], 3, 3, []), "the partition")
+    expect_error(transaction.write(2, version=ADDS_SINCE).error_code, ErrorCode.INVALID_PRODUCER_EPOCH, "the epoch of the transaction before")
+
+
+@REQUIREMENTS.that(
+    11, "the first transactional batch of a producer without state in the partition must have sequence 0", source="KIP-890 part 2", since="4.1"
+)
+def begins_at_zero(target: Target) -> None:
+    topic = target.topic()
+    transaction = TransactionAt(target, topic)
+    expect_error(transaction.write(3, version=ADDS_SINCE).error_code, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "sequence 3 first")
+
+
+@REQUIREMENTS.that(
+    12,
+    "a marker with a later epoch fences the producer of the open transaction in the partition",
+    source="UnifiedLog.analyzeAndValidateProducerState",
 )
 def fenced_by_marker(target: Target) -> None:
     topic = target.topic()
-    told = TransactionAt(target, topic)
-    told.wrote(0)
-    producer_id, epoch = told.producer
-    expect_error(end_at(target, topic, (producer_id, epoch + 1), commits=False), ErrorCode.NONE, "a marker of a later epoch")
+    transaction = TransactionAt(target, topic)
+    transaction.wrote(0)
+    producer_id, epoch = transaction.producer
+    expect_error(end_at(target, topic, (producer_id, epoch + 1), commits=False), ErrorCode.NONE, "a marker with a later epoch")
     with target.peer(topic.leader) as peer:
         plain = batch(1, producer_id=producer_id, producer_epoch=epoch, base_sequence=1)
         row = peer.ask(produce_request(topic.name, plain), 9, ProduceResponse).responses[0].partition_responses[0]

@@ -1,4 +1,4 @@
-"""Fetch (1) by consumers without a session: what is read, how long the leader waits, and how much it sends.
+"""Fetch (1) by consumers without a session: what is returned, how long the leader waits, and the limits of bytes.
 
 Source: KIP-74, KIP-227, KIP-320, KIP-516; KafkaApis.handleFetchRequest, ReplicaManager.readFromLog, DelayedFetch.
 """
@@ -18,7 +18,7 @@ from protocol.messages.k01_fetch import FIRST_SESSION_EPOCH, READ_COMMITTED, Fet
 REQUIREMENTS = Requirements("fetch", 1, "Reading a partition")
 HANDLER = "KafkaApis.handleFetchRequest"
 FORMAT_2_SINCE = 4
-"""The first version of Fetch that may be answered with message format 2; for older ones it is converted."""
+"""The first version of Fetch with message format 2 in responses; for older ones batches are converted."""
 IDS_SINCE, EPOCHS_SINCE, LAST_EPOCHS_SINCE, SESSIONS_SINCE, LOG_START_SINCE = 13, 9, 12, 7, 5
 PLENTY = 1 << 20
 NO_ID = bytes([1]) * 16
@@ -39,7 +39,7 @@ def fetch_request(
     min_bytes: int = 1,
     change: Change | None = None,
 ) -> FetchRequest:
-    """Return a request for one partition, without a session; `change` may set what the caller cares about."""
+    """Return a request for one partition, without a session; `change` may set further fields."""
     row = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=partition_max_bytes)
     if change is not None:
         change(row)
@@ -48,17 +48,17 @@ def fetch_request(
 
 
 def fetch_one(target: Target, topic: Topic, asked: FetchRequest, version: int) -> PartitionData:
-    """Ask the leader, and return what it says of the only partition."""
+    """Send the request to the leader, and return the row of the only partition."""
     with target.peer(topic.leader) as peer:
         answer = peer.ask(asked, version, FetchResponse)
-    expect_error(answer.error_code, ErrorCode.NONE, f"version {version}: the whole answer")
+    expect_error(answer.error_code, ErrorCode.NONE, f"version {version}: the top-level error")
     expect_equal(len(answer.responses), 1, f"version {version}: topics of the answer")
     expect_equal(len(answer.responses[0].partitions), 1, f"version {version}: partitions of the answer")
     return answer.responses[0].partitions[0]
 
 
 def fetched_records(target: Target, topic: Topic) -> bytes:
-    """Return all that lies in the only partition of a small topic, in message format 2 and without a cut batch at the end."""
+    """Return the content of the only partition of a small topic, in message format 2 and without a partial batch at the end."""
     version = target.newest(ApiKey.FETCH)
     row = fetch_one(target, topic, fetch_request(topic, version, partition_max_bytes=PLENTY), version)
     expect_error(row.error_code, ErrorCode.NONE, "reading back")
@@ -84,7 +84,7 @@ def _versions(target: Target, since: int = FORMAT_2_SINCE) -> list[int]:
     return list(target.versions(ApiKey.FETCH, since=since))
 
 
-@REQUIREMENTS.that(1, "records come back as they were produced, in whole batches, in every version", source=HANDLER)
+@REQUIREMENTS.that(1, "records are returned as they were produced, in whole batches, in every version", source=HANDLER)
 def reads_back(target: Target) -> None:
     topic = target.topic()
     sent = [batch(3), batch(1), batch(2)]
@@ -105,7 +105,7 @@ def reads_back(target: Target) -> None:
         expect(all(each.crc_is_valid() for each in split_batches(bytes(row.records or b""))), f"version {version}: a checksum is wrong")
 
 
-@REQUIREMENTS.that(2, "an offset inside a batch is answered with that whole batch first", source="FileRecords.searchForOffsetWithSize")
+@REQUIREMENTS.that(2, "an offset inside a batch returns that whole batch first", source="FileRecords.searchForOffsetWithSize")
 def inside_a_batch(target: Target) -> None:
     topic = filled_topic(target, batches=3, records=4)
     for version in _versions(target):
@@ -115,7 +115,9 @@ def inside_a_batch(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    3, "the end of the log is answered with nothing, beyond it and below 0 with error 1", source="UnifiedLog.read; OffsetOutOfRangeException"
+    3,
+    "a fetch at the log end offset returns no records, one beyond it or below 0 returns OFFSET_OUT_OF_RANGE",
+    source="UnifiedLog.read; OffsetOutOfRangeException",
 )
 def out_of_range(target: Target) -> None:
     topic = filled_topic(target, batches=2)
@@ -127,7 +129,7 @@ def out_of_range(target: Target) -> None:
         _refused(target, topic, ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset}", _versions(target), offset)
 
 
-@REQUIREMENTS.that(4, "an unknown topic or partition is answered with error 3, an unknown topic id with error 100", source="KIP-516")
+@REQUIREMENTS.that(4, "an unknown topic or partition returns UNKNOWN_TOPIC_OR_PARTITION, an unknown topic id UNKNOWN_TOPIC_ID", source="KIP-516")
 def unknown_partitions(target: Target) -> None:
     topic = target.topic()
     absent = Topic(name=target.fresh_name("absent"), topic_id=NO_ID, leader=topic.leader)
@@ -137,7 +139,7 @@ def unknown_partitions(target: Target) -> None:
     _refused(target, topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "an unknown partition", _versions(target), partition=5)
 
 
-@REQUIREMENTS.that(5, "a leader epoch ahead of the leader's is answered with error 75", source="KIP-320")
+@REQUIREMENTS.that(5, "a leader epoch above the leader's returns UNKNOWN_LEADER_EPOCH", source="KIP-320")
 def unknown_leader_epoch(target: Target) -> None:
     topic = filled_topic(target, batches=1)
 
@@ -147,7 +149,9 @@ def unknown_leader_epoch(target: Target) -> None:
     _refused(target, topic, ErrorCode.UNKNOWN_LEADER_EPOCH, "epoch 1000", _versions(target, since=EPOCHS_SINCE), change=ahead)
 
 
-@REQUIREMENTS.that(6, "a reader whose log goes on where the leader's epoch has ended is told where to cut", source="KIP-595: diverging epochs")
+@REQUIREMENTS.that(
+    6, "a fetch beyond the end of the leader's epoch returns the diverging epoch and its end offset", source="KIP-595: diverging epochs"
+)
 def diverging_epoch(target: Target) -> None:
     topic = filled_topic(target, batches=3)
 
@@ -162,7 +166,7 @@ def diverging_epoch(target: Target) -> None:
         expect_equal(bytes(row.records or b""), b"", f"version {version}: records")
 
 
-@REQUIREMENTS.that(7, "at least one whole batch comes, whatever the limits on bytes", source="KIP-74")
+@REQUIREMENTS.that(7, "at least one whole batch is returned, whatever the limits of bytes", source="KIP-74")
 def one_batch_at_least(target: Target) -> None:
     topic = filled_topic(target, batches=3)
     for version in _versions(target):
@@ -171,7 +175,7 @@ def one_batch_at_least(target: Target) -> None:
             expect_equal(_first_offsets(row), [0], f"version {version}, limits {max_bytes} and {partition_max_bytes}: first offsets")
 
 
-@REQUIREMENTS.that(8, "the limit of a partition holds behind the first batch", source="KIP-74")
+@REQUIREMENTS.that(8, "the limit of a partition applies after the first batch", source="KIP-74")
 def partition_limit(target: Target) -> None:
     topic = filled_topic(target, batches=10)
     for version in _versions(target):
@@ -182,7 +186,7 @@ def partition_limit(target: Target) -> None:
         expect(len(bytes(row.records or b"")) <= limit, f"version {version}: {len(bytes(row.records or b''))} bytes, the limit is {limit}")
 
 
-@REQUIREMENTS.that(9, "committed reading is answered with a list of aborted transactions, here an empty one", source="KIP-98")
+@REQUIREMENTS.that(9, "a read_committed fetch returns a list of aborted transactions, here an empty one", source="KIP-98")
 def committed_reading(target: Target) -> None:
     topic = filled_topic(target, batches=1)
     for version in _versions(target):
@@ -192,7 +196,7 @@ def committed_reading(target: Target) -> None:
         expect_equal((row.aborted_transactions, _first_offsets(row)), ([], [0]), f"version {version}: aborted transactions, first offsets")
 
 
-@REQUIREMENTS.that(10, "a leader without enough bytes waits for max_wait_ms, and then answers what it has", source="DelayedFetch")
+@REQUIREMENTS.that(10, "a leader without min_bytes waits for max_wait_ms, and then returns what it has", source="DelayedFetch")
 def waits(target: Target) -> None:
     topic = filled_topic(target, batches=2)
     version = target.newest(ApiKey.FETCH)
@@ -204,7 +208,7 @@ def waits(target: Target) -> None:
         expect(SHORT_MS * 0.9 <= took_ms < LONG_MS, f"answered after {took_ms:.0f} ms, max_wait_ms is {SHORT_MS}")
 
 
-@REQUIREMENTS.that(11, "a waiting fetch is answered as soon as something is produced", source="DelayedFetch; ReplicaManager.tryCompleteActions")
+@REQUIREMENTS.that(11, "a waiting fetch completes as soon as records are produced", source="DelayedFetch; ReplicaManager.tryCompleteActions")
 def woken(target: Target) -> None:
     topic = filled_topic(target, batches=1)
     version = target.newest(ApiKey.FETCH)
@@ -216,10 +220,10 @@ def woken(target: Target) -> None:
         produce(writer, topic.name, batch(2))
         answer = reader.receive(asked, version, correlation_id, FetchResponse)
     expect_equal(_first_offsets(answer.responses[0].partitions[0]), [1], "first offsets")
-    expect(time.monotonic() - started < LONG_MS / 1000, "the fetch slept on")
+    expect(time.monotonic() - started < LONG_MS / 1000, "the fetch kept waiting")
 
 
-@REQUIREMENTS.that(12, "a fetch that asks for nothing, or meets an error, does not wait", source="ReplicaManager.fetchMessages")
+@REQUIREMENTS.that(12, "a fetch of no partitions, or with an error, does not wait", source="ReplicaManager.fetchMessages")
 def does_not_wait(target: Target) -> None:
     topic = filled_topic(target, batches=1)
     version = target.newest(ApiKey.FETCH)
@@ -232,7 +236,7 @@ def does_not_wait(target: Target) -> None:
     expect(time.monotonic() - started < LONG_MS / 1000, "an answer that needs no waiting came late")
 
 
-@REQUIREMENTS.that(13, "an unknown session is answered with error 70 and no topics", source="KIP-227")
+@REQUIREMENTS.that(13, "an unknown session returns FETCH_SESSION_ID_NOT_FOUND and no topics", source="KIP-227")
 def unknown_session(target: Target) -> None:
     topic = filled_topic(target, batches=1)
     for version in _versions(target, since=SESSIONS_SINCE):
@@ -245,7 +249,7 @@ def unknown_session(target: Target) -> None:
             expect_equal((answer.session_id, answer.responses), (0, []), f"version {version}: session, topics")
 
 
-@REQUIREMENTS.that(14, "a request to open a session is answered in full, with a session or without", source="KIP-227")
+@REQUIREMENTS.that(14, "a request to create a session gets a full response, whether or not a session is created", source="KIP-227")
 def opening_a_session(target: Target) -> None:
     topic = filled_topic(target, batches=2)
     for version in _versions(target, since=SESSIONS_SINCE):
@@ -260,7 +264,7 @@ def opening_a_session(target: Target) -> None:
 
 @REQUIREMENTS.that(
     15,
-    "an isolation level that is none is refused with error -1: up to version 12 by each partition, since version 7 as a whole",
+    "an unknown isolation level returns UNKNOWN_SERVER_ERROR: up to version 12 for each partition, since version 7 also at the top level",
     source="getErrorResponse",
 )
 def no_isolation(target: Target) -> None:
@@ -273,6 +277,6 @@ def no_isolation(target: Target) -> None:
             answer = peer.ask(asked, version, FetchResponse)
         error = ErrorCode.UNKNOWN_SERVER_ERROR
         if version >= SESSIONS_SINCE:
-            expect_error(answer.error_code, error, f"version {version}: the answer as a whole")
+            expect_error(answer.error_code, error, f"version {version}: the top-level error")
         rows = [(row.partition_index, row.error_code, row.high_watermark) for name in answer.responses for row in name.partitions]
         expect_equal(rows, [] if version >= IDS_SINCE else [(0, error, -1), (9, error, -1)], f"version {version}: partitions")

@@ -1,4 +1,4 @@
-"""Fetch (1) and ListOffsets (2) for readers of committed data: how far they see, and what they are told of aborted transactions.
+"""Fetch (1) and ListOffsets (2) with read_committed: the last stable offset, and aborted transactions.
 
 Source: KIP-98; Partition.readRecords, UnifiedLog.collectAbortedTransactions, DelayedFetch.
 """
@@ -27,13 +27,13 @@ from protocol.messages.k02_list_offsets import (
 )
 from protocol.records import Record
 
-REQUIREMENTS = Requirements("transactions", 13, "Readers of committed data")
+REQUIREMENTS = Requirements("transactions", 13, "read_committed consumers")
 READ = "KIP-98; Partition.readRecords"
 ISOLATION_SINCE = 4
 LISTED_SINCE = 2
 LONG_MS, SHORT_MS = 5000, 500
 SEGMENT_BYTES = 1 << 20
-"""The least that every release takes."""
+"""The smallest value that every release accepts."""
 
 
 def _versions(target: Target) -> list[int]:
@@ -49,13 +49,13 @@ def _latest(target: Target, topic: Topic, version: int, isolation: int, timestam
     return row.offset
 
 
-@REQUIREMENTS.that(1, "they see up to the first record of the oldest open transaction, others everything", source=READ)
+@REQUIREMENTS.that(1, "read_committed returns records up to the first open transaction, read_uncommitted all of them", source=READ)
 def bounded(target: Target) -> None:
     topic = target.topic()
     with target.peer(topic.leader) as peer:
         produce(peer, topic.name, batch(2))
-    told = TransactionAt(target, topic)
-    told.wrote(0, 3)
+    transaction = TransactionAt(target, topic)
+    transaction.wrote(0, 3)
     with target.peer(topic.leader) as peer:
         produce(peer, topic.name, batch(1))
     for version in _versions(target):
@@ -65,7 +65,7 @@ def bounded(target: Target) -> None:
             expect_seen(target, topic, offset, ([], 2, 6, []), f"version {version}, committed, from offset {offset}", version=version)
 
 
-@REQUIREMENTS.that(2, "they are told which transactions were aborted in what they read, by producer and first offset", source=READ)
+@REQUIREMENTS.that(2, "the response lists the aborted transactions in the range that is read, by producer id and first offset", source=READ)
 def aborted(target: Target) -> None:
     topic = target.topic()
     one, other = TransactionAt(target, topic), TransactionAt(target, topic)
@@ -85,18 +85,18 @@ def aborted(target: Target) -> None:
         expect_seen(target, topic, 0, ([0, 2, 3, 4, 5, 6], 7, 7, None), f"version {version}, all", version=version, isolation=READ_UNCOMMITTED)
 
 
-@REQUIREMENTS.that(3, "an empty transaction is in no list", source="KAFKA-10702")
+@REQUIREMENTS.that(3, "an aborted transaction without records is not listed", source="KAFKA-10702")
 def empty(target: Target) -> None:
     topic = target.topic()
     expect_error(end_at(target, topic, (4000, 0), commits=False), ErrorCode.NONE, "the abort of nothing")
     expect_seen(target, topic, 0, ([0], 1, 1, []), "its marker alone")
 
 
-@REQUIREMENTS.that(4, "an answer that waited for an abort names it", source="KAFKA-5376; DelayedFetch")
+@REQUIREMENTS.that(4, "a delayed response lists a transaction that was aborted during the wait", source="KAFKA-5376; DelayedFetch")
 def waited(target: Target) -> None:
     topic = target.topic()
-    told = TransactionAt(target, topic)
-    told.wrote(0)
+    transaction = TransactionAt(target, topic)
+    transaction.wrote(0)
     version = min(target.newest(ApiKey.FETCH), 12)
     asked = fetch_request(topic, version, max_wait_ms=LONG_MS)
     asked.isolation_level = READ_COMMITTED
@@ -105,17 +105,17 @@ def waited(target: Target) -> None:
     reader.start()
     time.sleep(SHORT_MS / 1000)
     expect_equal(answers, [], "answers before the end of the transaction")
-    told.ended(commits=False)
+    transaction.ended(commits=False)
     reader.join()
     expect(bool(answers), "the reader has no answer")
-    expect_equal(seen(answers[0]), ([0, 1], 2, 2, [(told.producer_id, 0)]), "what it was told")
+    expect_equal(seen(answers[0]), ([0, 1], 2, 2, [(transaction.producer_id, 0)]), "the delayed response")
 
 
-@REQUIREMENTS.that(5, "records that they may not see do not end their wait", source="DelayedFetch.tryComplete")
+@REQUIREMENTS.that(5, "records above the last stable offset do not complete a read_committed fetch", source="DelayedFetch.tryComplete")
 def not_woken(target: Target) -> None:
     topic = target.topic()
-    told = TransactionAt(target, topic)
-    told.wrote(0, 5)
+    transaction = TransactionAt(target, topic)
+    transaction.wrote(0, 5)
     version = min(target.newest(ApiKey.FETCH), 12)
     for isolation, waits in ((READ_COMMITTED, True), (READ_UNCOMMITTED, False)):
         asked = fetch_request(topic, version, max_wait_ms=SHORT_MS)
@@ -125,26 +125,28 @@ def not_woken(target: Target) -> None:
         expect_equal(time.monotonic() - before >= WAITED_S, waits, f"isolation {isolation}: waited to the end")
 
 
-@REQUIREMENTS.that(6, "ListOffsets ends for them where Fetch does", source="KIP-98; Partition.fetchOffsetForTimestamp")
+@REQUIREMENTS.that(6, "ListOffsets with read_committed ends at the last stable offset", source="KIP-98; Partition.fetchOffsetForTimestamp")
 def listed(target: Target) -> None:
     topic = target.topic()
     with target.peer(topic.leader) as peer:
         produce(peer, topic.name, batch(2))
-    told = TransactionAt(target, topic)
-    told.wrote(0, 3)
+    transaction = TransactionAt(target, topic)
+    transaction.wrote(0, 3)
     for version in target.versions(ApiKey.LIST_OFFSETS, since=LISTED_SINCE):
         expect_equal(_latest(target, topic, version, READ_COMMITTED), 2, f"version {version}, committed: the end")
         expect_equal(_latest(target, topic, version, READ_UNCOMMITTED), 5, f"version {version}, all: the end")
-    told.ended(commits=True)
+    transaction.ended(commits=True)
     for version in target.versions(ApiKey.LIST_OFFSETS, since=LISTED_SINCE):
         expect_equal(_latest(target, topic, version, READ_COMMITTED), 6, f"version {version}, committed: the end after the commit")
 
 
-@REQUIREMENTS.that(7, "a timestamp that only an open transaction reaches is not found by them", source="KIP-98; Partition.fetchOffsetForTimestamp")
+@REQUIREMENTS.that(
+    7, "a timestamp that occurs only in an open transaction is not found with read_committed", source="KIP-98; Partition.fetchOffsetForTimestamp"
+)
 def timestamps(target: Target) -> None:
     topic = target.topic()
-    told = TransactionAt(target, topic)
-    told.wrote(0, 3)
+    transaction = TransactionAt(target, topic)
+    transaction.wrote(0, 3)
     for version in target.versions(ApiKey.LIST_OFFSETS, since=LISTED_SINCE):
         found = [_latest(target, topic, version, isolation, 0) for isolation in (READ_COMMITTED, READ_UNCOMMITTED)]
         expect_equal(found, [-1, 0], f"version {version}: offset of timestamp 0, committed and all")
@@ -152,12 +154,12 @@ def timestamps(target: Target) -> None:
         expect_equal(_latest(target, topic, version, READ_COMMITTED, MAX_TIMESTAMP), -1, f"version {version}: offset of the greatest timestamp")
 
 
-@REQUIREMENTS.that(8, "where an answer carries no records for other reasons, it has no list at all", source="ReplicaManager.readFromLog")
+@REQUIREMENTS.that(8, "a response without records for other reasons has no list of aborted transactions", source="ReplicaManager.readFromLog")
 def without_a_list(target: Target) -> None:
     topic = target.topic()
-    told = TransactionAt(target, topic)
-    told.wrote(0)
-    told.ended(commits=False)
+    transaction = TransactionAt(target, topic)
+    transaction.wrote(0)
+    transaction.ended(commits=False)
     version = min(target.newest(ApiKey.FETCH), 12)
     beyond = read_at(target, topic, 9, version=version)
     expect_error(beyond.error_code, ErrorCode.OFFSET_OUT_OF_RANGE, "beyond the end")
@@ -165,11 +167,11 @@ def without_a_list(target: Target) -> None:
 
 
 WAITED_S = SHORT_MS / 1000 * 0.8
-"""Whoever took so long has waited: clocks tick apart."""
+"""The minimum duration of a wait, with a tolerance for clock differences."""
 
 
 def _wait_behind(target: Target, waits: dict[int, bool]) -> None:
-    """Let two transactions be open, the one from 0 to 2, the other in 3 and 4, and ask from each offset whether there is a wait."""
+    """Open two transactions, one from 0 to 2, the other in 3 and 4, and check for each fetch offset whether the fetch waits."""
     topic = target.topic()
     TransactionAt(target, topic).wrote(0, 3)
     TransactionAt(target, topic).wrote(0, 2)
@@ -182,14 +184,12 @@ def _wait_behind(target: Target, waits: dict[int, bool]) -> None:
         expect_equal(time.monotonic() - before >= WAITED_S, is_waiting, f"from offset {offset}: waited to the end")
 
 
-@REQUIREMENTS.that(
-    9, "who asks from behind the last stable offset is answered at once, with nothing", source="DelayedFetch.tryComplete", since="3.8", until="3.9"
-)
+@REQUIREMENTS.that(9, "a fetch from above the last stable offset returns empty at once", source="DelayedFetch.tryComplete", since="3.8", until="3.9")
 def at_once_behind_it(target: Target) -> None:
     _wait_behind(target, {0: True, 1: False, 2: False, 3: False, 4: False, 5: False})
 
 
-@REQUIREMENTS.that(10, "what lies in an older segment is answered at once, however little it is", source="DelayedFetch.tryComplete")
+@REQUIREMENTS.that(10, "data in an older segment is returned at once, however little it is", source="DelayedFetch.tryComplete")
 def older_segments(target: Target) -> None:
     topic = target.topic(configs={"segment.bytes": str(SEGMENT_BYTES)})
     with target.peer(topic.leader) as peer:
@@ -206,7 +206,7 @@ def older_segments(target: Target) -> None:
 
 @REQUIREMENTS.that(
     11,
-    "who asks from the batch at the last stable offset waits, from a batch behind that, or the end of the log, is answered at once, with nothing",
+    "a fetch from the batch at the last stable offset waits; one from a later batch or the end of the log returns empty at once",
     source="LogSegment.read, DelayedFetch.tryComplete",
     since="4.0",
 )

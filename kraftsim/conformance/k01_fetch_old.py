@@ -1,6 +1,7 @@
-"""Fetch (1) before version 4: batches become message sets of format 0 or 1, and limits on bytes cut them.
+"""Fetch (1) before version 4: down-conversion to message sets of format 0 or 1, which limits of bytes truncate.
 
-Source: KIP-74, KIP-98, KIP-283, KIP-896 (which ended it); KafkaApis.handleFetchRequest, LazyDownConversionRecords, ReplicaManager.readFromLog.
+Source: KIP-74, KIP-98, KIP-283, KIP-896 (which removed it); KafkaApis.handleFetchRequest,
+LazyDownConversionRecords, ReplicaManager.readFromLog.
 """
 
 import time
@@ -19,7 +20,7 @@ from protocol.message_sets import OldMessage, split_any_batches
 from protocol.messages.k01_fetch import FetchPartition, FetchResponse, FetchTopic, PartitionData
 from protocol.records import Record
 
-REQUIREMENTS = Requirements("fetch", 2, "Reading in message formats 0 and 1")
+REQUIREMENTS = Requirements("fetch", 2, "Down-conversion to message formats 0 and 1")
 UNTIL = "3.9"
 FORMAT_1_SINCE, ONE_BATCH_SINCE, ZSTD_SINCE = 2, 3, 10
 LAZY = "LazyDownConversionRecords"
@@ -28,7 +29,7 @@ RECORDS = (Record(timestamp=1000, key=b"a", value=b"1"), Record(timestamp=3000, 
 
 
 def _old_versions(target: Target) -> list[int]:
-    """Return the versions that ask for old formats. Raises Inapplicable where none is served."""
+    """Return the versions that support old formats. Raises Inapplicable if none is served."""
     found = [version for version in target.versions(ApiKey.FETCH) if version < FORMAT_2_SINCE]
     if not found:
         raise Inapplicable(f"Fetch is offered from version {target.range_of(ApiKey.FETCH)[0]} on")
@@ -40,7 +41,7 @@ def _magic(version: int) -> int:
 
 
 def _read(target: Target, topic: Topic, version: int, offset: int = 0, partition_max_bytes: int = PLENTY) -> tuple[PartitionData, list[OldMessage]]:
-    """Fetch the only partition, and return its row with the messages in it, whose format and checksums are right."""
+    """Fetch the only partition, and return its row with its messages, after checking their format and checksums."""
     row = fetch_one(target, topic, fetch_request(topic, version, offset, partition_max_bytes=partition_max_bytes), version)
     expect_error(row.error_code, ErrorCode.NONE, f"version {version}, offset {offset}")
     messages = []
@@ -72,12 +73,10 @@ def _refused(target: Target, topic: Topic, error: ErrorCode, versions: list[int]
     for version in versions:
         row = fetch_one(target, topic, fetch_request(topic, version, offset, partition=partition, max_wait_ms=LONG_MS), version)
         expect_error(row.error_code, error, f"version {version}")
-        expect_equal((row.high_watermark, bytes(row.records or b"")), (-1, b""), f"version {version}: high watermark, records of a refusal")
+        expect_equal((row.high_watermark, bytes(row.records or b"")), (-1, b""), f"version {version}: high watermark, records in an error response")
 
 
-@REQUIREMENTS.that(
-    1, "versions 0 and 1 are answered with format 0, versions 2 and 3 with format 1, in the codec of the batch", source=LAZY, until=UNTIL
-)
+@REQUIREMENTS.that(1, "versions 0 and 1 return format 0, versions 2 and 3 format 1, with the codec of the batch", source=LAZY, until=UNTIL)
 def converted(target: Target) -> None:
     for codec in OLD_CODECS:
         topic = _topic_with(target, build_batch(RECORDS, compression=codec), build_batch(RECORDS, compression=codec))
@@ -92,7 +91,7 @@ def converted(target: Target) -> None:
                 expect_equal({each.attributes for each in messages}, {int(codec)}, f"{what}: attributes")
 
 
-@REQUIREMENTS.that(2, "headers, producer ids and sequences are left away", source="KIP-98: older formats have no place for them", until=UNTIL)
+@REQUIREMENTS.that(2, "headers, producer ids and sequences are dropped", source="KIP-98: older formats have no place for them", until=UNTIL)
 def what_is_lost(target: Target) -> None:
     producer_id, epoch = target.producer_id()
     rich = tuple(record._replace(headers=(("h", b"1"),)) for record in RECORDS)
@@ -101,9 +100,7 @@ def what_is_lost(target: Target) -> None:
         expect_equal(_records(_read(target, topic, version)[1]), _expected(version), f"version {version}: records")
 
 
-@REQUIREMENTS.that(
-    3, "records before the offset that was asked for are left out, unless they are compressed", source="RecordsUtil.downConvert", until=UNTIL
-)
+@REQUIREMENTS.that(3, "records before the fetch offset are left out, unless they are compressed", source="RecordsUtil.downConvert", until=UNTIL)
 def from_inside(target: Target) -> None:
     for codec, first in ((Compression.NONE, 1), (Compression.GZIP, 0)):
         topic = _topic_with(target, build_batch(RECORDS, compression=codec))
@@ -113,7 +110,7 @@ def from_inside(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    4, "a converted answer has the size of the batches that were read; a message that ends beyond it fills it up", source="KIP-283", until=UNTIL
+    4, "a converted response has the size of the batches that were read, with an incomplete message as padding", source="KIP-283", until=UNTIL
 )
 def size(target: Target) -> None:
     sent = [batch(2), batch(2), batch(2)]
@@ -130,7 +127,7 @@ def size(target: Target) -> None:
         expect_equal(len(messages), 50, f"version {version}: messages of the first batch")
 
 
-@REQUIREMENTS.that(5, "a limit on bytes cuts the answer, and before version 3 the first batch, too", source="KIP-74", until=UNTIL)
+@REQUIREMENTS.that(5, "a limit of bytes truncates the response, and before version 3 the first batch, too", source="KIP-74", until=UNTIL)
 def limits(target: Target) -> None:
     one = len(batch(2))
     topic = _topic_with(target, batch(2), batch(2), batch(2))
@@ -147,7 +144,7 @@ def limits(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    6, "before version 3 every partition is sent up to its own limit", source="FetchRequest: max_bytes came with version 3", until=UNTIL
+    6, "before version 3 every partition is returned up to its own limit", source="FetchRequest: max_bytes came with version 3", until=UNTIL
 )
 def no_limit_of_the_answer(target: Target) -> None:
     topic = target.topic(partitions=3)
@@ -167,7 +164,7 @@ def no_limit_of_the_answer(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    7, "a batch with zstd is refused with error 76 where it comes first, and ends the answer where it comes later", source=LAZY, until=UNTIL
+    7, "a zstd batch returns UNSUPPORTED_COMPRESSION_TYPE if it is the first one, and ends the response otherwise", source=LAZY, until=UNTIL
 )
 def zstd(target: Target) -> None:
     _refused(target, _topic_with(target, batch(3, compression=Compression.ZSTD)), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, _old_versions(target))
@@ -177,7 +174,10 @@ def zstd(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    8, "a topic that keeps zstd is refused with error 76 by every version before 10", source="KIP-110; KafkaApis.handleFetchRequest", until=UNTIL
+    8,
+    "a topic with compression.type=zstd returns UNSUPPORTED_COMPRESSION_TYPE in every version before 10",
+    source="KIP-110; KafkaApis.handleFetchRequest",
+    until=UNTIL,
 )
 def zstd_topic(target: Target) -> None:
     topic = _topic_with(target, batch(3), configs={"compression.type": "zstd"})
@@ -185,7 +185,9 @@ def zstd_topic(target: Target) -> None:
     _refused(target, topic, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, early)
 
 
-@REQUIREMENTS.that(9, "a topic that forbids conversion is refused with error 35", source="KIP-283: message.downconversion.enable", until=UNTIL)
+@REQUIREMENTS.that(
+    9, "a topic with message.downconversion.enable=false returns UNSUPPORTED_VERSION", source="KIP-283: message.downconversion.enable", until=UNTIL
+)
 def forbidden(target: Target) -> None:
     topic = _topic_with(target, batch(3), configs={"message.downconversion.enable": "false"})
     _refused(target, topic, ErrorCode.UNSUPPORTED_VERSION, _old_versions(target))
@@ -195,7 +197,10 @@ def forbidden(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    10, "an offset out of range and an unknown partition are refused with errors 1 and 3", source="KafkaApis.handleFetchRequest", until=UNTIL
+    10,
+    "an offset out of range returns OFFSET_OUT_OF_RANGE, an unknown partition UNKNOWN_TOPIC_OR_PARTITION",
+    source="KafkaApis.handleFetchRequest",
+    until=UNTIL,
 )
 def errors(target: Target) -> None:
     topic = filled_topic(target, batches=2)
@@ -203,19 +208,19 @@ def errors(target: Target) -> None:
     _refused(target, topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _old_versions(target), partition=5)
 
 
-@REQUIREMENTS.that(11, "append times are told as such in format 1", source="KIP-32", until=UNTIL)
+@REQUIREMENTS.that(11, "LogAppendTime is returned as the timestamp type in format 1", source="KIP-32", until=UNTIL)
 def append_times(target: Target) -> None:
     for codec in OLD_CODECS:
         topic = _topic_with(target, build_batch(RECORDS, compression=codec), configs={"message.timestamp.type": "LogAppendTime"})
         for version in _old_versions(target):
             _, messages = _read(target, topic, version)
             expected = TimestampType.LOG_APPEND_TIME if _magic(version) else None
-            expect_equal({each.timestamp_type for each in messages}, {expected}, f"version {version}, {codec.name}: whose clock stamped them")
+            expect_equal({each.timestamp_type for each in messages}, {expected}, f"version {version}, {codec.name}: timestamp type")
             times = {time for _, time, _, _ in _records(messages)}
             expect(len(times) == 1 and (times == {-1}) == (expected is None), f"version {version}, {codec.name}: timestamps {times}")
 
 
-@REQUIREMENTS.that(12, "an old reader waits at the end of the log, and is woken", source="DelayedFetch", until=UNTIL)
+@REQUIREMENTS.that(12, "a fetch with an old version waits at the end of the log and completes on an append", source="DelayedFetch", until=UNTIL)
 def waits(target: Target) -> None:
     topic = filled_topic(target, batches=1)
     end = 1

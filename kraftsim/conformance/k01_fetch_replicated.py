@@ -1,6 +1,7 @@
-"""What is readable, and what is acknowledged, of a partition whose follower is slow: the high watermark decides.
+"""What is readable, and what is acknowledged, of a partition with a slow follower: the high watermark decides.
 
-A throw-away broker is the follower: it is let in by the controller, and fetches from the leader when a check wants it to.
+The follower is an emulated broker: it is unfenced by the controller, and fetches from the leader when a check
+wants it to.
 Source: KIP-98, KIP-207, KIP-966; Partition.{readRecords, maybeIncrementLeaderHW, checkEnoughReplicasReachOffset}.
 """
 
@@ -29,7 +30,7 @@ from protocol.messages.k19_create_topics import (
 )
 from protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 
-REQUIREMENTS = Requirements("fetch", 4, "Partitions whose follower is slow")
+REQUIREMENTS = Requirements("fetch", 4, "Partitions with a slow follower")
 ENOUGH = "Partition.checkEnoughReplicasReachOffset"
 IDS_IN_CREATE_TOPICS, NAMES_OF_DELETE_TOPICS, PRODUCE_VERSION = 7, 5, 9
 STATE_SINCE = 15
@@ -39,14 +40,14 @@ NOT_YET = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """A topic with one partition: a node of the cluster leads, a throw-away broker follows and is in sync."""
+    """A topic with one partition: a node of the cluster leads, an emulated broker follows and is in sync."""
 
     target: Target
     topic: Topic
     follower: ThrowAwayBroker
 
     def produce(self, acks: int = LEADER) -> PartitionProduceResponse:
-        """Append one record, as soon as the leader knows that it leads."""
+        """Append one record, as soon as the leader has become leader."""
         with self.target.peer(self.topic.leader) as peer:
             return settled(
                 lambda: produce(peer, self.topic.name, batch(), PRODUCE_VERSION, acks=acks),
@@ -55,7 +56,7 @@ class Followed:
             )
 
     def replicate_to(self, offset: int) -> None:
-        """Let the follower ask for an offset: it has everything before that."""
+        """Let the follower fetch from an offset: it acknowledges everything before that."""
         version = self.target.newest(ApiKey.FETCH, address=self.topic.leader)
 
         def in_first_epoch(row: FetchPartition) -> None:
@@ -73,7 +74,7 @@ class Followed:
         expect_error(answer.responses[0].partitions[0].error_code, ErrorCode.NONE, f"a Fetch of the follower from offset {offset}")
 
     def readable(self, version: int) -> tuple[list[int], int]:
-        """Return the base offsets of the batches that a consumer is given from the beginning, and the high watermark."""
+        """Return the base offsets of the batches that a consumer gets from the start, and the high watermark."""
         row = fetch_one(self.target, self.topic, fetch_request(self.topic, version), version)
         expect_error(row.error_code, ErrorCode.NONE, f"version {version}: a consumer's Fetch")
         return [each.base_offset for each in split_batches(row.records or b"")], row.high_watermark
@@ -81,7 +82,7 @@ class Followed:
 
 @contextmanager
 def _followed(target: Target, min_in_sync: int = 1) -> Iterator[Followed]:
-    """Hold such a topic. Both go at the end."""
+    """Yield such a topic. Topic and broker are removed at the end."""
     leader = target.topic()
     with throw_away_broker(target) as follower:
         follower.registered()
@@ -102,10 +103,10 @@ def _followed(target: Target, min_in_sync: int = 1) -> Iterator[Followed]:
                 peer.ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS), NAMES_OF_DELETE_TOPICS, DeleteTopicsResponse)
 
 
-@REQUIREMENTS.that(1, "a consumer reads what all replicas in sync have, and nothing behind that", source="Partition.readRecords")
+@REQUIREMENTS.that(1, "a consumer reads up to the high watermark only", source="Partition.readRecords")
 def below_high_watermark(target: Target) -> None:
     with _followed(target) as followed:
-        expect_error(followed.produce().error_code, ErrorCode.NONE, "acks=1, which waits for nobody")
+        expect_error(followed.produce().error_code, ErrorCode.NONE, "acks=1, which does not wait for the follower")
         followed.produce()
         for replicated in range(3):
             followed.replicate_to(replicated)
@@ -115,7 +116,7 @@ def below_high_watermark(target: Target) -> None:
 
 
 def _while_in_sync_replicas_go(target: Target) -> PartitionProduceResponse:
-    """Append with acks=all, let the follower leave the replicas in sync meanwhile, and return the answer."""
+    """Append with acks=all, let the follower leave the ISR meanwhile, and return the response."""
     with _followed(target, min_in_sync=2) as followed:
         followed.produce()
         asked = produce_request(followed.topic.name, batch(), acks=ALL)
@@ -127,13 +128,15 @@ def _while_in_sync_replicas_go(target: Target) -> PartitionProduceResponse:
     return answer.responses[0].partition_responses[0]
 
 
-@REQUIREMENTS.that(2, "what waits for replicas that leave is answered with error 20 if too few are left: it is appended", source=ENOUGH, until="3.6")
+@REQUIREMENTS.that(
+    2, "an append whose ISR shrinks below min.insync.replicas while it waits returns NOT_ENOUGH_REPLICAS_AFTER_APPEND", source=ENOUGH, until="3.6"
+)
 def too_few_after_append(target: Target) -> None:
     row = _while_in_sync_replicas_go(target)
     expect_error(row.error_code, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, "acks=all, one replica in sync is left, two are demanded")
 
 
-@REQUIREMENTS.that(3, "what waits for replicas that leave is not acknowledged if too few are left: error 7", source="KIP-966", since="3.7")
+@REQUIREMENTS.that(3, "an append whose ISR shrinks below min.insync.replicas while it waits returns REQUEST_TIMED_OUT", source="KIP-966", since="3.7")
 def not_acknowledged(target: Target) -> None:
     row = _while_in_sync_replicas_go(target)
     expect_error(row.error_code, ErrorCode.REQUEST_TIMED_OUT, "acks=all, one replica in sync is left, two are demanded")

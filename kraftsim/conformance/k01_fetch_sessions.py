@@ -1,4 +1,4 @@
-"""Fetch (1) within a session: who opens one names what changes, and is told what has changed.   Source: KIP-227, kafka.server.FetchSession."""
+"""Fetch (1) within a session: requests and responses contain only what has changed.   Source: KIP-227, kafka.server.FetchSession."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ SESSION = "KIP-227; kafka.server.FetchSession"
 LAST_SESSION_EPOCH = 2**31 - 1
 Wish = tuple[Topic, int]
 Row = tuple[str, int, list[int]]
-"""Whose topic it is, which error it has, and where its batches begin."""
+"""Topic name, error, and the base offsets of the batches."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class Session:
     epoch: int = FIRST_SESSION_EPOCH
 
     def ask(self, *wishes: Wish, forgotten: Sequence[Topic] = (), epoch: int | None = None, partition_max_bytes: int = PLENTY) -> FetchResponse:
-        """Ask from these offsets on, and take what the session is called from the answer."""
+        """Fetch from these offsets, and store the session id of the response."""
         topics = [
             FetchTopic(
                 topic=topic.name, topic_id=topic.topic_id, partitions=[FetchPartition(fetch_offset=offset, partition_max_bytes=partition_max_bytes)]
@@ -63,8 +63,8 @@ class Session:
         return answer
 
     def rows(self, answer: FetchResponse, *topics: Topic) -> list[Row]:
-        """Return what an answer says of which topic."""
-        expect_error(answer.error_code, ErrorCode.NONE, f"version {self.version}: the answer as a whole")
+        """Return the rows of a response with their topic names."""
+        expect_error(answer.error_code, ErrorCode.NONE, f"version {self.version}: the top-level error")
         called = {(topic.topic_id if self.version >= IDS_SINCE else topic.name): topic.name for topic in topics}
         return [
             (called[found.topic_id if self.version >= IDS_SINCE else found.topic], row.error_code, first_offsets(bytes(row.records or b"")))
@@ -74,7 +74,7 @@ class Session:
 
 
 def first_offsets(records: bytes) -> list[int]:
-    """Return where the batches begin."""
+    """Return the base offsets of the batches."""
     return [found.base_offset for found in split_batches(records)]
 
 
@@ -82,17 +82,17 @@ def _versions(target: Target) -> list[int]:
     return list(target.versions(ApiKey.FETCH, since=SESSIONS_SINCE))
 
 
-@REQUIREMENTS.that(1, "who asks for a session gets one, and all that it asked for", source=SESSION)
+@REQUIREMENTS.that(1, "a request for a session creates one, with a full response", source=SESSION)
 def opened(target: Target) -> None:
     topic = filled_topic(target, batches=2)
     for version in _versions(target):
         with target.peer(topic.leader) as peer:
             session = Session(peer, version)
-            expect_equal(session.rows(session.ask((topic, 0)), topic), [(topic.name, 0, [0, 1])], f"version {version}: what is told")
+            expect_equal(session.rows(session.ask((topic, 0)), topic), [(topic.name, 0, [0, 1])], f"version {version}: rows of the response")
             expect(session.number > 0, f"version {version}: session {session.number}")
 
 
-@REQUIREMENTS.that(2, "within a session only partitions with news are told: records, or a high watermark that has moved", source=SESSION)
+@REQUIREMENTS.that(2, "within a session only changed partitions are returned: new records, or a new high watermark", source=SESSION)
 def only_news(target: Target) -> None:
     version = target.newest(ApiKey.FETCH)
     one = filled_topic(target, batches=1)
@@ -103,13 +103,13 @@ def only_news(target: Target) -> None:
         expect_equal(session.rows(session.ask(), one, other), [], "nothing has changed")
         produce(peer, other.name, batch(1))
         expect_equal(session.rows(session.ask(), one, other), [(other.name, 0, [1])], "one partition has grown")
-        expect_equal(session.rows(session.ask(), one, other), [(other.name, 0, [1])], "what is asked for again is told again")
-        expect_equal(session.rows(session.ask((other, 2)), one, other), [], "whoever goes on is told nothing old")
+        expect_equal(session.rows(session.ask(), one, other), [(other.name, 0, [1])], "a partition with an unchanged fetch offset is returned again")
+        expect_equal(session.rows(session.ask((other, 2)), one, other), [], "no old records after the offset has advanced")
         produce(peer, one.name, batch(1))
         expect_equal(session.rows(session.ask((one, 2)), one, other), [(one.name, 0, [])], "a high watermark has moved")
 
 
-@REQUIREMENTS.that(3, "a partition that is added to a session is told at once, a forgotten one no more", source=SESSION)
+@REQUIREMENTS.that(3, "a partition added to a session is returned at once, a forgotten one no longer", source=SESSION)
 def added_and_forgotten(target: Target) -> None:
     for version in _versions(target):
         one = filled_topic(target, batches=1)
@@ -117,15 +117,15 @@ def added_and_forgotten(target: Target) -> None:
         with target.peer(one.leader) as peer:
             session = Session(peer, version)
             session.ask((one, 1))
-            told = session.rows(session.ask((other, 1)), one, other)
-            expect_equal(told, [(other.name, 0, [])], f"version {version}: a partition has been added")
+            returned = session.rows(session.ask((other, 1)), one, other)
+            expect_equal(returned, [(other.name, 0, [])], f"version {version}: a partition has been added")
             produce(peer, one.name, batch(1))
             produce(peer, other.name, batch(1))
-            told = session.rows(session.ask(forgotten=[other]), one, other)
-            expect_equal(told, [(one.name, 0, [1])], f"version {version}: the other one has been forgotten")
+            returned = session.rows(session.ask(forgotten=[other]), one, other)
+            expect_equal(returned, [(one.name, 0, [1])], f"version {version}: the other partition was forgotten")
 
 
-@REQUIREMENTS.that(4, "an epoch that is not the next one is answered with error 71, and the session goes on", source=SESSION)
+@REQUIREMENTS.that(4, "a session epoch other than the next one returns INVALID_FETCH_SESSION_EPOCH, and the session stays usable", source=SESSION)
 def wrong_epoch(target: Target) -> None:
     topic = filled_topic(target, batches=1)
     for version in _versions(target):
@@ -141,7 +141,7 @@ def wrong_epoch(target: Target) -> None:
             expect_error(answer.error_code, ErrorCode.INVALID_FETCH_SESSION_EPOCH, f"version {version}, an epoch once more")
 
 
-@REQUIREMENTS.that(5, "a session ends with its final epoch, or with the request for another one", source=SESSION)
+@REQUIREMENTS.that(5, "a session ends with its final epoch, or when another session is created on it", source=SESSION)
 def closed(target: Target) -> None:
     topic = filled_topic(target, batches=1)
     for version in _versions(target):
@@ -151,14 +151,14 @@ def closed(target: Target) -> None:
                 session.ask((topic, 0))
                 number = session.number
                 answer = session.ask((topic, 0), epoch=epoch)
-                expect_equal(session.rows(answer, topic), [(topic.name, 0, [0])], f"version {version}, epoch {epoch}: what is told")
+                expect_equal(session.rows(answer, topic), [(topic.name, 0, [0])], f"version {version}, epoch {epoch}: rows of the response")
                 expect_equal(answer.session_id > 0, epoch == FIRST_SESSION_EPOCH, f"version {version}, epoch {epoch}: there is a session")
                 session.number = number
                 error = session.ask(epoch=1).error_code
                 expect_error(error, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"version {version}, after epoch {epoch}")
 
 
-@REQUIREMENTS.that(6, "a session by names is not gone on with by ids, nor the other way round: error 106", source="KIP-516")
+@REQUIREMENTS.that(6, "a session with topic names cannot continue with topic ids, nor vice versa: FETCH_SESSION_TOPIC_ID_ERROR", source="KIP-516")
 def names_and_ids(target: Target) -> None:
     topic = filled_topic(target, batches=1)
     newest = target.newest(ApiKey.FETCH)
@@ -173,7 +173,7 @@ def names_and_ids(target: Target) -> None:
             expect_equal((answer.session_id, answer.responses), (0, []), f"version {then} after {first}: session, topics")
 
 
-@REQUIREMENTS.that(7, "an error is told each time, and what comes after it", source=SESSION)
+@REQUIREMENTS.that(7, "an error is returned in each response until it is resolved", source=SESSION)
 def errors_are_told(target: Target) -> None:
     version = target.newest(ApiKey.FETCH)
     topic = filled_topic(target, batches=2)
@@ -187,7 +187,7 @@ def errors_are_told(target: Target) -> None:
         expect_equal(session.rows(session.ask(), topic), [], "the answer after that")
 
 
-@REQUIREMENTS.that(8, "a session without partitions has ended: its last answer has no session", source=SESSION)
+@REQUIREMENTS.that(8, "a session without partitions is closed: its last response has no session id", source=SESSION)
 def emptied(target: Target) -> None:
     topic = filled_topic(target, batches=1)
     for version in _versions(target):
@@ -201,7 +201,7 @@ def emptied(target: Target) -> None:
             expect_error(session.ask().error_code, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"version {version}, one request later")
 
 
-@REQUIREMENTS.that(9, "whoever got records comes last in the next answer", source="FetchSession.PartitionIterator")
+@REQUIREMENTS.that(9, "partitions that returned records move to the end of the next response", source="FetchSession.PartitionIterator")
 def fair(target: Target) -> None:
     version = target.newest(ApiKey.FETCH)
     one = filled_topic(target, batches=1)
@@ -215,7 +215,7 @@ def fair(target: Target) -> None:
         expect_equal([row[0] for row in session.rows(session.ask(), one, other)], [other.name, one.name], "the order after that")
 
 
-@REQUIREMENTS.that(10, "a session belongs to no connection, and waits as a whole for min_bytes", source=SESSION)
+@REQUIREMENTS.that(10, "a session is independent of connections, and min_bytes applies to the whole session", source=SESSION)
 def beyond_connections(target: Target) -> None:
     version = target.newest(ApiKey.FETCH)
     topic = filled_topic(target, batches=1)
@@ -228,7 +228,7 @@ def beyond_connections(target: Target) -> None:
         expect(reader.is_silent(0.2), "a fetch at the end is answered at once")
         produce(writer, topic.name, batch(2))
         answer = reader.receive(asked, version, correlation_id, FetchResponse)
-        expect_equal(session.rows(answer, topic), [(topic.name, 0, [1])], "what is told")
+        expect_equal(session.rows(answer, topic), [(topic.name, 0, [1])], "rows of the response")
 
 
 def _beside(target: Target, topic: Topic) -> Topic:

@@ -1,4 +1,4 @@
-"""Fetch (1) of partitions that are not in the metadata, beside others that are.
+"""Fetch (1) of partitions that are not in the metadata, together with others that are.
 
 Source: kafka.server.KafkaApis.handleFetchRequest (erroneous, interesting), FetchResponse.of.
 """
@@ -21,16 +21,16 @@ from protocol.messages.k01_fetch import (
     FetchTopic,
 )
 
-REQUIREMENTS = Requirements("fetch", 7, "Partitions that nobody knows")
+REQUIREMENTS = Requirements("fetch", 7, "Unknown partitions")
 HANDLER = "KafkaApis.handleFetchRequest"
 WAIT_MS = 400
 END, ABSENT = 1, 9
-"""The offset behind the only batch, and a partition that is not there."""
+"""The offset after the only batch, and an unknown partition."""
 LISTS_SINCE = 4
 
 
 def _asked(topic: Topic, version: int, *partitions: int, offset: int = END, absent: str = "") -> list[FetchTopic]:
-    """Ask for partitions of a topic; before them for one of a topic that is not there."""
+    """Fetch partitions of a topic; before them one of an unknown topic."""
     rows = [FetchPartition(partition=number, fetch_offset=offset, partition_max_bytes=PLENTY) for number in partitions]
     other = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=PLENTY)]
     if version >= IDS_SINCE:
@@ -68,7 +68,7 @@ def _answered(
     return rows, time.monotonic() - began, answer
 
 
-@REQUIREMENTS.that(1, "they stand behind all that is read, wherever they were named", source=HANDLER)
+@REQUIREMENTS.that(1, "unknown partitions follow all others in the response, whatever their position in the request", source=HANDLER)
 def behind(target: Target) -> None:
     topic = filled_topic(target, batches=1)
     for version in target.versions(ApiKey.FETCH):
@@ -81,7 +81,11 @@ def behind(target: Target) -> None:
             expect_equal(rows, expected, f"version {version}: topics, partitions and errors")
 
 
-@REQUIREMENTS.that(2, "they end no wait for min_bytes, and none is waited for alone", source=f"{HANDLER}; ReplicaManager.fetchMessages")
+@REQUIREMENTS.that(
+    2,
+    "unknown partitions do not complete a wait for min_bytes, and a fetch of them alone does not wait",
+    source=f"{HANDLER}; ReplicaManager.fetchMessages",
+)
 def no_end_of_a_wait(target: Target) -> None:
     topic = filled_topic(target, batches=1)
     for version in target.versions(ApiKey.FETCH):
@@ -93,7 +97,7 @@ def no_end_of_a_wait(target: Target) -> None:
         expect(seconds < WAIT_MS / 1000 * 10, f"version {version}: alone answered after {seconds:.3f} s")
 
 
-@REQUIREMENTS.that(3, "committed readers find an empty list of aborted transactions with them", source="FetchResponse.partitionResponse")
+@REQUIREMENTS.that(3, "unknown partitions have an empty list of aborted transactions with read_committed", source="FetchResponse.partitionResponse")
 def empty_list(target: Target) -> None:
     topic = filled_topic(target, batches=1)
     for version in target.versions(ApiKey.FETCH, since=LISTS_SINCE):
@@ -102,7 +106,7 @@ def empty_list(target: Target) -> None:
         expect_equal(lists, [[], []], f"version {version}: lists of aborted transactions")
 
 
-@REQUIREMENTS.that(4, "a partition that is named twice is read once, as it was named last", source="FetchRequest.fetchData")
+@REQUIREMENTS.that(4, "a partition that is listed twice is read once, with the last of its rows", source="FetchRequest.fetchData")
 def named_twice(target: Target) -> None:
     topic = filled_topic(target, batches=1)
     for version in target.versions(ApiKey.FETCH):

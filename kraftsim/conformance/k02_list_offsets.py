@@ -1,6 +1,7 @@
-"""ListOffsets (2): where a partition begins and ends, and where it reaches a point in time.
+"""ListOffsets (2): start and end of a partition, and offsets by timestamp.
 
-Source: KIP-79, KIP-320, KIP-734, KIP-405, KIP-1005; KafkaApis.handleListOffsetRequest, UnifiedLog.fetchOffsetByTimestamp.
+Source: KIP-79, KIP-320, KIP-734, KIP-405, KIP-1005; KafkaApis.handleListOffsetRequest,
+UnifiedLog.fetchOffsetByTimestamp.
 """
 
 from kraftsim.conformance.batches import produce
@@ -31,7 +32,7 @@ HANDLER = "KafkaApis.handleListOffsetRequest"
 EPOCHS_SINCE = 4
 ISOLATED_SINCE = 2
 SPECIAL_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL_TIMESTAMP: 8, LATEST_TIERED_TIMESTAMP: 9, EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11}
-"""The first version that knows each special timestamp."""
+"""The first version that supports each special timestamp."""
 BATCH_TIMESTAMPS = ((1000, 1010), (3000, 3010), (2000, 2010), (5000, 5010))
 """Four batches of two records; the third one is late."""
 
@@ -60,7 +61,7 @@ def _epoch_at(version: int) -> int:
     return 0 if version >= EPOCHS_SINCE else -1
 
 
-@REQUIREMENTS.that(1, "the beginning and the end of a partition are told in every version", source=HANDLER)
+@REQUIREMENTS.that(1, "the earliest and the latest offset are returned in every version", source=HANDLER)
 def both_ends(target: Target) -> None:
     for topic, end in ((target.topic(), 0), (_timed_topic(target), 8)):
         for version in target.versions(ApiKey.LIST_OFFSETS):
@@ -74,7 +75,7 @@ def both_ends(target: Target) -> None:
                     expect_equal((row.timestamp, row.offset, row.leader_epoch), (-1, offset, _epoch_at(version)), f"{what}: timestamp, offset, epoch")
 
 
-@REQUIREMENTS.that(2, "a point in time is answered with the first record that is not older", source="KIP-79")
+@REQUIREMENTS.that(2, "a timestamp returns the first record that is not older", source="KIP-79")
 def point_in_time(target: Target) -> None:
     topic = _timed_topic(target)
     for version in target.versions(ApiKey.LIST_OFFSETS, since=1):
@@ -96,7 +97,7 @@ def point_in_time(target: Target) -> None:
             )
 
 
-@REQUIREMENTS.that(3, "that nothing is found is no error: timestamp, offset and epoch are -1", source="KIP-79")
+@REQUIREMENTS.that(3, "a timestamp that is not found is no error: timestamp, offset and epoch are -1", source="KIP-79")
 def nothing_found(target: Target) -> None:
     full, empty = _timed_topic(target), target.topic()
     for version in target.versions(ApiKey.LIST_OFFSETS, since=1):
@@ -108,7 +109,7 @@ def nothing_found(target: Target) -> None:
 
 @REQUIREMENTS.that(
     4,
-    "a special timestamp is refused with error 35 by versions before the one that brought it",
+    "a special timestamp returns UNSUPPORTED_VERSION in versions before the one that introduced it",
     source="KafkaApis.handleListOffsetRequestV1AndAbove",
     since="3.9",
 )
@@ -122,7 +123,7 @@ def specials_too_early(target: Target) -> None:
                 expect_equal((row.timestamp, row.offset, row.leader_epoch), (-1, -1, -1), f"version {version}, {timestamp}: timestamp, offset, epoch")
 
 
-@REQUIREMENTS.that(5, "since version 7 the record with the largest timestamp is told", source="KIP-734")
+@REQUIREMENTS.that(5, "since version 7 the record with the largest timestamp can be requested", source="KIP-734")
 def largest_timestamp(target: Target) -> None:
     full, empty = _timed_topic(target), target.topic()
     for version in target.versions(ApiKey.LIST_OFFSETS, since=SPECIAL_SINCE[MAX_TIMESTAMP]):
@@ -133,7 +134,7 @@ def largest_timestamp(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    6, "without a remote store the local log begins where the log begins, and nothing is tiered", source="KIP-405; KIP-1005", since="3.9"
+    6, "without a remote log the local log start offset is the log start offset, and no data is tiered", source="KIP-405; KIP-1005", since="3.9"
 )
 def without_tiers(target: Target) -> None:
     topic = _timed_topic(target)
@@ -144,7 +145,7 @@ def without_tiers(target: Target) -> None:
             expect_equal((row.timestamp, row.offset, row.leader_epoch), found, f"version {version}, {timestamp}: timestamp, offset, epoch")
 
 
-@REQUIREMENTS.that(7, "an unknown topic or partition is answered with error 3", source=HANDLER)
+@REQUIREMENTS.that(7, "an unknown topic or partition returns UNKNOWN_TOPIC_OR_PARTITION", source=HANDLER)
 def unknown_partitions(target: Target) -> None:
     topic = target.topic()
     absent = Topic(name=target.fresh_name("absent"), topic_id=bytes(16), leader=topic.leader)
@@ -155,7 +156,7 @@ def unknown_partitions(target: Target) -> None:
             expect_equal((row.timestamp, row.offset, row.leader_epoch), (-1, -1, -1), f"version {version}: timestamp, offset, epoch")
 
 
-@REQUIREMENTS.that(8, "a partition that is asked for twice is answered with error 42", source=HANDLER)
+@REQUIREMENTS.that(8, "a duplicate partition in the request returns INVALID_REQUEST", source=HANDLER)
 def asked_twice(target: Target) -> None:
     topic = target.topic()
     twice = [ListOffsetsPartition(partition_index=0, timestamp=LATEST_TIMESTAMP)] * 2
@@ -164,7 +165,7 @@ def asked_twice(target: Target) -> None:
         expect_equal(sorted(set(codes)), [ErrorCode.INVALID_REQUEST], f"version {version}: errors")
 
 
-@REQUIREMENTS.that(9, "a leader epoch ahead of the leader's is answered with error 75", source="KIP-320")
+@REQUIREMENTS.that(9, "a leader epoch above the leader's returns UNKNOWN_LEADER_EPOCH", source="KIP-320")
 def unknown_leader_epoch(target: Target) -> None:
     topic = target.topic()
     for version in target.versions(ApiKey.LIST_OFFSETS, since=EPOCHS_SINCE):
@@ -173,7 +174,7 @@ def unknown_leader_epoch(target: Target) -> None:
         expect_error(row.error_code, ErrorCode.UNKNOWN_LEADER_EPOCH, f"version {version}")
 
 
-@REQUIREMENTS.that(10, "without a remote store nothing is about to be uploaded", source="KIP-1023", since="4.2")
+@REQUIREMENTS.that(10, "without a remote log there is no offset of a pending upload", source="KIP-1023", since="4.2")
 def nothing_pending(target: Target) -> None:
     topic = _timed_topic(target)
     for version in target.versions(ApiKey.LIST_OFFSETS, since=SPECIAL_SINCE[EARLIEST_PENDING_UPLOAD_TIMESTAMP]):
@@ -183,7 +184,7 @@ def nothing_pending(target: Target) -> None:
         )
 
 
-@REQUIREMENTS.that(11, "an isolation level that there is not is answered with error -1 for every partition, known or not", source=HANDLER)
+@REQUIREMENTS.that(11, "an unknown isolation level returns UNKNOWN_SERVER_ERROR for every partition, known or not", source=HANDLER)
 def unknown_isolation(target: Target) -> None:
     topic = target.topic()
     names = (topic.name, target.fresh_name("absent"))

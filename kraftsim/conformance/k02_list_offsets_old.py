@@ -1,6 +1,6 @@
-"""ListOffsets (2) version 0: as many offsets as one asks for, from before messages had timestamps.
+"""ListOffsets (2) version 0: several offsets per partition, from the time before messages had timestamps.
 
-Source: UnifiedLog.legacyFetchOffsetsBefore, KafkaApis.handleListOffsetRequestV0, KIP-896 (which ended it).
+Source: UnifiedLog.legacyFetchOffsetsBefore, KafkaApis.handleListOffsetRequestV0, KIP-896 (which removed it).
 """
 
 from kraftsim.conformance.batches import batch, produce, wall_ms
@@ -25,7 +25,7 @@ UNTIL = "3.9"
 SOURCE = "UnifiedLog.legacyFetchOffsetsBefore"
 DAY_MS = 86_400_000
 SEGMENT_BYTES = 100
-"""Less than two batches of two records take."""
+"""Less than the size of two batches of two records."""
 
 
 def _ask(target: Target, topic: Topic, timestamp: int, count: int, partitions: tuple[int, ...] = (0,)) -> list[ListOffsetsPartitionResponse]:
@@ -45,7 +45,7 @@ def _offsets(target: Target, topic: Topic, timestamp: int, count: int) -> list[i
 
 
 def _in_segments(target: Target) -> Topic:
-    """Make a topic with a batch of two records in each of four segments."""
+    """Create a topic with a batch of two records in each of four segments."""
     topic = target.topic(configs={"segment.bytes": str(SEGMENT_BYTES)})
     with target.peer(topic.leader) as peer:
         for _ in range(4):
@@ -53,7 +53,7 @@ def _in_segments(target: Target) -> Topic:
     return topic
 
 
-@REQUIREMENTS.that(1, "the latest offsets are the end of the log and the beginnings of its segments, the newest first", source=SOURCE, until=UNTIL)
+@REQUIREMENTS.that(1, "the latest offsets are the end of the log and the base offsets of its segments, newest first", source=SOURCE, until=UNTIL)
 def latest(target: Target) -> None:
     full, empty = _in_segments(target), target.topic()
     for count, expected in ((0, []), (1, [8]), (2, [8, 6]), (5, [8, 6, 4, 2, 0]), (100, [8, 6, 4, 2, 0])):
@@ -61,21 +61,21 @@ def latest(target: Target) -> None:
         expect_equal(_offsets(target, empty, LATEST_TIMESTAMP, count), [0] if count else [], f"the latest {count} offsets of an empty log")
 
 
-@REQUIREMENTS.that(2, "the earliest offset is one, however many are asked for", source=SOURCE, until=UNTIL)
+@REQUIREMENTS.that(2, "the earliest offset is a single one, whatever max_num_offsets is", source=SOURCE, until=UNTIL)
 def earliest(target: Target) -> None:
     topic = _in_segments(target)
     for count in (0, 1, 100):
         expect_equal(_offsets(target, topic, EARLIEST_TIMESTAMP, count), [0] if count else [], f"the earliest {count} offsets")
 
 
-@REQUIREMENTS.that(3, "a point in time is answered with the segments that were last written before it", source=SOURCE, until=UNTIL)
+@REQUIREMENTS.that(3, "a timestamp returns the segments that were last modified before it", source=SOURCE, until=UNTIL)
 def point_in_time(target: Target) -> None:
     topic = _in_segments(target)
     for timestamp, expected in ((wall_ms() + DAY_MS, [8, 6, 4, 2, 0]), (wall_ms() - DAY_MS, []), (0, [])):
         expect_equal(_offsets(target, topic, timestamp, 100), expected, f"timestamp {timestamp}")
 
 
-@REQUIREMENTS.that(4, "a negative number of offsets is answered with error -1", source=SOURCE, until=UNTIL)
+@REQUIREMENTS.that(4, "a negative max_num_offsets returns UNKNOWN_SERVER_ERROR", source=SOURCE, until=UNTIL)
 def negative(target: Target) -> None:
     topic = _in_segments(target)
     for timestamp in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP, 0):
@@ -83,7 +83,7 @@ def negative(target: Target) -> None:
         expect_equal((row.error_code, row.old_style_offsets), (ErrorCode.UNKNOWN_SERVER_ERROR, []), f"timestamp {timestamp}: error, offsets")
 
 
-@REQUIREMENTS.that(5, "a partition that is asked for twice is answered twice", source="KafkaApis.handleListOffsetRequestV0", until=UNTIL)
+@REQUIREMENTS.that(5, "a duplicate partition in the request is returned twice", source="KafkaApis.handleListOffsetRequestV0", until=UNTIL)
 def asked_twice(target: Target) -> None:
     topic = _in_segments(target)
     rows = _ask(target, topic, LATEST_TIMESTAMP, 1, partitions=(0, 0))

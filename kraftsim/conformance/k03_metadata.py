@@ -1,4 +1,4 @@
-"""Metadata (3): brokers, topics by name and by id, leaders; and topics that come into being because somebody asked.
+"""Metadata (3): brokers, topics by name and by id, leaders, and auto-creation of topics.
 
 Source: KIP-4, KIP-516; KafkaApis.handleTopicMetadataRequest, MetadataRequest.getErrorResponse.
 """
@@ -21,13 +21,13 @@ BAD_NAMES = ("", ".", "..", "a b", "a/b", "x" * 250, "é")
 
 
 def _topics(target: Target, version: int, rows: list[MetadataRequestTopic] | None, *, may_create: bool = False) -> list[MetadataResponseTopic]:
-    """Ask about topics and return what is said about them."""
+    """Request topics and return their rows."""
     asked = MetadataRequest(topics=rows, allow_auto_topic_creation=may_create) if version >= 4 else MetadataRequest(topics=rows)
     with target.peer() as peer:
         return peer.ask(asked, version, MetadataResponse).topics
 
 
-@REQUIREMENTS.that(1, "version 0 answers an empty list with all topics, later versions with none", source="KIP-4: since v1 null asks for all topics")
+@REQUIREMENTS.that(1, "version 0 returns all topics for an empty list, later versions none", source="KIP-4: since v1 null asks for all topics")
 def empty_list(target: Target) -> None:
     topic = target.topic()
     for version in target.versions(ApiKey.METADATA):
@@ -35,14 +35,14 @@ def empty_list(target: Target) -> None:
         expect(topic.name in names if version == 0 else not names, f"version {version} answers an empty list with {len(names)} topics")
 
 
-@REQUIREMENTS.that(2, "since version 1 null asks for all topics", source="KIP-4")
+@REQUIREMENTS.that(2, "since version 1 null returns all topics", source="KIP-4")
 def null_list(target: Target) -> None:
     topic = target.topic()
     for version in target.versions(ApiKey.METADATA, since=1):
         expect(topic.name in [row.name for row in _topics(target, version, None)], f"version {version} leaves {topic.name} out")
 
 
-@REQUIREMENTS.that(3, "a topic is answered with its partitions, their leader and replicas", source=HANDLER)
+@REQUIREMENTS.that(3, "a topic is returned with its partitions, their leader and replicas", source=HANDLER)
 def known_topic(target: Target) -> None:
     topic = target.topic(partitions=3)
     for version in target.versions(ApiKey.METADATA):
@@ -60,7 +60,9 @@ def known_topic(target: Target) -> None:
         expect_equal(row.topic_id, topic.topic_id if version >= TOPIC_IDS_SINCE else ZERO_ID, f"version {version}: topic id")
 
 
-@REQUIREMENTS.that(4, "the answer names the cluster since version 2 and a live broker as controller since version 1", source="KIP-78; KIP-590")
+@REQUIREMENTS.that(
+    4, "the response contains the cluster id since version 2 and a live broker as controller since version 1", source="KIP-78; KIP-590"
+)
 def cluster_and_controller(target: Target) -> None:
     for version in target.versions(ApiKey.METADATA):
         with target.peer() as peer:
@@ -70,7 +72,7 @@ def cluster_and_controller(target: Target) -> None:
             expect(answer.controller_id in {broker.node_id for broker in answer.brokers}, f"version {version}: controller {answer.controller_id}")
 
 
-@REQUIREMENTS.that(5, "an unknown topic is answered with error 3 and no partitions", source=HANDLER)
+@REQUIREMENTS.that(5, "an unknown topic returns UNKNOWN_TOPIC_OR_PARTITION and no partitions", source=HANDLER)
 def unknown_topic(target: Target) -> None:
     for version in target.versions(ApiKey.METADATA, since=4):
         row = _topics(target, version, [MetadataRequestTopic(name=target.fresh_name("absent"))])[0]
@@ -78,7 +80,7 @@ def unknown_topic(target: Target) -> None:
         expect_equal(row.partitions, [], f"version {version}: partitions")
 
 
-@REQUIREMENTS.that(6, "a name that no topic can have is answered with error 17", source="Topic.validate")
+@REQUIREMENTS.that(6, "an invalid topic name returns INVALID_TOPIC_EXCEPTION", source="Topic.validate")
 def bad_names(target: Target) -> None:
     for may_create in (False, True):
         for name in BAD_NAMES:
@@ -86,14 +88,16 @@ def bad_names(target: Target) -> None:
             expect_error(row.error_code, ErrorCode.INVALID_TOPIC_EXCEPTION, f"the name {name[:10]!r}, creation allowed: {may_create}")
 
 
-@REQUIREMENTS.that(7, "a topic that is asked for twice is answered once", source=HANDLER)
+@REQUIREMENTS.that(7, "a duplicate topic in the request is returned once", source=HANDLER)
 def asked_twice(target: Target) -> None:
     topic = target.topic()
     rows = _topics(target, target.newest(ApiKey.METADATA), [MetadataRequestTopic(name=topic.name)] * 2)
     expect_equal([row.name for row in rows], [topic.name], "topics of the answer")
 
 
-@REQUIREMENTS.that(8, "a topic that may be created is answered with error 3 and is there soon", source="AutoTopicCreationManager (KRaft)")
+@REQUIREMENTS.that(
+    8, "a topic that may be auto-created returns UNKNOWN_TOPIC_OR_PARTITION and exists soon afterwards", source="AutoTopicCreationManager (KRaft)"
+)
 def created_on_demand(target: Target) -> None:
     name = target.fresh_name("on-demand")
     version = target.newest(ApiKey.METADATA)
@@ -105,7 +109,7 @@ def created_on_demand(target: Target) -> None:
         time.sleep(PAUSE_SECONDS)
 
 
-@REQUIREMENTS.that(9, "a topic is not created where the request does not allow it", source="KIP-4: allow_auto_topic_creation, v4")
+@REQUIREMENTS.that(9, "a topic is not created unless the request allows it", source="KIP-4: allow_auto_topic_creation, v4")
 def not_created(target: Target) -> None:
     name = target.fresh_name("not-created")
     for _ in range(10):
@@ -114,7 +118,7 @@ def not_created(target: Target) -> None:
         time.sleep(PAUSE_SECONDS)
 
 
-@REQUIREMENTS.that(10, "since version 12 a topic is found by its id, whatever name stands beside it", source="KIP-516")
+@REQUIREMENTS.that(10, "since version 12 a topic is looked up by its id, whatever name is sent with it", source="KIP-516")
 def by_id(target: Target) -> None:
     topic = target.topic()
     for version in target.versions(ApiKey.METADATA, since=BY_ID_SINCE):
@@ -124,7 +128,7 @@ def by_id(target: Target) -> None:
             expect_equal((row.name, row.topic_id, len(row.partitions)), (topic.name, topic.topic_id, 1), f"version {version}: name, id, partitions")
 
 
-@REQUIREMENTS.that(11, "an unknown topic id is answered with error 100 and a null name", source="KIP-516")
+@REQUIREMENTS.that(11, "an unknown topic id returns UNKNOWN_TOPIC_ID and a null name", source="KIP-516")
 def unknown_id(target: Target) -> None:
     for version in target.versions(ApiKey.METADATA, since=BY_ID_SINCE):
         row = _topics(target, version, [MetadataRequestTopic(topic_id=NO_ID, name=None)])[0]
@@ -132,7 +136,7 @@ def unknown_id(target: Target) -> None:
         expect_equal((row.name, row.topic_id, row.partitions), (None, NO_ID, []), f"version {version}: name, id, partitions")
 
 
-@REQUIREMENTS.that(12, "versions 10 and 11 know topic ids but refuse to look topics up by them, with error 42", source="KAFKA-10774")
+@REQUIREMENTS.that(12, "versions 10 and 11 have topic ids but reject lookups by them with INVALID_REQUEST", source="KAFKA-10774")
 def ids_too_early(target: Target) -> None:
     topic = target.topic()
     for version in (version for version in target.versions(ApiKey.METADATA, since=TOPIC_IDS_SINCE) if version < BY_ID_SINCE):
@@ -142,7 +146,7 @@ def ids_too_early(target: Target) -> None:
             expect_equal((row.name, row.topic_id, row.partitions), (name or "", topic_id, []), f"version {version}: name, id, partitions")
 
 
-@REQUIREMENTS.that(13, "since version 12 topics that are asked for by name are ignored beside one that is asked for by id", source="KafkaApis")
+@REQUIREMENTS.that(13, "since version 12 topics requested by name are ignored if one is requested by id", source="KafkaApis")
 def names_beside_ids(target: Target) -> None:
     topic, other = target.topic(), target.topic()
     for version in target.versions(ApiKey.METADATA, since=BY_ID_SINCE):

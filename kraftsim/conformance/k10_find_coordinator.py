@@ -1,4 +1,4 @@
-"""FindCoordinator (10): one broker looks after each group.   Source: KIP-98, KIP-699; KafkaApis.getCoordinator."""
+"""FindCoordinator (10): each group has one coordinator.   Source: KIP-98, KIP-699; KafkaApis.getCoordinator."""
 
 from kraftsim.conformance.expect import expect_equal, expect_error
 from kraftsim.conformance.group_talk import find_coordinator
@@ -17,7 +17,7 @@ SHARES_SINCE = 6
 NO_SUCH_TYPE = 9
 
 
-@REQUIREMENTS.that(1, "a group has one coordinator, the same in every version and after every question", source=HANDLER)
+@REQUIREMENTS.that(1, "a group has one coordinator, the same in every version and on every request", source=HANDLER)
 def one(target: Target) -> None:
     group_id = target.fresh_name("group")
     address = find_coordinator(target, group_id)
@@ -25,15 +25,15 @@ def one(target: Target) -> None:
         for version in target.versions(ApiKey.FIND_COORDINATOR):
             if version < MANY_SINCE:
                 answer = peer.ask(FindCoordinatorRequest(key=group_id), version, FindCoordinatorResponse)
-                told = (answer.error_code, f"{answer.host}:{answer.port}", answer.error_message)
-                expect_equal(told, (0, address, "NONE" if version >= TYPED_SINCE else ""), f"version {version}: error, address, message")
+                returned = (answer.error_code, f"{answer.host}:{answer.port}", answer.error_message)
+                expect_equal(returned, (0, address, "NONE" if version >= TYPED_SINCE else ""), f"version {version}: error, address, message")
                 continue
             answer = peer.ask(FindCoordinatorRequest(coordinator_keys=[group_id]), version, FindCoordinatorResponse)
             rows = [(row.key, row.error_code, f"{row.host}:{row.port}") for row in answer.coordinators]
             expect_equal(rows, [(group_id, 0, address)], f"version {version}: key, error, address")
 
 
-@REQUIREMENTS.that(2, "several keys are answered in their order, and the empty one like any other", source="KIP-699")
+@REQUIREMENTS.that(2, "several keys are returned in their order, and the empty one like any other", source="KIP-699")
 def many(target: Target) -> None:
     groups = [target.fresh_name("group"), "", target.fresh_name("group")]
     for group_id in groups:
@@ -45,7 +45,7 @@ def many(target: Target) -> None:
             expect_equal(rows, [(group_id, 0, "") for group_id in groups], f"version {version}: keys, errors, messages")
 
 
-@REQUIREMENTS.that(3, "a type of key that there is not is error 42", source=HANDLER)
+@REQUIREMENTS.that(3, "an unknown key type returns INVALID_REQUEST", source=HANDLER)
 def no_type(target: Target) -> None:
     with target.peer() as peer:
         for version in target.versions(ApiKey.FIND_COORDINATOR, since=TYPED_SINCE):
@@ -60,7 +60,7 @@ def no_type(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    4, "a key of a share coordinator that is not group:topicId:partition is error 42", source="KIP-932; SharePartitionKey", since="4.0"
+    4, "a key of a share coordinator that is not group:topicId:partition returns INVALID_REQUEST", source="KIP-932; SharePartitionKey", since="4.0"
 )
 def broken_share_key(target: Target) -> None:
     name, topic_id = target.fresh_name("group"), uuid_text(target.topic().topic_id)

@@ -1,4 +1,4 @@
-"""FindCoordinator (10) of transactional ids: one broker looks after each.   Source: KIP-98, KIP-699; KafkaApis.getCoordinator."""
+"""FindCoordinator (10) of transactional ids: each has one coordinator.   Source: KIP-98, KIP-699; KafkaApis.getCoordinator."""
 
 from kraftsim.conformance.expect import expect, expect_equal
 from kraftsim.conformance.requirement import Requirements
@@ -18,7 +18,7 @@ TOPIC_RESOURCE = 2
 CONFIGS_VERSION = 2
 
 
-@REQUIREMENTS.that(1, "a transactional id has one coordinator, the same in every version and after every question", source=HANDLER)
+@REQUIREMENTS.that(1, "a transactional id has one coordinator, the same in every version and on every request", source=HANDLER)
 def one(target: Target) -> None:
     name = target.fresh_name("transaction")
     address = find_transaction_coordinator(target, name)
@@ -33,7 +33,7 @@ def one(target: Target) -> None:
             expect_equal(rows, [(name, 0, address)], f"version {version}: key, error, address")
 
 
-@REQUIREMENTS.that(2, "several ids are answered in their order, and the empty one like any other", source="KIP-699")
+@REQUIREMENTS.that(2, "several ids are returned in their order, and the empty one like any other", source="KIP-699")
 def many(target: Target) -> None:
     names = [target.fresh_name("transaction"), "", target.fresh_name("transaction")]
     for name in names:
@@ -45,7 +45,7 @@ def many(target: Target) -> None:
             expect_equal(rows, [(name, 0, "") for name in names], f"version {version}: keys, errors, messages")
 
 
-@REQUIREMENTS.that(3, f"whoever asks has {TOPIC} made: an internal topic", source="AutoTopicCreationManager")
+@REQUIREMENTS.that(3, f"the request auto-creates the internal topic {TOPIC}", source="AutoTopicCreationManager")
 def topic_is_made(target: Target) -> None:
     find_transaction_coordinator(target, target.fresh_name("transaction"))
     asked = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)], allow_auto_topic_creation=False)
@@ -57,7 +57,7 @@ def topic_is_made(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    4, f"{TOPIC} is compacted, not compressed, and led by nobody who is not in sync", source="TransactionStateManager.transactionTopicConfigs"
+    4, f"{TOPIC} is compacted, not compressed, and without unclean leader election", source="TransactionStateManager.transactionTopicConfigs"
 )
 def topic_settings(target: Target) -> None:
     find_transaction_coordinator(target, target.fresh_name("transaction"))

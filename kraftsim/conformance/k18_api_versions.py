@@ -1,4 +1,4 @@
-"""ApiVersions (18): the one API that answers whatever it is asked.
+"""ApiVersions (18): the one API that is answered in any version.
 
 Source: KIP-35, KIP-511, KIP-584; KafkaApis.handleApiVersionsRequest, ApiVersionsRequest.getErrorResponse.
 """
@@ -14,15 +14,15 @@ from protocol.messages.k60_describe_cluster import DescribeClusterRequest, Descr
 NOBODY = 999_999
 TARGET_SINCE = 5
 REBOOTSTRAP, INVALID = int(ErrorCode.REBOOTSTRAP_REQUIRED), int(ErrorCode.INVALID_REQUEST)
-REQUIREMENTS = Requirements("api-versions", 1, "What ApiVersions tells")
+REQUIREMENTS = Requirements("api-versions", 1, "ApiVersions")
 
 
 def _named() -> ApiVersionsRequest:
-    """A request of a client that says what it is, as it must since version 3."""
+    """A request with the client's software name and version, which are required since version 3."""
     return ApiVersionsRequest(client_software_name="kraftsim", client_software_version="1.0")
 
 
-@REQUIREMENTS.that(1, "the list holds ApiVersions itself and what a producer and a consumer need", source="KIP-35")
+@REQUIREMENTS.that(1, "the list contains ApiVersions itself and the APIs that a producer and a consumer need", source="KIP-35")
 def lists_what_clients_need(target: Target) -> None:
     needed = (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADATA, ApiKey.API_VERSIONS, ApiKey.INIT_PRODUCER_ID)
     missing = [api_key.name for api_key in needed if api_key not in target.ranges()]
@@ -30,7 +30,7 @@ def lists_what_clients_need(target: Target) -> None:
     expect_equal(target.range_of(ApiKey.API_VERSIONS)[0], 0, "the lowest version of ApiVersions")
 
 
-@REQUIREMENTS.that(2, "since version 3 the answer names metadata.version among the features", source="KIP-584")
+@REQUIREMENTS.that(2, "since version 3 the response contains metadata.version among the features", source="KIP-584")
 def names_features(target: Target) -> None:
     with target.peer() as peer:
         for version in target.versions(ApiKey.API_VERSIONS, since=3):
@@ -47,7 +47,7 @@ def names_features(target: Target) -> None:
             )
 
 
-@REQUIREMENTS.that(3, "features whose lowest level is 0 are listed since version 4 only", source="KAFKA-17492")
+@REQUIREMENTS.that(3, "features with a minimum level of 0 are listed since version 4 only", source="KAFKA-17492")
 def features_of_level_zero(target: Target) -> None:
     with target.peer() as peer:
         for version in target.versions(ApiKey.API_VERSIONS, since=3):
@@ -58,7 +58,10 @@ def features_of_level_zero(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    4, "a broker tells who means another cluster or node with error 129, and who says only one of both with 42", source="KIP-1242", since="4.4"
+    4,
+    "a broker returns REBOOTSTRAP_REQUIRED if another cluster or node is intended, and INVALID_REQUEST if only one of both is given",
+    source="KIP-1242",
+    since="4.4",
 )
 def means_somebody_else(target: Target) -> None:
     with target.peer() as peer:

@@ -1,4 +1,4 @@
-"""CreateTopics (19): what is made, what is only checked, and what is refused, topic by topic.
+"""CreateTopics (19): created, validated and rejected topics, topic by topic.
 
 Source: KIP-4, KIP-464, KIP-525; ReplicationControlManager.createTopics, ControllerApis.createTopics.
 """
@@ -26,12 +26,12 @@ CONTROL = "ReplicationControlManager.createTopics"
 DETAILS_SINCE = 5
 IDS_SINCE = 7
 MORE_THAN_THERE_ARE = 32767
-"""A replication factor that no cluster can give."""
+"""A replication factor that no cluster supports."""
 ZERO_ID = bytes(16)
 LONGEST = 32767
-"""Bytes that a string of the protocol can have."""
+"""The maximum bytes of a string of the protocol."""
 QUOTED_AROUND = 200
-"""More than the words around the name in a refusal."""
+"""More than the length of the error message without the name."""
 
 
 def _create(target: Target, version: int, *topics: CreatableTopic, validate_only: bool = False) -> list[CreatableTopicResult]:
@@ -52,7 +52,7 @@ def _assigned(
 
 
 def _refused(target: Target, topic: CreatableTopic, error: ErrorCode, what: str) -> None:
-    """A topic is refused in every version, and nothing is said about what would have been made."""
+    """A topic is rejected in every version, and the response contains no other data about it."""
     for version in target.versions(ApiKey.CREATE_TOPICS):
         row = _create(target, version, topic)[0]
         expect_error(row.error_code, error, f"version {version}, {what}")
@@ -64,7 +64,7 @@ def _refused(target: Target, topic: CreatableTopic, error: ErrorCode, what: str)
         expect(version == 0 or bool(row.error_message), f"version {version}, {what}: no error message")
 
 
-@REQUIREMENTS.that(1, "a topic is made; since version 5 the answer says how, since version 7 under which id", source="KIP-525; KIP-516")
+@REQUIREMENTS.that(1, "a topic is created; since version 5 the response contains its settings, since version 7 its id", source="KIP-525; KIP-516")
 def made(target: Target) -> None:
     for version in target.versions(ApiKey.CREATE_TOPICS):
         name = target.fresh_name()
@@ -86,31 +86,35 @@ def defaults(target: Target) -> None:
     expect(row.num_partitions >= 1 and row.replication_factor >= 1, f"{row.num_partitions} partitions, {row.replication_factor} replicas")
 
 
-@REQUIREMENTS.that(3, "a topic that exists is refused with error 36", source=CONTROL)
+@REQUIREMENTS.that(3, "an existing topic is rejected with TOPIC_ALREADY_EXISTS", source=CONTROL)
 def exists(target: Target) -> None:
     _refused(target, _plain(target.topic().name), ErrorCode.TOPIC_ALREADY_EXISTS, "a topic that exists")
 
 
-@REQUIREMENTS.that(4, "0 and less than -1 partitions are refused with error 37", source=CONTROL)
+@REQUIREMENTS.that(4, "a partition count of 0 or below -1 is rejected with INVALID_PARTITIONS", source=CONTROL)
 def bad_partitions(target: Target) -> None:
     for partitions in (0, -2):
         _refused(target, _plain(target.fresh_name(), partitions), ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions")
 
 
-@REQUIREMENTS.that(5, "a replication factor of 0, below -1, or above the number of brokers is refused with error 38", source=CONTROL)
+@REQUIREMENTS.that(
+    5, "a replication factor of 0, below -1, or above the number of brokers is rejected with INVALID_REPLICATION_FACTOR", source=CONTROL
+)
 def bad_replication_factor(target: Target) -> None:
     for factor in (0, -2, MORE_THAN_THERE_ARE):
         _refused(target, _plain(target.fresh_name(), 1, factor), ErrorCode.INVALID_REPLICATION_FACTOR, f"replication factor {factor}")
 
 
-@REQUIREMENTS.that(6, "a name that no topic can have is refused with error 17", source="Topic.validate")
+@REQUIREMENTS.that(6, "an invalid topic name is rejected with INVALID_TOPIC_EXCEPTION", source="Topic.validate")
 def bad_names(target: Target) -> None:
     for name in ("", ".", "..", "a b", "a/b", "x" * 250, "é"):
         _refused(target, _plain(name), ErrorCode.INVALID_TOPIC_EXCEPTION, f"the name {name[:10]!r}")
 
 
 @REQUIREMENTS.that(
-    7, "a name that differs from another only in '.' and '_' is refused with error 17", source="Topic.hasCollision: metrics cannot tell them apart"
+    7,
+    "a name that differs from an existing one only in '.' and '_' is rejected with INVALID_TOPIC_EXCEPTION",
+    source="Topic.hasCollision: names of metrics would collide",
 )
 def colliding_names(target: Target) -> None:
     name = target.fresh_name("a.b")
@@ -118,7 +122,7 @@ def colliding_names(target: Target) -> None:
     _refused(target, _plain(name.replace(".", "_")), ErrorCode.INVALID_TOPIC_EXCEPTION, "the second of the two")
 
 
-@REQUIREMENTS.that(8, "a name that stands twice in a request is refused once, with error 42", source="ControllerApis.createTopics")
+@REQUIREMENTS.that(8, "a duplicate name in a request is rejected once, with INVALID_REQUEST", source="ControllerApis.createTopics")
 def duplicate_names(target: Target) -> None:
     name = target.fresh_name()
     rows = _create(target, target.newest(ApiKey.CREATE_TOPICS), _plain(name), _plain(name))
@@ -126,7 +130,7 @@ def duplicate_names(target: Target) -> None:
     expect_error(rows[0].error_code, ErrorCode.INVALID_REQUEST, "the name")
 
 
-@REQUIREMENTS.that(9, "each topic of a request is made or refused by itself", source="KIP-4")
+@REQUIREMENTS.that(9, "each topic of a request is created or rejected independently", source="KIP-4")
 def each_by_itself(target: Target) -> None:
     good, there = target.fresh_name(), target.topic().name
     rows = _create(target, target.newest(ApiKey.CREATE_TOPICS), _plain(good), _plain(there), _plain("a b"))
@@ -135,13 +139,13 @@ def each_by_itself(target: Target) -> None:
     expect_equal(found, expected, "errors by topic")
 
 
-@REQUIREMENTS.that(10, "a request without topics is answered without topics", source=CONTROL)
+@REQUIREMENTS.that(10, "a request without topics gets a response without topics", source=CONTROL)
 def no_topics(target: Target) -> None:
     for version in target.versions(ApiKey.CREATE_TOPICS):
         expect_equal(_create(target, version), [], f"version {version}: topics of the answer")
 
 
-@REQUIREMENTS.that(11, "validate_only checks like a creation and makes nothing", source="KIP-4, v1")
+@REQUIREMENTS.that(11, "validate_only performs the checks of a creation without creating anything", source="KIP-4, v1")
 def validate_only(target: Target) -> None:
     there = target.topic().name
     for version in target.versions(ApiKey.CREATE_TOPICS, since=1):
@@ -155,7 +159,7 @@ def validate_only(target: Target) -> None:
         expect_error(answer.topics[0].error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"version {version}: the topic was made")
 
 
-@REQUIREMENTS.that(12, "replicas assigned by hand are kept", source=CONTROL)
+@REQUIREMENTS.that(12, "a manual replica assignment is kept", source=CONTROL)
 def assigned_by_hand(target: Target) -> None:
     with target.peer() as peer:
         broker = peer.ask(MetadataRequest(topics=[]), target.newest(ApiKey.METADATA), MetadataResponse).brokers[0].node_id
@@ -164,7 +168,7 @@ def assigned_by_hand(target: Target) -> None:
     expect_equal((row.num_partitions, row.replication_factor), (2, 1), "partitions, replication factor")
 
 
-@REQUIREMENTS.that(13, "an assignment beside a number of partitions or replicas is refused with error 42", source=CONTROL)
+@REQUIREMENTS.that(13, "an assignment together with a number of partitions or replicas is rejected with INVALID_REQUEST", source=CONTROL)
 def assignment_and_numbers(target: Target) -> None:
     for partitions, factor in ((1, BROKER_DEFAULT), (BROKER_DEFAULT, 1), (1, 1)):
         wanted = _assigned(target.fresh_name(), [(0, [1])], partitions, factor)
@@ -173,7 +177,7 @@ def assignment_and_numbers(target: Target) -> None:
 
 @REQUIREMENTS.that(
     14,
-    "an assignment with holes, repeats, unknown brokers or no replicas is refused with error 39",
+    "an assignment with gaps, duplicates, unknown brokers or no replicas is rejected with INVALID_REPLICA_ASSIGNMENT",
     source="ReplicationControlManager.validateManualPartitionAssignment",
 )
 def bad_assignments(target: Target) -> None:
@@ -190,7 +194,9 @@ def bad_assignments(target: Target) -> None:
         _refused(target, _assigned(target.fresh_name(), assignments), ErrorCode.INVALID_REPLICA_ASSIGNMENT, what)
 
 
-@REQUIREMENTS.that(15, "an unknown configuration, a bad value and a null value are refused with error 40", source="ConfigurationControlManager")
+@REQUIREMENTS.that(
+    15, "an unknown configuration, an invalid value and a null value are rejected with INVALID_CONFIG", source="ConfigurationControlManager"
+)
 def bad_configs(target: Target) -> None:
     for key, value in (("no.such.key", "1"), ("cleanup.policy", "sometimes"), ("segment.bytes", "many"), ("cleanup.policy", None)):
         wanted = _plain(target.fresh_name())
@@ -198,7 +204,9 @@ def bad_configs(target: Target) -> None:
         _refused(target, wanted, ErrorCode.INVALID_CONFIG, f"{key}={value}")
 
 
-@REQUIREMENTS.that(16, "since version 5 the answer tells every configuration of the topic, by name, and where its value comes from", source="KIP-525")
+@REQUIREMENTS.that(
+    16, "since version 5 the response contains every configuration of the topic, by name, with the source of its value", source="KIP-525"
+)
 def tells_configs(target: Target) -> None:
     overrides = {"cleanup.policy": "compact", "max.message.bytes": "2000"}
     for version in target.versions(ApiKey.CREATE_TOPICS, since=DETAILS_SINCE):
@@ -215,12 +223,12 @@ def tells_configs(target: Target) -> None:
         target.led_topic(wanted.name, 1)
         described = [config.name for config in describe(target, ConfigResourceType.TOPIC, wanted.name).configs]
         expect_equal(names, sorted(names), f"version {version}: names, in their order")
-        expect_equal([name for name in described if name not in names], [], f"version {version}: configurations that are not told")
+        expect_equal([name for name in described if name not in names], [], f"version {version}: missing configurations")
 
 
 @REQUIREMENTS.that(
     17,
-    "a name so long that its refusal is above 32,767 bytes is answered with error -1 for all topics since version 1, and others are made",
+    "an error message above 32,767 bytes returns UNKNOWN_SERVER_ERROR for all topics since version 1, and other topics are created",
     source="RequestHandlerHelper.handleError",
 )
 def unspeakable_names(target: Target) -> None:
@@ -237,7 +245,7 @@ def unspeakable_names(target: Target) -> None:
         expect_error(_create(target, version, _plain(good))[0].error_code, ErrorCode.TOPIC_ALREADY_EXISTS, f"version {version}: the good name again")
 
 
-@REQUIREMENTS.that(18, "a refusal of up to 32,767 bytes quotes the whole name", source="Topic.validate")
+@REQUIREMENTS.that(18, "an error message of up to 32,767 bytes quotes the whole name", source="Topic.validate")
 def long_names(target: Target) -> None:
     name = "a" * (LONGEST - QUOTED_AROUND)
     for version in target.versions(ApiKey.CREATE_TOPICS, since=1):

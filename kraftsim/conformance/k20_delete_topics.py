@@ -20,7 +20,7 @@ DELETE = "ControllerApis.deleteTopics"
 IDS_SINCE = 6
 MESSAGES_SINCE = 5
 TIMEOUT_MS = 15_000
-NOBODYS_ID = b"nobody has it..."
+UNKNOWN_ID = b"nobody has it..."
 NO_SUCH_TOPIC = "This server does not host this topic-partition."
 NO_SUCH_ID = "This server does not host this topic ID."
 
@@ -35,13 +35,13 @@ def _delete(target: Target, version: int, *topics: tuple[str | None, bytes], tim
         return peer.ask(asked, version, DeleteTopicsResponse).responses
 
 
-def _told(rows: list[DeletableTopicResult]) -> list[tuple[str, bytes, int, str]]:
-    """Say what an answer says; the order of its rows is nobody's business."""
+def _contents(rows: list[DeletableTopicResult]) -> list[tuple[str, bytes, int, str]]:
+    """Return the content of a response, independent of the order of its rows."""
     return sorted((row.name or "", bytes(row.topic_id), row.error_code, row.error_message or "") for row in rows)
 
 
 def _refused(target: Target, what: str, expected: Sequence[tuple[str | None, bytes, ErrorCode, str]], *topics: tuple[str | None, bytes]) -> None:
-    rows = _told(_delete(target, target.newest(ApiKey.DELETE_TOPICS), *topics))
+    rows = _contents(_delete(target, target.newest(ApiKey.DELETE_TOPICS), *topics))
     expect_equal(rows, sorted((name or "", topic_id, int(error), why) for name, topic_id, error, why in expected), what)
 
 
@@ -57,7 +57,7 @@ def _expect_gone(target: Target, name: str, what: str) -> None:
         time.sleep(PAUSE_SECONDS)
 
 
-@REQUIREMENTS.that(1, "a topic is deleted by its name in every version; since version 6 the answer names its id", source=f"KIP-4; {DELETE}")
+@REQUIREMENTS.that(1, "a topic is deleted by its name in every version; since version 6 the response contains its id", source=f"KIP-4; {DELETE}")
 def by_name(target: Target) -> None:
     for version in target.versions(ApiKey.DELETE_TOPICS):
         topic = target.topic()
@@ -71,7 +71,7 @@ def by_name(target: Target) -> None:
         _expect_gone(target, topic.name, f"version {version}")
 
 
-@REQUIREMENTS.that(2, "a topic is deleted by its id, and the answer names it", source=f"KIP-516; {DELETE}")
+@REQUIREMENTS.that(2, "a topic is deleted by its id, and the response contains its name", source=f"KIP-516; {DELETE}")
 def by_id(target: Target) -> None:
     for version in target.versions(ApiKey.DELETE_TOPICS, since=IDS_SINCE):
         topic = target.topic()
@@ -81,7 +81,7 @@ def by_id(target: Target) -> None:
         _expect_gone(target, topic.name, f"version {version}")
 
 
-@REQUIREMENTS.that(3, "a name that was deleted is free, and its next topic has another id and begins at offset 0", source="KIP-516")
+@REQUIREMENTS.that(3, "the name of a deleted topic can be reused; the new topic has another id and starts at offset 0", source="KIP-516")
 def name_is_free(target: Target) -> None:
     topic = target.topic()
     expect_error(_delete(target, target.newest(ApiKey.DELETE_TOPICS), (topic.name, ZERO_UUID))[0].error_code, ErrorCode.NONE, "the deletion")
@@ -91,7 +91,9 @@ def name_is_free(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    4, "a name or an id that is not there is refused with error 3 or 100, and in words", source=f"{DELETE}; asked of Apache Kafka 3.9.1"
+    4,
+    "an unknown name returns UNKNOWN_TOPIC_OR_PARTITION, an unknown id UNKNOWN_TOPIC_ID, with an error message",
+    source=f"{DELETE}; verified against Apache Kafka 3.9.1",
 )
 def not_there(target: Target) -> None:
     for version in target.versions(ApiKey.DELETE_TOPICS):
@@ -99,11 +101,11 @@ def not_there(target: Target) -> None:
         expect_error(row.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"version {version}")
         if version >= MESSAGES_SINCE:
             expect_equal(row.error_message, NO_SUCH_TOPIC, f"version {version}: error message")
-    expected = [(None, NOBODYS_ID, ErrorCode.UNKNOWN_TOPIC_ID, NO_SUCH_ID)]
-    _refused(target, "an id that nobody has", expected, (None, NOBODYS_ID))
+    expected = [(None, UNKNOWN_ID, ErrorCode.UNKNOWN_TOPIC_ID, NO_SUCH_ID)]
+    _refused(target, "an unknown id", expected, (None, UNKNOWN_ID))
 
 
-@REQUIREMENTS.that(5, "a topic that is named twice, in whatever way, is not deleted: error 42", source=DELETE)
+@REQUIREMENTS.that(5, "a topic that is listed twice, by name or id, is not deleted: INVALID_REQUEST", source=DELETE)
 def twice(target: Target) -> None:
     topic = target.topic()
     name, topic_id = topic.name, topic.topic_id
@@ -121,13 +123,13 @@ def twice(target: Target) -> None:
     expect_error(row.error_code, ErrorCode.NONE, "the topic, which must still be there")
 
 
-@REQUIREMENTS.that(6, "neither a name nor an id is refused with error 42", source=DELETE)
+@REQUIREMENTS.that(6, "a row without name and id is rejected with INVALID_REQUEST", source=DELETE)
 def nothing(target: Target) -> None:
     expected = [(None, ZERO_UUID, ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")]
     _refused(target, "neither name nor id", expected, (None, ZERO_UUID))
 
 
-@REQUIREMENTS.that(7, "each topic of a request is deleted or refused by itself", source="KIP-4")
+@REQUIREMENTS.that(7, "each topic of a request is deleted or rejected independently", source="KIP-4")
 def each_by_itself(target: Target) -> None:
     topic, missing = target.topic(), target.fresh_name()
     for row in _delete(target, target.newest(ApiKey.DELETE_TOPICS), (missing, ZERO_UUID), (topic.name, ZERO_UUID)):
@@ -135,14 +137,14 @@ def each_by_itself(target: Target) -> None:
         expect_error(row.error_code, expected, f"topic {row.name}")
 
 
-@REQUIREMENTS.that(8, "a request without topics is answered without topics", source=DELETE)
+@REQUIREMENTS.that(8, "a request without topics gets a response without topics", source=DELETE)
 def no_topics(target: Target) -> None:
     for version in target.versions(ApiKey.DELETE_TOPICS):
         expect_equal(_delete(target, version), [], f"version {version}: rows of the answer")
 
 
 @REQUIREMENTS.that(
-    9, "a request without time is answered with error 7, and nothing is deleted", source="KafkaEventQueue; asked of Apache Kafka 3.9.1"
+    9, "a zero time-out returns REQUEST_TIMED_OUT, and nothing is deleted", source="KafkaEventQueue; verified against Apache Kafka 3.9.1"
 )
 def no_time(target: Target) -> None:
     topic = target.topic()

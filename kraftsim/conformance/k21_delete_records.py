@@ -1,4 +1,4 @@
-"""DeleteRecords (21): a partition that begins later, and what is refused, partition by partition.
+"""DeleteRecords (21): the log start offset advances; errors, partition by partition.
 
 Source: KIP-107; KafkaApis.handleDeleteRecordsRequest, ReplicaManager.deleteRecordsOnLocalLog.
 """
@@ -38,7 +38,7 @@ FETCH_BY_NAME = 12
 
 
 def _topic(target: Target, configs: dict[str, str] | None = None) -> Topic:
-    """Make a topic with ten records in five batches."""
+    """Create a topic with ten records in five batches."""
     topic = target.topic(configs=configs)
     with target.peer(topic.leader) as peer:
         for _ in range(RECORDS // 2):
@@ -62,7 +62,7 @@ def _beginning(target: Target, topic: Topic) -> int:
         return peer.ask(asked, target.newest(ApiKey.LIST_OFFSETS), ListOffsetsResponse).topics[0].partitions[0].offset
 
 
-@REQUIREMENTS.that(1, "everything below an offset is gone at once, in every version, and the answer tells the low watermark", source="KIP-107")
+@REQUIREMENTS.that(1, "records below an offset are deleted at once, in every version, and the response contains the low watermark", source="KIP-107")
 def below_an_offset(target: Target) -> None:
     for version in target.versions(ApiKey.DELETE_RECORDS):
         topic = _topic(target)
@@ -71,7 +71,7 @@ def below_an_offset(target: Target) -> None:
         expect_equal(_beginning(target, topic), 5, f"version {version}: where the partition begins")
 
 
-@REQUIREMENTS.that(2, "what was deleted cannot be read: error 1; the record at the new beginning can", source="UnifiedLog.read")
+@REQUIREMENTS.that(2, "a deleted offset returns OFFSET_OUT_OF_RANGE; the record at the new log start offset can be read", source="UnifiedLog.read")
 def reading(target: Target) -> None:
     topic = _topic(target)
     _delete(target, topic, 5, target.newest(ApiKey.DELETE_RECORDS))
@@ -84,7 +84,7 @@ def reading(target: Target) -> None:
             expect_equal(row.log_start_offset, 5 if error is ErrorCode.NONE else -1, f"offset {offset}: the log start offset")
 
 
-@REQUIREMENTS.that(3, "-1 deletes everything that is replicated, and the next record gets the next offset", source="KIP-107")
+@REQUIREMENTS.that(3, "-1 deletes everything below the high watermark, and the next record gets the next offset", source="KIP-107")
 def everything(target: Target) -> None:
     topic = _topic(target)
     row = _delete(target, topic, HIGH_WATERMARK, target.newest(ApiKey.DELETE_RECORDS))
@@ -94,7 +94,7 @@ def everything(target: Target) -> None:
     expect_equal((answer.error_code, answer.base_offset, answer.log_start_offset), (0, RECORDS, RECORDS), "the next record")
 
 
-@REQUIREMENTS.that(4, "offsets beyond the high watermark, and other negative ones, are refused with error 1", source=LOCAL_LOG)
+@REQUIREMENTS.that(4, "offsets above the high watermark, and other negative ones, are rejected with OFFSET_OUT_OF_RANGE", source=LOCAL_LOG)
 def out_of_range(target: Target) -> None:
     topic = _topic(target)
     for version in target.versions(ApiKey.DELETE_RECORDS):
@@ -104,7 +104,7 @@ def out_of_range(target: Target) -> None:
     expect_equal(_beginning(target, topic), 0, "where the partition begins")
 
 
-@REQUIREMENTS.that(5, "an offset below the beginning changes nothing and is no error", source="UnifiedLog.maybeIncrementLogStartOffset")
+@REQUIREMENTS.that(5, "an offset below the log start offset changes nothing and is no error", source="UnifiedLog.maybeIncrementLogStartOffset")
 def backwards(target: Target) -> None:
     topic = _topic(target)
     version = target.newest(ApiKey.DELETE_RECORDS)
@@ -113,20 +113,20 @@ def backwards(target: Target) -> None:
         expect_equal((row.error_code, row.low_watermark), (0, 6), f"offset {offset}")
 
 
-@REQUIREMENTS.that(6, "a topic that is only compacted refuses with error 44", source=LOCAL_LOG)
+@REQUIREMENTS.that(6, "a topic with cleanup.policy=compact only returns POLICY_VIOLATION", source=LOCAL_LOG)
 def compacted(target: Target) -> None:
     topic = _topic(target, {"cleanup.policy": "compact"})
     row = _delete(target, topic, 5, target.newest(ApiKey.DELETE_RECORDS))
     expect_equal((row.error_code, row.low_watermark), (int(ErrorCode.POLICY_VIOLATION), -1), "the answer")
 
 
-@REQUIREMENTS.that(7, "a topic or partition that is not there is refused with error 3", source=HANDLER)
+@REQUIREMENTS.that(7, "an unknown topic or partition is rejected with UNKNOWN_TOPIC_OR_PARTITION", source=HANDLER)
 def unknown(target: Target) -> None:
     topic = _topic(target)
     for version in target.versions(ApiKey.DELETE_RECORDS):
         for partition, name in ((7, ""), (0, target.fresh_name())):
             row = _delete(target, topic, 5, version, partition=partition, name=name)
-            told = (row.partition_index, row.error_code, row.low_watermark)
+            returned = (row.partition_index, row.error_code, row.low_watermark)
             expect_equal(
-                told, (partition, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), -1), f"version {version}, partition {partition} of {name or 'ours'}"
+                returned, (partition, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), -1), f"version {version}, partition {partition} of {name or 'ours'}"
             )

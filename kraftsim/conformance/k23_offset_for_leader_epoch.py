@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (23): where a leader epoch ends in a partition's log.
+"""OffsetForLeaderEpoch (23): the end offset of a leader epoch in a partition's log.
 
 Source: KIP-101, KIP-279, KIP-320; KafkaApis.handleOffsetForLeaderEpochRequest, LeaderEpochFileCache.endOffsetFor.
 """
@@ -41,7 +41,7 @@ def _topic(target: Target) -> Topic:
     return topic
 
 
-@REQUIREMENTS.that(1, "the epoch of the present leader ends where the log ends, in every version", source=CACHE)
+@REQUIREMENTS.that(1, "the end offset of the current leader epoch is the log end offset, in every version", source=CACHE)
 def present_epoch(target: Target) -> None:
     topic = _topic(target)
     for version in target.versions(ApiKey.OFFSET_FOR_LEADER_EPOCH):
@@ -50,7 +50,7 @@ def present_epoch(target: Target) -> None:
         expect_equal((row.error_code, row.partition, row.leader_epoch, row.end_offset), expected, f"version {version}")
 
 
-@REQUIREMENTS.that(2, "an epoch that has not come yet, and -1, end nowhere: -1 and -1 without an error", source=CACHE)
+@REQUIREMENTS.that(2, "a future epoch, and -1, have no end offset: -1 and -1 without an error", source=CACHE)
 def other_epochs(target: Target) -> None:
     topic = _topic(target)
     for version in target.versions(ApiKey.OFFSET_FOR_LEADER_EPOCH):
@@ -59,9 +59,7 @@ def other_epochs(target: Target) -> None:
             expect_equal((row.error_code, row.leader_epoch, row.end_offset), (0, UNKNOWN, UNKNOWN), f"version {version}, epoch {epoch}")
 
 
-@REQUIREMENTS.that(
-    3, "an asker that believes in another leader epoch is told so: error 75 above it", source="KIP-320; Partition.checkCurrentLeaderEpoch"
-)
+@REQUIREMENTS.that(3, "a current_leader_epoch above the leader's returns UNKNOWN_LEADER_EPOCH", source="KIP-320; Partition.checkCurrentLeaderEpoch")
 def fenced(target: Target) -> None:
     topic = _topic(target)
     for version in target.versions(ApiKey.OFFSET_FOR_LEADER_EPOCH, since=FENCING_SINCE):
@@ -72,11 +70,13 @@ def fenced(target: Target) -> None:
         expect_error(_ask(target, topic, version, 0, current=0).error_code, ErrorCode.NONE, f"version {version}, the present epoch")
 
 
-@REQUIREMENTS.that(4, "a topic or partition that is not there is answered with error 3", source="ReplicaManager.lastOffsetForLeaderEpoch")
+@REQUIREMENTS.that(4, "an unknown topic or partition returns UNKNOWN_TOPIC_OR_PARTITION", source="ReplicaManager.lastOffsetForLeaderEpoch")
 def unknown(target: Target) -> None:
     topic = _topic(target)
     for version in target.versions(ApiKey.OFFSET_FOR_LEADER_EPOCH):
         for partition, name in ((9, ""), (0, target.fresh_name())):
             row = _ask(target, topic, version, 0, partition=partition, name=name)
-            told = (row.error_code, row.partition, row.leader_epoch, row.end_offset)
-            expect_equal(told, (int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), partition, UNKNOWN, UNKNOWN), f"version {version}, {name or partition}")
+            returned = (row.error_code, row.partition, row.leader_epoch, row.end_offset)
+            expect_equal(
+                returned, (int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), partition, UNKNOWN, UNKNOWN), f"version {version}, {name or partition}"
+            )

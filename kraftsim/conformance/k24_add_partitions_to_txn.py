@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn (24) as producers ask, versions 0 to 3.   Source: KIP-98, KIP-588; KafkaApis.handleAddPartitionsToTxnRequest."""
+"""AddPartitionsToTxn (24) of producers, versions 0 to 3.   Source: KIP-98, KIP-588; KafkaApis.handleAddPartitionsToTxnRequest."""
 
 from kraftsim.conformance.expect import expect, expect_equal, expect_error
 from kraftsim.conformance.requirement import Requirements
@@ -16,11 +16,11 @@ NOBODYS_PRODUCER_ID = 1 << 40
 
 
 def fenced(version: int) -> ErrorCode:
-    """Return how a version says that a producer is fenced."""
+    """Return the error of a version for a fenced producer."""
     return ErrorCode.PRODUCER_FENCED if version >= FENCED_SINCE else ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-@REQUIREMENTS.that(1, "partitions that are added take part in the transaction, which is begun by the first of them", source="KIP-98")
+@REQUIREMENTS.that(1, "added partitions are part of the transaction, which starts with the first of them", source="KIP-98")
 def added(target: Target) -> None:
     topic = target.topic(2)
     for version in VERSIONS:
@@ -32,7 +32,7 @@ def added(target: Target) -> None:
         expect(found.transaction_start_time_ms > 0, "a transaction without beginning")
 
 
-@REQUIREMENTS.that(2, "what takes part already is answered 0, and nothing changes", source=COORDINATOR)
+@REQUIREMENTS.that(2, "adding a partition again returns no error, and nothing changes", source=COORDINATOR)
 def added_again(target: Target) -> None:
     topic, transactional_id = target.topic(2), TransactionalId(target)
     producer = transactional_id.producer()
@@ -40,10 +40,10 @@ def added_again(target: Target) -> None:
     before = transactional_id.described()
     for version in VERSIONS:
         expect_equal(transactional_id.add(producer, [(topic.name, 1)], version), [0], f"version {version}")
-    expect_equal(transactional_id.described(), before, "what is told")
+    expect_equal(transactional_id.described(), before, "the description")
 
 
-@REQUIREMENTS.that(3, "others may join later, without changing when the transaction began", source=COORDINATOR)
+@REQUIREMENTS.that(3, "partitions may be added later, without changing the start time of the transaction", source=COORDINATOR)
 def joined(target: Target) -> None:
     topic, other, transactional_id = target.topic(2), target.topic(), TransactionalId(target)
     producer = transactional_id.producer()
@@ -55,7 +55,7 @@ def joined(target: Target) -> None:
     expect_equal(found.transaction_start_time_ms, begun, "begin")
 
 
-@REQUIREMENTS.that(4, "a topic that is not there is error 3, and keeps all others out with 55", source=HANDLER)
+@REQUIREMENTS.that(4, "an unknown topic returns UNKNOWN_TOPIC_OR_PARTITION, and all others OPERATION_NOT_ATTEMPTED", source=HANDLER)
 def no_topic(target: Target) -> None:
     topic, transactional_id = target.topic(), TransactionalId(target)
     producer = transactional_id.producer()
@@ -66,7 +66,7 @@ def no_topic(target: Target) -> None:
     expect_equal(transactional_id.described().transaction_state, "Empty", "state")
 
 
-@REQUIREMENTS.that(5, "a partition that its topic does not have is error 3", source=HANDLER)
+@REQUIREMENTS.that(5, "an unknown partition of a topic returns UNKNOWN_TOPIC_OR_PARTITION", source=HANDLER)
 def no_partition(target: Target) -> None:
     topic, transactional_id = target.topic(), TransactionalId(target)
     producer = transactional_id.producer()
@@ -74,7 +74,7 @@ def no_partition(target: Target) -> None:
         expect_equal(transactional_id.add(producer, [(topic.name, 0), (topic.name, 7)], version), [55, 3], f"version {version}: errors")
 
 
-@REQUIREMENTS.that(6, "the brokers' own topics are error 29", source=HANDLER)
+@REQUIREMENTS.that(6, "internal topics return TOPIC_AUTHORIZATION_FAILED", source=HANDLER)
 def internal(target: Target) -> None:
     topic, transactional_id = target.topic(), TransactionalId(target)
     producer = transactional_id.producer()
@@ -83,14 +83,14 @@ def internal(target: Target) -> None:
         expect_equal(errors, [29, 55], f"version {version}: errors")
 
 
-@REQUIREMENTS.that(7, "a transactional id that nobody has initialised is error 49", source=COORDINATOR)
+@REQUIREMENTS.that(7, "an uninitialised transactional id returns INVALID_PRODUCER_ID_MAPPING", source=COORDINATOR)
 def unknown(target: Target) -> None:
     topic, transactional_id = target.topic(), TransactionalId(target)
     for version in VERSIONS:
         expect_equal(transactional_id.add((5, 0), [(topic.name, 0)], version), [49], f"version {version}")
 
 
-@REQUIREMENTS.that(8, "another producer id is error 49", source=COORDINATOR)
+@REQUIREMENTS.that(8, "another producer id returns INVALID_PRODUCER_ID_MAPPING", source=COORDINATOR)
 def foreign(target: Target) -> None:
     topic, transactional_id = target.topic(), TransactionalId(target)
     _, epoch = transactional_id.producer()
@@ -98,7 +98,7 @@ def foreign(target: Target) -> None:
         expect_equal(transactional_id.add((NOBODYS_PRODUCER_ID, epoch), [(topic.name, 0)], version), [49], f"version {version}")
 
 
-@REQUIREMENTS.that(9, "an epoch behind the present one is error 90, up to version 1 error 47", source="KIP-588")
+@REQUIREMENTS.that(9, "an older producer epoch returns PRODUCER_FENCED, up to version 1 INVALID_PRODUCER_EPOCH", source="KIP-588")
 def behind(target: Target) -> None:
     topic, transactional_id = target.topic(), TransactionalId(target)
     before = transactional_id.producer()
@@ -107,7 +107,7 @@ def behind(target: Target) -> None:
         expect_error(transactional_id.add(before, [(topic.name, 0)], version)[0], fenced(version), f"version {version}")
 
 
-@REQUIREMENTS.that(10, "so is an epoch ahead of it", source=COORDINATOR)
+@REQUIREMENTS.that(10, "so does a newer producer epoch", source=COORDINATOR)
 def ahead(target: Target) -> None:
     topic, transactional_id = target.topic(), TransactionalId(target)
     producer_id, epoch = transactional_id.producer()
@@ -115,7 +115,7 @@ def ahead(target: Target) -> None:
         expect_error(transactional_id.add((producer_id, epoch + 1), [(topic.name, 0)], version)[0], fenced(version), f"version {version}")
 
 
-@REQUIREMENTS.that(11, "an empty transactional id is error 42", source=COORDINATOR)
+@REQUIREMENTS.that(11, "an empty transactional id returns INVALID_REQUEST", source=COORDINATOR)
 def empty(target: Target) -> None:
     topic, transactional_id = target.topic(), TransactionalId(target)
     producer = transactional_id.producer()
@@ -124,7 +124,7 @@ def empty(target: Target) -> None:
         expect_equal(transactional_id.add(producer, [(topic.name, 0)], version, name=""), [42], f"version {version}")
 
 
-@REQUIREMENTS.that(12, "what is not there is said before who asks is looked at", source=HANDLER)
+@REQUIREMENTS.that(12, "unknown topics are reported before the producer is checked", source=HANDLER)
 def order_of_checks(target: Target) -> None:
     transactional_id = TransactionalId(target)
     for version in VERSIONS:
@@ -132,7 +132,7 @@ def order_of_checks(target: Target) -> None:
         expect_equal(errors, [3], f"version {version}: error of an unknown topic in an unknown transaction")
 
 
-@REQUIREMENTS.that(13, "no partition at all begins a transaction, too", source=COORDINATOR)
+@REQUIREMENTS.that(13, "a request without partitions starts a transaction, too", source=COORDINATOR)
 def nothing(target: Target) -> None:
     transactional_id = TransactionalId(target)
     producer = transactional_id.producer()
@@ -142,7 +142,7 @@ def nothing(target: Target) -> None:
     transactional_id.ended(producer, commits=True)
 
 
-@REQUIREMENTS.that(14, "the transaction that was begun next has only its own partitions, and another beginning", source=COORDINATOR)
+@REQUIREMENTS.that(14, "the next transaction has only its own partitions, and another start time", source=COORDINATOR)
 def next_one(target: Target) -> None:
     topic, transactional_id = target.topic(2), TransactionalId(target)
     producer = transactional_id.producer()

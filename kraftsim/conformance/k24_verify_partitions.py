@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn (24) as brokers ask, since version 4: several transactions at once, and whether a partition takes part.
+"""AddPartitionsToTxn (24) of brokers, since version 4: several transactions at once, with verification.
 
 Source: KIP-890; TransactionCoordinator.handleVerifyPartitionsInTransaction.
 """
@@ -19,7 +19,7 @@ NOBODYS_PRODUCER_ID = 1 << 40
 
 
 def versions(target: Target) -> Iterator[int]:
-    """Yield the versions that brokers ask in."""
+    """Yield the versions that brokers send."""
     return target.versions(ApiKey.ADD_PARTITIONS_TO_TXN, since=SINCE)
 
 
@@ -31,28 +31,36 @@ def verified(transactional_id: TransactionalId, producer: Producer, partitions: 
 
 
 def _ongoing(target: Target) -> tuple[TransactionalId, Producer, str]:
-    """A transaction of which partition 0 of a topic is a part, and partition 1 is not."""
+    """A transaction that contains partition 0 of a topic, and not partition 1."""
     topic, transactional_id = target.topic(2), TransactionalId(target)
     producer = transactional_id.producer()
     transactional_id.begin(producer, [(topic.name, 0)])
     return transactional_id, producer, topic.name
 
 
-@REQUIREMENTS.that(1, "a partition of the transaction is 0, another one 120, each by itself", source="KIP-890", since="3.8")
+@REQUIREMENTS.that(
+    1, "verification returns no error for a partition of the transaction, TRANSACTION_ABORTABLE for another one", source="KIP-890", since="3.8"
+)
 def members(target: Target) -> None:
     transactional_id, producer, topic = _ongoing(target)
     for version in versions(target):
         expect_equal(verified(transactional_id, producer, [(topic, 0), (topic, 1)], version), [0, 120], f"version {version}")
 
 
-@REQUIREMENTS.that(2, "a partition of the transaction is 0, another one 48, each by itself", source="KIP-890", since="3.6", until="3.7")
+@REQUIREMENTS.that(
+    2,
+    "verification returns no error for a partition of the transaction, INVALID_TXN_STATE for another one",
+    source="KIP-890",
+    since="3.6",
+    until="3.7",
+)
 def members_before(target: Target) -> None:
     transactional_id, producer, topic = _ongoing(target)
     for version in versions(target):
         expect_equal(verified(transactional_id, producer, [(topic, 0), (topic, 1)], version), [0, 48], f"version {version}")
 
 
-@REQUIREMENTS.that(3, "a question adds nothing", source=VERIFIES, since="3.6")
+@REQUIREMENTS.that(3, "verification adds no partition", source=VERIFIES, since="3.6")
 def asks_only(target: Target) -> None:
     transactional_id, producer, topic = _ongoing(target)
     for version in versions(target):
@@ -60,16 +68,16 @@ def asks_only(target: Target) -> None:
         expect_equal(partitions_of(transactional_id.described()), [(topic, 0)], f"version {version}: partitions")
 
 
-@REQUIREMENTS.that(4, "an id that nobody has initialised, and another producer id, are error 49", source=VERIFIES, since="3.6")
+@REQUIREMENTS.that(4, "an uninitialised transactional id, and another producer id, return INVALID_PRODUCER_ID_MAPPING", source=VERIFIES, since="3.6")
 def unknown(target: Target) -> None:
     transactional_id, (_, epoch), topic = _ongoing(target)
-    nobody = TransactionalId(target)
+    uninitialised = TransactionalId(target)
     for version in versions(target):
-        expect_equal(verified(nobody, (5, 0), [(topic, 0)], version), [49], f"version {version}: nobody's id")
+        expect_equal(verified(uninitialised, (5, 0), [(topic, 0)], version), [49], f"version {version}: an uninitialised id")
         expect_equal(verified(transactional_id, (NOBODYS_PRODUCER_ID, epoch), [(topic, 0)], version), [49], f"version {version}: another's")
 
 
-@REQUIREMENTS.that(5, "any other epoch is error 90", source=VERIFIES, since="3.6")
+@REQUIREMENTS.that(5, "any other epoch returns PRODUCER_FENCED", source=VERIFIES, since="3.6")
 def other_epochs(target: Target) -> None:
     transactional_id, (producer_id, epoch), topic = _ongoing(target)
     for version in versions(target):
@@ -77,21 +85,21 @@ def other_epochs(target: Target) -> None:
             expect_equal(verified(transactional_id, (producer_id, other), [(topic, 0)], version), [90], f"version {version}, epoch {other}")
 
 
-@REQUIREMENTS.that(6, "an empty id is error 42", source=VERIFIES, since="3.6")
+@REQUIREMENTS.that(6, "an empty transactional id returns INVALID_REQUEST", source=VERIFIES, since="3.6")
 def empty(target: Target) -> None:
     transactional_id, producer, topic = _ongoing(target)
     for version in versions(target):
         expect_equal(verified(transactional_id, producer, [(topic, 0)], version, name=""), [42], f"version {version}")
 
 
-@REQUIREMENTS.that(7, "a partition that is not there is error 3, and the others are 55", source=HANDLER, since="3.6")
+@REQUIREMENTS.that(7, "an unknown partition returns UNKNOWN_TOPIC_OR_PARTITION, and the others OPERATION_NOT_ATTEMPTED", source=HANDLER, since="3.6")
 def not_there(target: Target) -> None:
     transactional_id, producer, topic = _ongoing(target)
     for version in versions(target):
         expect_equal(verified(transactional_id, producer, [(topic, 0), (topic, 9)], version), [55, 3], f"version {version}")
 
 
-@REQUIREMENTS.that(8, "of a transaction that has ended no partition is a part any more: 120", source=VERIFIES, since="3.8")
+@REQUIREMENTS.that(8, "after the end of a transaction, verification returns TRANSACTION_ABORTABLE for its partitions", source=VERIFIES, since="3.8")
 def ended(target: Target) -> None:
     for commits in (True, False):
         transactional_id, producer, topic = _ongoing(target)
@@ -100,7 +108,7 @@ def ended(target: Target) -> None:
             expect_equal(verified(transactional_id, producer, [(topic, 0)], version), [120], f"version {version}")
 
 
-@REQUIREMENTS.that(9, "brokers may add, too, in the same request in which they ask", source="KIP-890", since="3.8")
+@REQUIREMENTS.that(9, "brokers may add partitions and verify others in the same request", source="KIP-890", since="3.8")
 def adds(target: Target) -> None:
     for version in versions(target):
         transactional_id, producer, topic = _ongoing(target)
@@ -114,15 +122,15 @@ def adds(target: Target) -> None:
         expect_equal(partitions_of(transactional_id.described()), [(topic, 0), (topic, 1)], f"version {version}: partitions")
 
 
-@REQUIREMENTS.that(10, "one transaction that is refused does not touch the others of its request", source="KIP-890", since="3.6")
+@REQUIREMENTS.that(10, "the errors of a transaction do not affect the others of its request", source="KIP-890", since="3.6")
 def each_by_itself(target: Target) -> None:
     transactional_id, producer, topic = _ongoing(target)
-    nobody = target.fresh_name("transaction")
+    uninitialised = target.fresh_name("transaction")
     for version in versions(target):
         rows = [
-            transactional_id.row((5, 0), [(topic, 0)], verifies=True, name=nobody),
+            transactional_id.row((5, 0), [(topic, 0)], verifies=True, name=uninitialised),
             transactional_id.row(producer, [(topic, 0)], verifies=True),
         ]
         found = transactional_id.ask_as_broker(rows, version)
         expect_equal(found[transactional_id.name], {(topic, 0): 0}, f"version {version}: the good one")
-        expect_equal(found[nobody][topic, 0] in (49, 16), True, f"version {version}: the other one is unknown here, or belongs elsewhere")
+        expect_equal(found[uninitialised][topic, 0] in (49, 16), True, f"version {version}: the other one is unknown here, or belongs elsewhere")

@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn (25): the offsets of a group become a part of a transaction.   Source: KIP-98, KIP-588; KafkaApis.handleAddOffsetsToTxnRequest."""
+"""AddOffsetsToTxn (25): the offsets of a group become part of a transaction.   Source: KIP-98, KIP-588; KafkaApis.handleAddOffsetsToTxnRequest."""
 
 from kraftsim.conformance.expect import expect_equal, expect_error
 from kraftsim.conformance.group_talk import find_coordinator
@@ -16,7 +16,7 @@ FENCED_SINCE = 2
 NOBODYS_PRODUCER_ID = 1 << 40
 
 
-@REQUIREMENTS.that(1, f"the partition of {OFFSETS} that holds the group joins the transaction, which may begin with it", source="KIP-98")
+@REQUIREMENTS.that(1, f"the partition of {OFFSETS} of the group is added to the transaction, which it may start", source="KIP-98")
 def joins(target: Target) -> None:
     group_id = target.fresh_name("group")
     find_coordinator(target, group_id)
@@ -28,7 +28,7 @@ def joins(target: Target) -> None:
         expect_equal((found.transaction_state, [topic for topic, _ in partitions_of(found)]), ("Ongoing", [OFFSETS]), f"version {version}")
 
 
-@REQUIREMENTS.that(2, "the same group is always in the same partition, and added once", source="GroupCoordinator.partitionFor")
+@REQUIREMENTS.that(2, "the same group always maps to the same partition, which is added once", source="GroupCoordinator.partitionFor")
 def same_partition(target: Target) -> None:
     group_id = target.fresh_name("group")
     find_coordinator(target, group_id)
@@ -42,7 +42,7 @@ def same_partition(target: Target) -> None:
     expect_equal(places[0], places[1], "partitions of two transactions")
 
 
-@REQUIREMENTS.that(3, "a group without name is answered like any other", source=HANDLER)
+@REQUIREMENTS.that(3, "an empty group id is processed like any other", source=HANDLER)
 def nameless(target: Target) -> None:
     find_coordinator(target, target.fresh_name("group"))
     transactional_id = TransactionalId(target)
@@ -50,17 +50,19 @@ def nameless(target: Target) -> None:
     expect_error(transactional_id.add_offsets(producer, ""), ErrorCode.NONE, "the empty group id")
 
 
-@REQUIREMENTS.that(4, "an id that nobody has initialised, and another producer id, are error 49", source=COORDINATOR)
+@REQUIREMENTS.that(4, "an uninitialised transactional id, and another producer id, return INVALID_PRODUCER_ID_MAPPING", source=COORDINATOR)
 def unknown(target: Target) -> None:
-    transactional_id, nobody = TransactionalId(target), TransactionalId(target)
+    transactional_id, uninitialised = TransactionalId(target), TransactionalId(target)
     _, epoch = transactional_id.producer()
     for version in target.versions(ApiKey.ADD_OFFSETS_TO_TXN):
-        expect_error(nobody.add_offsets((5, 0), "g", version), ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"version {version}: nobody's id")
+        expect_error(
+            uninitialised.add_offsets((5, 0), "g", version), ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"version {version}: an uninitialised id"
+        )
         error = transactional_id.add_offsets((NOBODYS_PRODUCER_ID, epoch), "g", version)
         expect_error(error, ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"version {version}: another's")
 
 
-@REQUIREMENTS.that(5, "any other epoch is error 90, up to version 1 error 47", source="KIP-588")
+@REQUIREMENTS.that(5, "any other epoch returns PRODUCER_FENCED, up to version 1 INVALID_PRODUCER_EPOCH", source="KIP-588")
 def other_epochs(target: Target) -> None:
     transactional_id = TransactionalId(target)
     before = transactional_id.producer()
@@ -71,7 +73,7 @@ def other_epochs(target: Target) -> None:
         expect_error(transactional_id.add_offsets((producer_id, epoch + 1), "g", version), wanted, f"version {version}: ahead")
 
 
-@REQUIREMENTS.that(6, "an empty transactional id is error 42", source=COORDINATOR)
+@REQUIREMENTS.that(6, "an empty transactional id returns INVALID_REQUEST", source=COORDINATOR)
 def empty(target: Target) -> None:
     transactional_id = TransactionalId(target)
     producer = transactional_id.producer()
@@ -79,7 +81,7 @@ def empty(target: Target) -> None:
         expect_error(transactional_id.add_offsets(producer, "g", version, name=""), ErrorCode.INVALID_REQUEST, f"version {version}")
 
 
-@REQUIREMENTS.that(7, "records and offsets take part in one transaction, and end with it", source="KIP-98")
+@REQUIREMENTS.that(7, "records and offsets are part of one transaction, and end with it", source="KIP-98")
 def together(target: Target) -> None:
     group_id, topic, transactional_id = target.fresh_name("group"), target.topic(), TransactionalId(target)
     find_coordinator(target, group_id)

@@ -1,4 +1,4 @@
-"""EndTxn (26): commit and abort as producers up to version 4 ask for them.   Source: KIP-98, KIP-588; TransactionCoordinator.endTransaction."""
+"""EndTxn (26): commit and abort of producers up to version 4.   Source: KIP-98, KIP-588; TransactionCoordinator.endTransaction."""
 
 from collections.abc import Iterator
 
@@ -19,12 +19,12 @@ STATES = {True: "CompleteCommit", False: "CompleteAbort"}
 
 
 def versions(target: Target) -> Iterator[int]:
-    """Yield the versions that leave the epoch as it is."""
+    """Yield the versions that do not raise the epoch."""
     return (version for version in target.versions(ApiKey.END_TXN) if version <= LAST_WITHOUT_BUMP)
 
 
 def fenced(version: int) -> ErrorCode:
-    """Return how a version says that a producer is fenced."""
+    """Return the error of a version for a fenced producer."""
     return ErrorCode.PRODUCER_FENCED if version >= FENCED_SINCE else ErrorCode.INVALID_PRODUCER_EPOCH
 
 
@@ -36,7 +36,7 @@ def begun(target: Target) -> tuple[TransactionalId, Producer]:
     return transactional_id, producer
 
 
-@REQUIREMENTS.that(1, "a transaction that is ended is complete soon after, and has no partitions any more", source="KIP-98")
+@REQUIREMENTS.that(1, "a transaction completes soon after EndTxn, and has no partitions any more", source="KIP-98")
 def ends(target: Target) -> None:
     for version in versions(target):
         for commits, state in STATES.items():
@@ -45,7 +45,7 @@ def ends(target: Target) -> None:
             expect_equal(partitions_of(transactional_id.reached(state)), [], f"version {version}: partitions")
 
 
-@REQUIREMENTS.that(2, "who asks again for the same end is told 0", source=COORDINATOR)
+@REQUIREMENTS.that(2, "a retry with the same result returns no error", source=COORDINATOR)
 def same_again(target: Target) -> None:
     for commits in (True, False):
         transactional_id, producer = begun(target)
@@ -54,7 +54,7 @@ def same_again(target: Target) -> None:
             expect_error(transactional_id.end(producer, version, commits=commits).error_code, ErrorCode.NONE, f"version {version}")
 
 
-@REQUIREMENTS.that(3, "who asks for the other end is told 48", source=COORDINATOR)
+@REQUIREMENTS.that(3, "a retry with the other result returns INVALID_TXN_STATE", source=COORDINATOR)
 def other_end(target: Target) -> None:
     for commits in (True, False):
         transactional_id, producer = begun(target)
@@ -64,7 +64,7 @@ def other_end(target: Target) -> None:
             expect_error(error, ErrorCode.INVALID_TXN_STATE, f"version {version}")
 
 
-@REQUIREMENTS.that(4, "where no transaction was begun either end is error 48", source=COORDINATOR)
+@REQUIREMENTS.that(4, "without a transaction either result returns INVALID_TXN_STATE", source=COORDINATOR)
 def not_begun(target: Target) -> None:
     transactional_id = TransactionalId(target)
     producer = transactional_id.producer()
@@ -74,18 +74,18 @@ def not_begun(target: Target) -> None:
             expect_error(error, ErrorCode.INVALID_TXN_STATE, f"version {version}")
 
 
-@REQUIREMENTS.that(5, "an id that nobody has initialised, and another producer id, are error 49", source=COORDINATOR)
+@REQUIREMENTS.that(5, "an uninitialised transactional id, and another producer id, return INVALID_PRODUCER_ID_MAPPING", source=COORDINATOR)
 def unknown(target: Target) -> None:
-    nobody = TransactionalId(target)
+    uninitialised = TransactionalId(target)
     transactional_id, (_, epoch) = begun(target)
     for version in versions(target):
-        error = nobody.end((5, 0), version, commits=True).error_code
-        expect_error(error, ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"version {version}: nobody's id")
+        error = uninitialised.end((5, 0), version, commits=True).error_code
+        expect_error(error, ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"version {version}: an uninitialised id")
         error = transactional_id.end((NOBODYS_PRODUCER_ID, epoch), version, commits=True).error_code
         expect_error(error, ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"version {version}: another's")
 
 
-@REQUIREMENTS.that(6, "any other epoch is error 90, up to version 1 error 47, and ends nothing", source="KIP-588")
+@REQUIREMENTS.that(6, "any other epoch returns PRODUCER_FENCED, up to version 1 INVALID_PRODUCER_EPOCH, and ends nothing", source="KIP-588")
 def other_epochs(target: Target) -> None:
     topic, transactional_id = target.topic(), TransactionalId(target)
     before = transactional_id.producer()
@@ -99,7 +99,7 @@ def other_epochs(target: Target) -> None:
     expect_equal(transactional_id.described().transaction_state, "Ongoing", "state")
 
 
-@REQUIREMENTS.that(7, "an empty transactional id is error 42", source=COORDINATOR)
+@REQUIREMENTS.that(7, "an empty transactional id returns INVALID_REQUEST", source=COORDINATOR)
 def empty(target: Target) -> None:
     transactional_id, producer = begun(target)
     for version in versions(target):
@@ -107,7 +107,7 @@ def empty(target: Target) -> None:
         expect_error(error, ErrorCode.INVALID_REQUEST, f"version {version}")
 
 
-@REQUIREMENTS.that(8, "an end leaves the epoch as it is: the producer goes on with the same one", source="KIP-98")
+@REQUIREMENTS.that(8, "EndTxn does not raise the epoch: the producer continues with the same one", source="KIP-98")
 def same_epoch(target: Target) -> None:
     topic, transactional_id = target.topic(), TransactionalId(target)
     producer = transactional_id.producer()
@@ -119,7 +119,9 @@ def same_epoch(target: Target) -> None:
             expect_equal((found.producer_id, found.producer_epoch), producer, f"version {version}: producer")
 
 
-@REQUIREMENTS.that(9, "whoever begins the next transaction too early is told 51 at most, and may begin it soon", source="KIP-98")
+@REQUIREMENTS.that(
+    9, "starting the next transaction too early returns at most CONCURRENT_TRANSACTIONS, and succeeds soon afterwards", source="KIP-98"
+)
 def next_one(target: Target) -> None:
     topic, transactional_id = target.topic(3), TransactionalId(target)
     producer = transactional_id.producer()
@@ -131,7 +133,7 @@ def next_one(target: Target) -> None:
         expect_equal(set(errors) in ({0}, {51}), True, "the same code for every partition")
 
 
-@REQUIREMENTS.that(10, "a topic that was deleted meanwhile keeps no transaction open", source="TransactionMarkerChannelManager")
+@REQUIREMENTS.that(10, "a topic that was deleted meanwhile does not keep a transaction open", source="TransactionMarkerChannelManager")
 def deleted_topic(target: Target) -> None:
     kept, gone, transactional_id = target.topic(), target.topic(), TransactionalId(target)
     producer = transactional_id.producer()
@@ -151,7 +153,7 @@ def many_partitions(target: Target) -> None:
     transactional_id.ended(producer, commits=False)
 
 
-@REQUIREMENTS.that(12, "while the markers are on their way either end is error 51", source="TransactionMetadata.prepareComplete")
+@REQUIREMENTS.that(12, "while markers are being written either result returns CONCURRENT_TRANSACTIONS", source="TransactionMetadata.prepareComplete")
 def while_it_ends(target: Target) -> None:
     topic, transactional_id = target.topic(40), TransactionalId(target)
     producer = transactional_id.producer()

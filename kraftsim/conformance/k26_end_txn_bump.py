@@ -1,4 +1,4 @@
-"""EndTxn (26) since version 5: every end raises the epoch, so that what comes late cannot be taken for the next transaction.
+"""EndTxn (26) since version 5: every EndTxn raises the epoch, so that a delayed request cannot affect the next transaction.
 
 Source: KIP-890; TransactionCoordinator.endTransaction of Apache Kafka 4.
 """
@@ -18,7 +18,7 @@ NOBODYS_PRODUCER_ID = 1 << 40
 
 
 def version_of(target: Target) -> int:
-    """Return the newest version. Raises Inapplicable where none raises the epoch."""
+    """Return the newest version. Raises Inapplicable if none raises the epoch."""
     return list(target.versions(ApiKey.END_TXN, since=SINCE))[-1]
 
 
@@ -28,12 +28,12 @@ def told(answer: EndTxnResponse) -> tuple[int, int, int]:
 
 
 def after(producer: Producer) -> Producer:
-    """Return who the producer is after an end."""
+    """Return producer id and epoch after an EndTxn."""
     return producer[0], producer[1] + 1
 
 
 def _ended(target: Target, *, commits: bool) -> tuple[TransactionalId, Producer]:
-    """A transaction that is over, and who its producer was in it."""
+    """A completed transaction, and its producer."""
     version = version_of(target)
     topic, transactional_id = target.topic(), TransactionalId(target)
     producer = transactional_id.producer()
@@ -42,15 +42,15 @@ def _ended(target: Target, *, commits: bool) -> tuple[TransactionalId, Producer]
     return transactional_id, producer
 
 
-@REQUIREMENTS.that(1, "an end is answered with the same producer id and the next epoch, which holds from then on", source="KIP-890", since="4.0")
+@REQUIREMENTS.that(1, "EndTxn returns the same producer id and the next epoch, which applies from then on", source="KIP-890", since="4.0")
 def raised(target: Target) -> None:
     for commits in (True, False):
         transactional_id, producer = _ended(target, commits=commits)
         found = transactional_id.described()
-        expect_equal((found.producer_id, found.producer_epoch), after(producer), "producer that is told")
+        expect_equal((found.producer_id, found.producer_epoch), after(producer), "described producer")
 
 
-@REQUIREMENTS.that(2, "the producer goes on with the next epoch", source="KIP-890", since="4.0")
+@REQUIREMENTS.that(2, "the producer continues with the next epoch", source="KIP-890", since="4.0")
 def goes_on(target: Target) -> None:
     version = version_of(target)
     topic, transactional_id = target.topic(), TransactionalId(target)
@@ -62,7 +62,9 @@ def goes_on(target: Target) -> None:
         producer = after(producer)
 
 
-@REQUIREMENTS.that(3, "asked again with the epoch before, the same end is told the same, and raises nothing", source=COORDINATOR, since="4.0")
+@REQUIREMENTS.that(
+    3, "a retry with the previous epoch and the same result returns the same response, and raises nothing", source=COORDINATOR, since="4.0"
+)
 def repeated(target: Target) -> None:
     for commits in (True, False):
         transactional_id, producer = _ended(target, commits=commits)
@@ -71,7 +73,7 @@ def repeated(target: Target) -> None:
             expect_equal(told(again), (0, *after(producer)), "error, id, epoch")
 
 
-@REQUIREMENTS.that(4, "asked again with the epoch before, the other end is error 48", source=COORDINATOR, since="4.0")
+@REQUIREMENTS.that(4, "a retry with the previous epoch and the other result returns INVALID_TXN_STATE", source=COORDINATOR, since="4.0")
 def other_end(target: Target) -> None:
     for commits in (True, False):
         transactional_id, producer = _ended(target, commits=commits)
@@ -79,7 +81,7 @@ def other_end(target: Target) -> None:
         expect_equal(told(again), (int(ErrorCode.INVALID_TXN_STATE), *NOBODY), "error, id, epoch")
 
 
-@REQUIREMENTS.that(5, "with the present epoch there is nothing to commit: error 48", source=COORDINATOR, since="4.0")
+@REQUIREMENTS.that(5, "a commit with the current epoch and no transaction returns INVALID_TXN_STATE", source=COORDINATOR, since="4.0")
 def nothing_to_commit(target: Target) -> None:
     for commits in (True, False):
         transactional_id, producer = _ended(target, commits=commits)
@@ -87,7 +89,7 @@ def nothing_to_commit(target: Target) -> None:
         expect_equal(told(again), (int(ErrorCode.INVALID_TXN_STATE), *NOBODY), "error, id, epoch")
 
 
-@REQUIREMENTS.that(6, "with the present epoch an abort of nothing is 0, and raises the epoch", source="KIP-890", since="4.0")
+@REQUIREMENTS.that(6, "an abort with the current epoch and no transaction returns no error, and raises the epoch", source="KIP-890", since="4.0")
 def abort_of_nothing(target: Target) -> None:
     for commits in (True, False):
         transactional_id, producer = _ended(target, commits=commits)
@@ -95,7 +97,7 @@ def abort_of_nothing(target: Target) -> None:
         expect_equal(told(again), (0, *after(after(producer))), "error, id, epoch")
 
 
-@REQUIREMENTS.that(7, "before the first transaction an abort raises the epoch, and a commit is error 48", source="KIP-890", since="4.0")
+@REQUIREMENTS.that(7, "before the first transaction an abort raises the epoch, and a commit returns INVALID_TXN_STATE", source="KIP-890", since="4.0")
 def before_the_first(target: Target) -> None:
     version, transactional_id = version_of(target), TransactionalId(target)
     producer = transactional_id.producer()
@@ -103,7 +105,7 @@ def before_the_first(target: Target) -> None:
     expect_equal(told(transactional_id.ended(producer, version, commits=False)), (0, *after(producer)), "abort: error, id, epoch")
 
 
-@REQUIREMENTS.that(8, "an epoch two behind, or ahead, is error 90", source=COORDINATOR, since="4.0")
+@REQUIREMENTS.that(8, "an epoch two below the current one, or above it, returns PRODUCER_FENCED", source=COORDINATOR, since="4.0")
 def other_epochs(target: Target) -> None:
     version = version_of(target)
     topic, transactional_id = target.topic(), TransactionalId(target)
@@ -118,7 +120,9 @@ def other_epochs(target: Target) -> None:
             expect_equal(told(answer), (int(ErrorCode.PRODUCER_FENCED), *NOBODY), f"epoch {other[1]}")
 
 
-@REQUIREMENTS.that(9, "in an open transaction the epoch before is error 90: it ended the transaction before", source="KAFKA-17754", since="4.0")
+@REQUIREMENTS.that(
+    9, "in an open transaction the previous epoch returns PRODUCER_FENCED: it ended the previous transaction", source="KAFKA-17754", since="4.0"
+)
 def late_end(target: Target) -> None:
     version = version_of(target)
     topic, transactional_id = target.topic(), TransactionalId(target)
@@ -132,7 +136,7 @@ def late_end(target: Target) -> None:
     expect_equal(transactional_id.described().transaction_state, "Ongoing", "state")
 
 
-@REQUIREMENTS.that(10, "with the epoch before nothing joins the next transaction", source="KIP-890", since="4.0")
+@REQUIREMENTS.that(10, "with the previous epoch no partition can be added to the next transaction", source="KIP-890", since="4.0")
 def late_partitions(target: Target) -> None:
     transactional_id, producer = _ended(target, commits=True)
     topic = target.topic()
@@ -140,7 +144,7 @@ def late_partitions(target: Target) -> None:
     expect_error(transactional_id.add_offsets(producer, "g"), ErrorCode.PRODUCER_FENCED, "AddOffsetsToTxn")
 
 
-@REQUIREMENTS.that(11, "another producer id is error 49", source=COORDINATOR, since="4.0")
+@REQUIREMENTS.that(11, "another producer id returns INVALID_PRODUCER_ID_MAPPING", source=COORDINATOR, since="4.0")
 def foreign(target: Target) -> None:
     transactional_id, (_, epoch) = _ended(target, commits=True)
     for other in (epoch, epoch + 1):
@@ -148,7 +152,7 @@ def foreign(target: Target) -> None:
         expect_equal(told(answer), (int(ErrorCode.INVALID_PRODUCER_ID_MAPPING), *NOBODY), f"epoch {other}")
 
 
-@REQUIREMENTS.that(12, "who asks for an epoch with the one before the end is told the present one", source="KIP-360; KIP-890", since="4.0")
+@REQUIREMENTS.that(12, "InitProducerId with the epoch before the EndTxn returns the current one", source="KIP-360; KIP-890", since="4.0")
 def asks_for_an_epoch(target: Target) -> None:
     transactional_id, producer = _ended(target, commits=True)
     answer = transactional_id.init(producer=producer)

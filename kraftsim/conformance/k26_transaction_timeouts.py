@@ -1,4 +1,4 @@
-"""Transactions that their producers do not end: the coordinator aborts them, and whoever began them is fenced.
+"""Transaction time-outs: the coordinator aborts the transaction and fences its producer.
 
 Source: KIP-98, KAFKA-6119; TransactionCoordinator.abortTimedOutTransactions.
 """
@@ -9,14 +9,14 @@ from kraftsim.conformance.target import Target
 from kraftsim.conformance.transaction_asking import TransactionalId, partitions_of
 from protocol.errors import ErrorCode
 
-REQUIREMENTS = Requirements("transactions", 8, "Transactions that take too long")
+REQUIREMENTS = Requirements("transactions", 8, "Transaction time-outs")
 COORDINATOR = "TransactionCoordinator.abortTimedOutTransactions"
 SHORT_MS = 100
 SCAN_SECONDS = 25.0
-"""A coordinator looks every ten seconds."""
+"""A coordinator checks for time-outs every ten seconds."""
 
 
-@REQUIREMENTS.that(1, "a transaction that lasts longer than its time-out is aborted, and its producer fenced by the next epoch", source="KAFKA-6119")
+@REQUIREMENTS.that(1, "a transaction that exceeds its time-out is aborted, and its producer is fenced by the next epoch", source="KAFKA-6119")
 def aborted(target: Target) -> None:
     topic, transactional_id, patient = target.topic(), TransactionalId(target), TransactionalId(target)
     producer, other = transactional_id.producer(SHORT_MS), patient.producer()
@@ -31,4 +31,4 @@ def aborted(target: Target) -> None:
     expect_error(transactional_id.add(producer, [(topic.name, 0)])[0], ErrorCode.PRODUCER_FENCED, "AddPartitionsToTxn afterwards")
     for commits in (True, False):
         expect_error(transactional_id.end(producer, commits=commits).error_code, ErrorCode.PRODUCER_FENCED, "EndTxn afterwards")
-    expect_equal(transactional_id.producer(), (producer[0], producer[1] + 2), "who comes next")
+    expect_equal(transactional_id.producer(), (producer[0], producer[1] + 2), "the next producer")

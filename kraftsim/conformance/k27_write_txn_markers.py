@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (27): what ends a transaction in a partition, and who may not end it.
+"""WriteTxnMarkers (27): the markers that end a transaction in a partition, and their validation.
 
 Source: KIP-98; KafkaApis.handleWriteTxnMarkersRequest, ProducerAppendInfo.appendEndTxnMarker.
 """
@@ -25,7 +25,7 @@ def _versions(target: Target) -> list[int]:
 
 
 @REQUIREMENTS.that(
-    1, "a marker is a control batch of one record: its type, and the epoch of its coordinator", source="MemoryRecords.withEndTransactionMarker"
+    1, "a marker is a control batch of one record with its type and the coordinator epoch", source="MemoryRecords.withEndTransactionMarker"
 )
 def control_batch(target: Target) -> None:
     for version in _versions(target):
@@ -45,7 +45,7 @@ def control_batch(target: Target) -> None:
             expect(abs(record.timestamp - wall_ms()) < MINUTE_MS, f"{what}: the marker is of {record.timestamp}")
 
 
-@REQUIREMENTS.that(2, "each partition has its own answer; one that the broker does not have is error 3", source=HANDLER)
+@REQUIREMENTS.that(2, "each partition has its own error; one that the broker does not host returns UNKNOWN_TOPIC_OR_PARTITION", source=HANDLER)
 def partitions(target: Target) -> None:
     topic, absent = target.topic(), target.fresh_name("absent")
     for version in _versions(target):
@@ -57,7 +57,7 @@ def partitions(target: Target) -> None:
         )
 
 
-@REQUIREMENTS.that(3, "no markers at all, and markers for no partitions, are answered with nothing", source=HANDLER)
+@REQUIREMENTS.that(3, "a request without markers, and markers without partitions, return nothing", source=HANDLER)
 def nothing(target: Target) -> None:
     topic = target.topic()
     for version in _versions(target):
@@ -68,40 +68,46 @@ def nothing(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    4, "an epoch before the one that the partition has seen is error 47, a later one is taken", source="ProducerAppendInfo.checkProducerEpoch"
+    4,
+    "an older producer epoch than that of the partition returns INVALID_PRODUCER_EPOCH, a newer one is accepted",
+    source="ProducerAppendInfo.checkProducerEpoch",
 )
 def epochs(target: Target) -> None:
     topic = target.topic()
     with target.peer(topic.leader) as peer:
         produce(peer, topic.name, batch(1, producer_id=4000, producer_epoch=3, base_sequence=0))
-    expect_error(end_at(target, topic, (4000, 2)), ErrorCode.INVALID_PRODUCER_EPOCH, "an epoch of the past")
+    expect_error(end_at(target, topic, (4000, 2)), ErrorCode.INVALID_PRODUCER_EPOCH, "an older epoch")
     for epoch in (3, 5):
         expect_error(end_at(target, topic, (4000, epoch)), ErrorCode.NONE, f"epoch {epoch}")
     expect_error(end_at(target, topic, (4000, 4)), ErrorCode.INVALID_PRODUCER_EPOCH, "an epoch before that of the last marker")
     expect_equal(described_producer(target, topic, 4000).producer_epoch, 5, "the epoch that is known now")
 
 
-@REQUIREMENTS.that(5, "a coordinator older than one that has written a marker is error 52", source="ProducerAppendInfo.checkCoordinatorEpoch")
+@REQUIREMENTS.that(
+    5,
+    "a marker with a lower coordinator epoch than the last marker returns TRANSACTION_COORDINATOR_FENCED",
+    source="ProducerAppendInfo.checkCoordinatorEpoch",
+)
 def coordinators(target: Target) -> None:
     topic = target.topic()
     for coordinator_epoch, expected in ((3, ErrorCode.NONE), (2, ErrorCode.TRANSACTION_COORDINATOR_FENCED), (3, ErrorCode.NONE), (4, ErrorCode.NONE)):
         expect_error(end_at(target, topic, (4000, 0), coordinator_epoch=coordinator_epoch), expected, f"coordinator epoch {coordinator_epoch}")
     expect_error(end_at(target, topic, (4001, 0), coordinator_epoch=0), ErrorCode.NONE, "of another producer")
-    expect_error(end_at(target, topic, (4000, -2), coordinator_epoch=1), ErrorCode.INVALID_PRODUCER_EPOCH, "both of the past")
+    expect_error(end_at(target, topic, (4000, -2), coordinator_epoch=1), ErrorCode.INVALID_PRODUCER_EPOCH, "both with an older epoch")
     expect_equal(described_producer(target, topic, 4000).coordinator_epoch, 4, "the coordinator epoch that is known now")
 
 
-@REQUIREMENTS.that(6, "a marker that comes again is written again, and ends nothing", source=f"{HANDLER}; KAFKA-10702")
+@REQUIREMENTS.that(6, "a repeated marker is written again, and ends nothing", source=f"{HANDLER}; KAFKA-10702")
 def again(target: Target) -> None:
     topic = target.topic()
-    told = TransactionAt(target, topic)
-    told.wrote(0, 2)
+    transaction = TransactionAt(target, topic)
+    transaction.wrote(0, 2)
     for _ in range(3):
-        expect_error(end_at(target, topic, told.producer, commits=False), ErrorCode.NONE, "an abort")
-    expect_seen(target, topic, 0, ([0, 2, 3, 4], 5, 5, [(told.producer_id, 0)]), "after three markers")
+        expect_error(end_at(target, topic, transaction.producer, commits=False), ErrorCode.NONE, "an abort")
+    expect_seen(target, topic, 0, ([0, 2, 3, 4], 5, 5, [(transaction.producer_id, 0)]), "after three markers")
 
 
-@REQUIREMENTS.that(7, "two markers of one producer in one request share their answer, and the later one tells", source=HANDLER)
+@REQUIREMENTS.that(7, "two markers of one producer in one request share their result, which is that of the later one", source=HANDLER)
 def shared(target: Target) -> None:
     topic = target.topic()
     end_at(target, topic, (4000, 3))
@@ -109,23 +115,28 @@ def shared(target: Target) -> None:
     expect_equal(write_markers(target, topic.leader, *rows), {(4000, topic.name, 0): 0}, "the later one is good")
 
 
-@REQUIREMENTS.that(8, "a leader without enough replicas in sync writes no marker: error 19", source="Partition.appendRecordsToLeader", until="3.6")
+@REQUIREMENTS.that(
+    8,
+    "a leader with fewer in-sync replicas than min.insync.replicas writes no marker: NOT_ENOUGH_REPLICAS",
+    source="Partition.appendRecordsToLeader",
+    until="3.6",
+)
 def too_few(target: Target) -> None:
     topic = target.topic(configs={"min.insync.replicas": "2"})
     expect_error(end_at(target, topic, (4000, 0)), ErrorCode.NOT_ENOUGH_REPLICAS, "one replica, two demanded")
 
 
-@REQUIREMENTS.that(9, "a transaction that is ended so is over for those who ask about producers", source="KIP-664; DescribeProducers")
+@REQUIREMENTS.that(9, "DescribeProducers shows no open transaction after the marker", source="KIP-664; DescribeProducers")
 def told_of(target: Target) -> None:
     topic = target.topic()
-    told = TransactionAt(target, topic)
-    told.wrote(0, 2)
-    row = described_producer(target, topic, told.producer_id)
+    transaction = TransactionAt(target, topic)
+    transaction.wrote(0, 2)
+    row = described_producer(target, topic, transaction.producer_id)
     expect_equal(
         (row.current_txn_start_offset, row.coordinator_epoch, row.last_sequence), (0, -1, 1), "start, coordinator epoch, sequence while open"
     )
-    expect_error(end_at(target, topic, told.producer, commits=False, coordinator_epoch=9), ErrorCode.NONE, "the marker of an administrator")
-    row = described_producer(target, topic, told.producer_id)
+    expect_error(end_at(target, topic, transaction.producer, commits=False, coordinator_epoch=9), ErrorCode.NONE, "the marker of an administrator")
+    row = described_producer(target, topic, transaction.producer_id)
     expect_equal(
         (row.current_txn_start_offset, row.coordinator_epoch, row.last_sequence), (-1, 9, 1), "start, coordinator epoch, sequence afterwards"
     )

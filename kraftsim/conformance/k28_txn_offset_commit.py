@@ -1,7 +1,7 @@
-"""TxnOffsetCommit (28), and OffsetFetch (9) beside it: offsets that a group commits inside transactions.
+"""TxnOffsetCommit (28), and OffsetFetch (9) with it: offsets that a group commits in transactions.
 
-Source: KIP-98, KIP-447, KIP-890; kafka.coordinator.group.GroupCoordinator.{handleTxnCommitOffsets, validateOffsetCommit}; asked of Apache Kafka 3.9.1
-and 4.4.0.
+Source: KIP-98, KIP-447, KIP-890; kafka.coordinator.group.GroupCoordinator.{handleTxnCommitOffsets,
+validateOffsetCommit}; verified against Apache Kafka 3.9.1 and 4.4.0.
 """
 
 from kraftsim.conformance.consumer_talk import ConsumerTalk
@@ -29,7 +29,7 @@ from protocol.messages.k47_offset_delete import (
     OffsetDeleteResponse,
 )
 
-REQUIREMENTS = Requirements("consumer-groups", 5, "Offsets inside transactions")
+REQUIREMENTS = Requirements("consumer-groups", 5, "Offsets in transactions")
 VALIDATION = "kafka.coordinator.group.GroupCoordinator.validateOffsetCommit"
 BY_NAME_UNTIL = 5
 BY_NAME_FETCH_UNTIL = 9
@@ -42,84 +42,88 @@ ADDS_SINCE = 5
 UNSTABLE = (-1, int(ErrorCode.UNSTABLE_OFFSET_COMMIT))
 
 
-def told(talk: GroupTalk, topic: str, partition: int = 0, *, stable: bool = True, version: int = STABLE_SINCE) -> tuple[int, int]:
-    """Return what is told of a partition: its offset and its error."""
+def told(group: GroupTalk, topic: str, partition: int = 0, *, stable: bool = True, version: int = STABLE_SINCE) -> tuple[int, int]:
+    """Return the fetched offset of a partition and its error."""
     asked = OffsetFetchRequest(
-        group_id=talk.group_id, topics=[OffsetFetchRequestTopic(name=topic, partition_indexes=[partition])], require_stable=stable
+        group_id=group.group_id, topics=[OffsetFetchRequestTopic(name=topic, partition_indexes=[partition])], require_stable=stable
     )
     if version > ONE_GROUP_UNTIL:
         topics = [OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])]
-        asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=talk.group_id, topics=topics)], require_stable=stable)
-    with talk.peer() as peer:
+        asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group.group_id, topics=topics)], require_stable=stable)
+    with group.peer() as peer:
         answer = peer.ask(asked, version, OffsetFetchResponse)
     row = answer.topics[0].partitions[0] if version <= ONE_GROUP_UNTIL else answer.groups[0].topics[0].partitions[0]
     return row.committed_offset, row.error_code
 
 
-def settles(talk: GroupTalk, topic: str, partition: int = 0) -> int:
-    """Return the stable offset of a partition, as soon as no transaction is in the way."""
-    return settled(lambda: told(talk, topic, partition), lambda found: found[1] == 0, "a stable offset")[0]
+def settles(group: GroupTalk, topic: str, partition: int = 0) -> int:
+    """Return the stable offset of a partition, as soon as no transaction is pending."""
+    return settled(lambda: told(group, topic, partition), lambda found: found[1] == 0, "a stable offset")[0]
 
 
-@REQUIREMENTS.that(1, "what a transaction commits is told once it is committed, and never if it is aborted", source="KIP-98")
+@REQUIREMENTS.that(1, "transactional offsets are returned after the commit, and never after an abort", source="KIP-98")
 def ends(target: Target) -> None:
     topic = target.topic().name
-    producer, talk = TransactionTalk(target), GroupTalk(target)
+    producer, group = TransactionTalk(target), GroupTalk(target)
     before = -1
     for version in target.versions(ApiKey.TXN_OFFSET_COMMIT):
         for commits in (False, True):
             if version <= BY_NAME_UNTIL:
                 offset = 10 + 2 * version + commits
-                producer.add_offsets(talk.group_id)
-                expect_equal(producer.commit(talk, [(topic, 0)], offset, version=version), [0], f"version {version}")
-                expect_equal(told(talk, topic, stable=False), (before, 0), f"version {version}, before the end")
+                producer.add_offsets(group.group_id)
+                expect_equal(producer.commit(group, [(topic, 0)], offset, version=version), [0], f"version {version}")
+                expect_equal(told(group, topic, stable=False), (before, 0), f"version {version}, before the end")
                 producer.end(commits=commits)
                 before = offset if commits else before
-                expect_equal(settles(talk, topic), before, f"version {version}, {'committed' if commits else 'aborted'}")
+                expect_equal(settles(group, topic), before, f"version {version}, {'committed' if commits else 'aborted'}")
 
 
-@REQUIREMENTS.that(2, "who wants stable offsets is told error 88 and none while one is pending, others the former one", source="KIP-447")
+@REQUIREMENTS.that(2, "with require_stable a pending offset returns UNSTABLE_OFFSET_COMMIT, without it the previous offset", source="KIP-447")
 def stable(target: Target) -> None:
     topic = target.topic(partitions=2).name
-    producer, talk = TransactionTalk(target), GroupTalk(target)
-    with talk.peer() as peer:
-        expect_equal(talk.commit(peer, [(topic, 0)], offset=3), [0], "a commit outside")
-    producer.add_offsets(talk.group_id)
-    expect_equal(producer.commit(talk, [(topic, 0)], 4), [0], "a commit inside")
+    producer, group = TransactionTalk(target), GroupTalk(target)
+    with group.peer() as peer:
+        expect_equal(group.commit(peer, [(topic, 0)], offset=3), [0], "a commit outside")
+    producer.add_offsets(group.group_id)
+    expect_equal(producer.commit(group, [(topic, 0)], 4), [0], "a commit inside")
     for version in target.versions(ApiKey.OFFSET_FETCH, since=STABLE_SINCE):
         if version <= BY_NAME_FETCH_UNTIL:
-            found = [told(talk, topic, number, stable=wants, version=version) for wants in (True, False) for number in (0, 1)]
+            found = [told(group, topic, number, stable=wants, version=version) for wants in (True, False) for number in (0, 1)]
             expect_equal(found, [UNSTABLE, (-1, 0), (3, 0), (-1, 0)], f"version {version}: stable and any, of a pending and of another partition")
-    with talk.peer() as peer:
-        answer = peer.ask(OffsetFetchRequest(group_id=talk.group_id, topics=None, require_stable=True), STABLE_SINCE, OffsetFetchResponse)
+    with group.peer() as peer:
+        answer = peer.ask(OffsetFetchRequest(group_id=group.group_id, topics=None, require_stable=True), STABLE_SINCE, OffsetFetchResponse)
     rows = [(row.partition_index, row.committed_offset, row.error_code) for each in answer.topics for row in each.partitions]
     expect_equal(rows, [(0, *UNSTABLE)], "all that the group has committed")
     producer.end(commits=True)
-    expect_equal(settles(talk, topic), 4, "after the end")
+    expect_equal(settles(group, topic), 4, "after the end")
 
 
-@REQUIREMENTS.that(3, "of a pending and a later plain commit the later one counts, whenever the transaction ends", source="KAFKA-5247")
+@REQUIREMENTS.that(3, "of a pending and a later non-transactional commit the later one applies, whenever the transaction ends", source="KAFKA-5247")
 def later_one(target: Target) -> None:
     topic = target.topic().name
-    producer, talk = TransactionTalk(target), GroupTalk(target)
-    producer.add_offsets(talk.group_id)
-    expect_equal(producer.commit(talk, [(topic, 0)], 5), [0], "a commit inside")
-    with talk.peer() as peer:
-        expect_equal(talk.commit(peer, [(topic, 0)], offset=7), [0], "a later one outside")
-    expect_equal(told(talk, topic), UNSTABLE, "before the end")
+    producer, group = TransactionTalk(target), GroupTalk(target)
+    producer.add_offsets(group.group_id)
+    expect_equal(producer.commit(group, [(topic, 0)], 5), [0], "a commit inside")
+    with group.peer() as peer:
+        expect_equal(group.commit(peer, [(topic, 0)], offset=7), [0], "a later one outside")
+    expect_equal(told(group, topic), UNSTABLE, "before the end")
     producer.end(commits=True)
-    expect_equal(settles(talk, topic), 7, "after the end")
+    expect_equal(settles(group, topic), 7, "after the end")
 
 
-@REQUIREMENTS.that(4, "who names a member must be it, in the present generation (since version 3): errors 82, 25, 22", source=VALIDATION)
+@REQUIREMENTS.that(
+    4,
+    "since version 3 a given member must be in the group with its generation: else FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION",
+    source=VALIDATION,
+)
 def fenced(target: Target) -> None:
     topic = target.topic().name
-    producer, talk = TransactionTalk(target), GroupTalk(target, [topic])
+    producer, group = TransactionTalk(target), GroupTalk(target, [topic])
     instance = target.fresh_name("instance")
-    with talk.peer() as peer:
-        joined = talk.joined_alone(peer, instance_id=instance)
+    with group.peer() as peer:
+        joined = group.joined_alone(peer, instance_id=instance)
         member = joined.member_id
-        producer.add_offsets(talk.group_id)
+        producer.add_offsets(group.group_id)
         for what, member_id, generation_id, instance_id, error in (
             ("a member", member, joined.generation_id, instance, 0),
             ("a member that does not say which instance it is", member, joined.generation_id, None, 0),
@@ -127,188 +131,200 @@ def fenced(target: Target) -> None:
             ("of the future", member, joined.generation_id + 1, instance, 22),
             ("of no generation", member, -1, instance, 22),
             ("a stranger", "x", joined.generation_id, None, 25),
-            ("a stranger of no generation", "x", -1, None, 25),
-            ("nobody of a generation", "", joined.generation_id, None, 25),
+            ("a non-member without a generation", "x", -1, None, 25),
+            ("no member, with a generation", "", joined.generation_id, None, 25),
             ("another instance", member, joined.generation_id, "other", 25),
-            ("a stranger who says that it is the instance", "x", joined.generation_id, instance, 82),
-            ("nobody, who says that it is the instance", "", -1, instance, 82),
-            ("nobody at all", "", -1, None, 0),
+            ("a non-member with the instance id", "x", joined.generation_id, instance, 82),
+            ("no member, with the instance id", "", -1, instance, 82),
+            ("no member", "", -1, None, 0),
         ):
-            found = producer.commit(talk, [(topic, 0)], 5, member_id=member_id, generation_id=generation_id, instance_id=instance_id)
+            found = producer.commit(group, [(topic, 0)], 5, member_id=member_id, generation_id=generation_id, instance_id=instance_id)
             expect_equal(found, [error], what)
         for version in target.versions(ApiKey.TXN_OFFSET_COMMIT):
             if version < MEMBER_SINCE:
-                expect_equal(producer.commit(talk, [(topic, 0)], 6, version=version), [0], f"version {version}, which knows no members")
+                expect_equal(producer.commit(group, [(topic, 0)], 6, version=version), [0], f"version {version}, which knows no members")
         producer.end(commits=True)
-        talk.leave(peer, "", instance)
+        group.leave(peer, "", instance)
 
 
-@REQUIREMENTS.that(5, "an empty group takes offsets without a generation from anybody, with one from nobody", source=VALIDATION)
+@REQUIREMENTS.that(5, "an empty group accepts offsets without a generation from any member id, with one only without a member id", source=VALIDATION)
 def empty(target: Target) -> None:
     topic = target.topic().name
-    producer, talk = TransactionTalk(target), GroupTalk(target)
-    producer.add_offsets(talk.group_id)
+    producer, group = TransactionTalk(target), GroupTalk(target)
+    producer.add_offsets(group.group_id)
     for what, member_id, generation_id, instance_id, may in (
         ("nobody", "", -1, None, True),
         ("anybody", "x", -1, "instance", True),
-        ("nobody of a generation", "", 1, None, False),
-        ("a stranger of a generation", "x", 0, None, False),
+        ("no member, with a generation", "", 1, None, False),
+        ("a non-member with a generation", "x", 0, None, False),
     ):
-        found = producer.commit(talk, [(topic, 0)], 5, member_id=member_id, generation_id=generation_id, instance_id=instance_id)
+        found = producer.commit(group, [(topic, 0)], 5, member_id=member_id, generation_id=generation_id, instance_id=instance_id)
         expect_equal(found, [0 if may else 25], what)
     producer.end(commits=False)
 
 
-@REQUIREMENTS.that(6, "with a generation an unheard-of group is error 25", source="GroupManager.addGroup", until="3.9")
+@REQUIREMENTS.that(6, "with a generation an unknown group returns UNKNOWN_MEMBER_ID", source="GroupManager.addGroup", until="3.9")
 def unheard_of(target: Target) -> None:
-    _unheard_of(target, ErrorCode.UNKNOWN_MEMBER_ID)
+    _unknown_group(target, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 @REQUIREMENTS.that(
-    7, "with a generation an unheard-of group is error 22", source="OffsetMetadataManager.validateTransactionalOffsetCommit", since="4.0"
+    7, "with a generation an unknown group returns ILLEGAL_GENERATION", source="OffsetMetadataManager.validateTransactionalOffsetCommit", since="4.0"
 )
 def unheard_of_since_4(target: Target) -> None:
-    _unheard_of(target, ErrorCode.ILLEGAL_GENERATION)
+    _unknown_group(target, ErrorCode.ILLEGAL_GENERATION)
 
 
-def _unheard_of(target: Target, error: ErrorCode) -> None:
+def _unknown_group(target: Target, error: ErrorCode) -> None:
     topic = target.topic().name
-    producer, talk = TransactionTalk(target), GroupTalk(target)
-    producer.add_offsets(talk.group_id)
-    expect_equal(producer.commit(talk, [(topic, 0)], 5, member_id="x", generation_id=1), [int(error)], "a generation of no group")
+    producer, group = TransactionTalk(target), GroupTalk(target)
+    producer.add_offsets(group.group_id)
+    expect_equal(producer.commit(group, [(topic, 0)], 5, member_id="x", generation_id=1), [int(error)], "a generation of no group")
     producer.end(commits=False)
 
 
-@REQUIREMENTS.that(8, "a rebalance that is not over does not refuse a member's offsets", source=VALIDATION)
+@REQUIREMENTS.that(8, "a pending rebalance does not reject a member's offsets", source=VALIDATION)
 def rebalancing(target: Target) -> None:
     topic = target.topic().name
-    producer, talk = TransactionTalk(target), GroupTalk(target, [topic])
-    producer.add_offsets(talk.group_id)
-    with talk.peer() as peer:
-        joined = peer.ask(talk.join_request(talk.fresh_id(peer)), JOIN_VERSION, JoinGroupResponse)
-        found = producer.commit(talk, [(topic, 0)], 5, member_id=joined.member_id, generation_id=joined.generation_id)
-        expect_equal(found, [0], "a member that has no share yet")
-        talk.leave(peer, joined.member_id)
+    producer, group = TransactionTalk(target), GroupTalk(target, [topic])
+    producer.add_offsets(group.group_id)
+    with group.peer() as peer:
+        joined = peer.ask(group.join_request(group.fresh_id(peer)), JOIN_VERSION, JoinGroupResponse)
+        found = producer.commit(group, [(topic, 0)], 5, member_id=joined.member_id, generation_id=joined.generation_id)
+        expect_equal(found, [0], "a member without an assignment yet")
+        group.leave(peer, joined.member_id)
     producer.end(commits=False)
 
 
-@REQUIREMENTS.that(9, "unknown topics and partitions are error 3, metadata that is too long 12, an empty group name 24", source=VALIDATION)
+@REQUIREMENTS.that(
+    9,
+    "unknown partitions return UNKNOWN_TOPIC_OR_PARTITION, too long metadata OFFSET_METADATA_TOO_LARGE, an empty group id INVALID_GROUP_ID",
+    source=VALIDATION,
+)
 def partly(target: Target) -> None:
     topic = target.topic().name
-    producer, talk = TransactionTalk(target), GroupTalk(target)
-    producer.add_offsets(talk.group_id)
-    found = producer.commit(talk, [(topic, 9), (target.fresh_name("absent"), 0), (topic, 0)], 5)
+    producer, group = TransactionTalk(target), GroupTalk(target)
+    producer.add_offsets(group.group_id)
+    found = producer.commit(group, [(topic, 9), (target.fresh_name("absent"), 0), (topic, 0)], 5)
     expect_equal(found, [3, 3, 0], "errors")
-    expect_equal(producer.commit(talk, [(topic, 0)], 6, metadata="m" * 4097), [12], "long metadata")
-    nameless = producer.commit_request(talk, [(topic, 0)], 7)
+    expect_equal(producer.commit(group, [(topic, 0)], 6, metadata="m" * 4097), [12], "long metadata")
+    nameless = producer.commit_request(group, [(topic, 0)], 7)
     nameless.group_id = ""
-    expect_equal(producer.put(talk, nameless), [24], "no group name")
+    expect_equal(producer.put(group, nameless), [24], "no group name")
     producer.end(commits=True)
-    expect_equal(settles(talk, topic), 5, "what is committed")
+    expect_equal(settles(group, topic), 5, "the committed offset")
 
 
-@REQUIREMENTS.that(10, "offsets that were not added to the transaction are error 48 up to version 3, then 120", source="KIP-890", since="3.7")
+@REQUIREMENTS.that(
+    10,
+    "offsets that were not added to the transaction return INVALID_TXN_STATE up to version 3, then TRANSACTION_ABORTABLE",
+    source="KIP-890",
+    since="3.7",
+)
 def unverified(target: Target) -> None:
     topic = target.topic().name
-    producer, talk = TransactionTalk(target), GroupTalk(target)
+    producer, group = TransactionTalk(target), GroupTalk(target)
     for version in target.versions(ApiKey.TXN_OFFSET_COMMIT):
         if version < ADDS_SINCE:
             error = ErrorCode.TRANSACTION_ABORTABLE if version >= ABORTABLE_SINCE else ErrorCode.INVALID_TXN_STATE
-            expect_equal(producer.commit(talk, [(topic, 0)], 5, version=version), [int(error)], f"version {version}")
-    expect_equal(told(talk, topic), (-1, 0), "what is pending")
+            expect_equal(producer.commit(group, [(topic, 0)], 5, version=version), [int(error)], f"version {version}")
+    expect_equal(told(group, topic), (-1, 0), "the pending offsets")
 
 
-@REQUIREMENTS.that(11, "a strange producer id is error 49, another epoch 47", source="KIP-890", since="3.7")
+@REQUIREMENTS.that(11, "another producer id returns INVALID_PRODUCER_ID_MAPPING, another epoch INVALID_PRODUCER_EPOCH", source="KIP-890", since="3.7")
 def strangers(target: Target) -> None:
     topic = target.topic().name
-    producer, talk = TransactionTalk(target), GroupTalk(target)
+    producer, group = TransactionTalk(target), GroupTalk(target)
     for what, transactional_id, producer_id, epoch, error in (
-        ("a transactional id that nobody has", target.fresh_name("nobody"), 0, 0, 49),
+        ("an unknown transactional id", target.fresh_name("nobody"), 0, 0, 49),
         ("another producer id", None, 1, 0, 49),
-        ("an epoch of the future", None, 0, 1, 47),
-        ("an epoch of the past", None, 0, -1, 47),
+        ("a future epoch", None, 0, 1, 47),
+        ("an older epoch", None, 0, -1, 47),
     ):
-        asked = producer.commit_request(talk, [(topic, 0)], 5)
+        asked = producer.commit_request(group, [(topic, 0)], 5)
         asked.transactional_id = transactional_id or producer.transactional_id
         asked.producer_id += producer_id
         asked.producer_epoch += epoch
         if asked.producer_epoch >= 0:
-            expect_equal(producer.put(talk, asked), [error], what)
+            expect_equal(producer.put(group, asked), [error], what)
 
 
-@REQUIREMENTS.that(12, "what is deleted while its transaction is open never counts", source="GroupMetadata.removeOffsets")
+@REQUIREMENTS.that(12, "an offset that is deleted while its transaction is open never applies", source="GroupMetadata.removeOffsets")
 def deleted(target: Target) -> None:
     topic = target.topic().name
     for what in ("offset", "group"):
-        producer, talk = TransactionTalk(target), GroupTalk(target)
-        with talk.peer() as peer:
-            expect_equal(talk.commit(peer, [(topic, 0)], offset=3), [0], "a commit outside")
-        producer.add_offsets(talk.group_id)
-        expect_equal(producer.commit(talk, [(topic, 0)], 5), [0], "a commit inside")
-        with talk.peer() as peer:
+        producer, group = TransactionTalk(target), GroupTalk(target)
+        with group.peer() as peer:
+            expect_equal(group.commit(peer, [(topic, 0)], offset=3), [0], "a commit outside")
+        producer.add_offsets(group.group_id)
+        expect_equal(producer.commit(group, [(topic, 0)], 5), [0], "a commit inside")
+        with group.peer() as peer:
             if what == "offset":
                 rows = [OffsetDeleteRequestTopic(name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=0)])]
-                done = peer.ask(OffsetDeleteRequest(group_id=talk.group_id, topics=rows), 0, OffsetDeleteResponse)
+                done = peer.ask(OffsetDeleteRequest(group_id=group.group_id, topics=rows), 0, OffsetDeleteResponse)
                 expect_equal((done.error_code, done.topics[0].partitions[0].error_code), (0, 0), "OffsetDelete")
             else:
-                gone = peer.ask(DeleteGroupsRequest(groups_names=[talk.group_id]), 2, DeleteGroupsResponse)
+                gone = peer.ask(DeleteGroupsRequest(groups_names=[group.group_id]), 2, DeleteGroupsResponse)
                 expect_equal(gone.results[0].error_code, 0, "DeleteGroups")
         producer.end(commits=True)
-        expect_equal(settles(talk, topic), -1, f"the {what} was deleted")
+        expect_equal(settles(group, topic), -1, f"the {what} was deleted")
 
 
-@REQUIREMENTS.that(13, "of two transactions with the same partition the later record counts, and both are waited for", source="KIP-447")
+@REQUIREMENTS.that(13, "of two transactions with the same partition the later record applies, and both are pending", source="KIP-447")
 def two(target: Target) -> None:
     topic = target.topic().name
-    talk = GroupTalk(target)
+    group = GroupTalk(target)
     first, second = TransactionTalk(target), TransactionTalk(target)
     for offset, producer in ((5, first), (6, second)):
-        producer.add_offsets(talk.group_id)
-        expect_equal(producer.commit(talk, [(topic, 0)], offset), [0], f"offset {offset}")
+        producer.add_offsets(group.group_id)
+        expect_equal(producer.commit(group, [(topic, 0)], offset), [0], f"offset {offset}")
     second.end(commits=True)
-    settled(lambda: told(talk, topic, stable=False), lambda found: found == (6, 0), "the offset of the second transaction")
-    expect_equal(told(talk, topic), UNSTABLE, "while the first one is open")
+    settled(lambda: told(group, topic, stable=False), lambda found: found == (6, 0), "the offset of the second transaction")
+    expect_equal(told(group, topic), UNSTABLE, "while the first one is open")
     first.end(commits=True)
-    expect_equal(settles(talk, topic), 6, "when both are over")
+    expect_equal(settles(group, topic), 6, "when both are over")
 
 
-@REQUIREMENTS.that(14, "metadata and leader epoch (since version 2) are kept", source="KIP-320")
+@REQUIREMENTS.that(14, "metadata and leader epoch (since version 2) are stored", source="KIP-320")
 def kept(target: Target) -> None:
     topic = target.topic().name
-    producer, talk = TransactionTalk(target), GroupTalk(target)
+    producer, group = TransactionTalk(target), GroupTalk(target)
     for version in target.versions(ApiKey.TXN_OFFSET_COMMIT):
         if version <= BY_NAME_UNTIL:
-            producer.add_offsets(talk.group_id)
-            asked = producer.commit_request(talk, [(topic, 0)], version, metadata=None if version else "größer")
+            producer.add_offsets(group.group_id)
+            asked = producer.commit_request(group, [(topic, 0)], version, metadata=None if version else "größer")
             if version >= LEADER_EPOCH_SINCE:
                 asked.topics[0].partitions[0].committed_leader_epoch = 3
-            expect_equal(producer.put(talk, asked, version), [0], f"version {version}")
+            expect_equal(producer.put(group, asked, version), [0], f"version {version}")
             producer.end(commits=True)
-            expect_equal(settles(talk, topic), version, f"version {version}")
-            fetch = OffsetFetchRequest(group_id=talk.group_id, topics=[OffsetFetchRequestTopic(name=topic, partition_indexes=[0])])
-            with talk.peer() as peer:
+            expect_equal(settles(group, topic), version, f"version {version}")
+            fetch = OffsetFetchRequest(group_id=group.group_id, topics=[OffsetFetchRequestTopic(name=topic, partition_indexes=[0])])
+            with group.peer() as peer:
                 row = peer.ask(fetch, STABLE_SINCE, OffsetFetchResponse).topics[0].partitions[0]
             epoch = 3 if version >= LEADER_EPOCH_SINCE else -1
             expect_equal((row.metadata, row.committed_leader_epoch), ("" if version else "größer", epoch), f"version {version}")
 
 
 @REQUIREMENTS.that(
-    15, "version 6 calls topics by their ids (100 for one that is not there), and knows errors 69 and 113", source="KIP-1319", since="4.4"
+    15,
+    "version 6 has topic ids (UNKNOWN_TOPIC_ID for an unknown one), and the errors GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH",
+    source="KIP-1319",
+    since="4.4",
 )
 def by_id(target: Target) -> None:
     topic = target.topic()
-    producer, talk = TransactionTalk(target), GroupTalk(target)
-    producer.add_offsets(talk.group_id)
+    producer, group = TransactionTalk(target), GroupTalk(target)
+    producer.add_offsets(group.group_id)
     for what, topic_id, member_id, generation_id, error in (
         ("a generation of no group", topic.topic_id, "x", 1, ErrorCode.GROUP_ID_NOT_FOUND),
-        ("an id that is not there", bytes(15) + b"x", "", -1, ErrorCode.UNKNOWN_TOPIC_ID),
+        ("an id that does not exist", bytes(15) + b"x", "", -1, ErrorCode.UNKNOWN_TOPIC_ID),
         ("nobody", topic.topic_id, "", -1, ErrorCode.NONE),
     ):
-        asked = producer.commit_request(talk, [("", 0)], 5, member_id=member_id, generation_id=generation_id)
+        asked = producer.commit_request(group, [("", 0)], 5, member_id=member_id, generation_id=generation_id)
         asked.topics[0].topic_id = topic_id
-        expect_equal(producer.put(talk, asked, BY_NAME_UNTIL + 1), [int(error)], what)
+        expect_equal(producer.put(group, asked, BY_NAME_UNTIL + 1), [int(error)], what)
     producer.end(commits=True)
-    expect_equal(settles(talk, topic.name), 5, "what is committed")
+    expect_equal(settles(group, topic.name), 5, "the committed offset")
     with ConsumerTalk(target) as consumers:
         member = consumers.member("a", topic)
         member.join()
@@ -322,8 +338,8 @@ def by_id(target: Target) -> None:
 @REQUIREMENTS.that(16, "since version 5 offsets need not be added to the transaction before they are committed", source="KIP-890", since="4.0")
 def added(target: Target) -> None:
     topic = target.topic().name
-    producer, talk = TransactionTalk(target), GroupTalk(target)
-    expect_equal(producer.commit(talk, [(topic, 0)], 5, version=ADDS_SINCE), [0], "a commit")
-    expect_equal(told(talk, topic), UNSTABLE, "before the end")
+    producer, group = TransactionTalk(target), GroupTalk(target)
+    expect_equal(producer.commit(group, [(topic, 0)], 5, version=ADDS_SINCE), [0], "a commit")
+    expect_equal(told(group, topic), UNSTABLE, "before the end")
     producer.end(commits=True)
-    expect_equal(settles(talk, topic), 5, "after the end")
+    expect_equal(settles(group, topic), 5, "after the end")

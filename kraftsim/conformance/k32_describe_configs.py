@@ -1,4 +1,4 @@
-"""DescribeConfigs (32): what holds for topics and brokers, and where it comes from.   Source: KIP-133, KIP-226, kafka.server.ConfigHelper."""
+"""DescribeConfigs (32): effective configurations of topics and brokers, and their sources.   Source: KIP-133, KIP-226, kafka.server.ConfigHelper."""
 
 from collections.abc import Sequence
 
@@ -40,7 +40,7 @@ def describe(
     synonyms: bool = False,
     address: str | None = None,
 ) -> DescribeConfigsResult:
-    """Ask for one resource, of the broker at an address or of the one that is judged."""
+    """Describe one resource, on the broker at an address or on the checked one."""
     chosen = target.newest(ApiKey.DESCRIBE_CONFIGS) if version is None else version
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None if keys is None else list(keys))
     with target.peer(address) as peer:
@@ -51,10 +51,10 @@ def describe(
 
 
 def told(target: Target, kind: int, name: str, key: str, *, synonyms: bool = False) -> DescribeConfigsResourceResult:
-    """Return one configuration. Raises Unmet if it is not told."""
+    """Return one configuration. Raises Unmet if it is missing."""
     result = describe(target, kind, name, [key], synonyms=synonyms)
     expect_error(result.error_code, ErrorCode.NONE, name)
-    expect_equal([row.name for row in result.configs], [key], "the configurations that are told")
+    expect_equal([row.name for row in result.configs], [key], "the returned configurations")
     return result.configs[0]
 
 
@@ -63,10 +63,10 @@ def _refused(target: Target, kind: int, name: str, error: ErrorCode, why: str | 
     expect_error(result.error_code, error, f"resource {name!r} of type {kind}")
     expect_equal(result.configs, [], f"configurations of resource {name!r} of type {kind}")
     if why is not None:
-        expect_equal(result.error_message, why, f"what is said of resource {name!r} of type {kind}")
+        expect_equal(result.error_message, why, f"the error of resource {name!r} of type {kind}")
 
 
-@REQUIREMENTS.that(1, "every configuration of a topic is told: its own values, and the defaults of all others", source="KIP-133, KIP-226")
+@REQUIREMENTS.that(1, "every configuration of a topic is returned: its own values, and the defaults of all others", source="KIP-133, KIP-226")
 def topic_values(target: Target) -> None:
     name = target.topic(configs={"retention.ms": "4321"}).name
     for version in target.versions(ApiKey.DESCRIBE_CONFIGS):
@@ -81,15 +81,15 @@ def topic_values(target: Target) -> None:
             expect_equal((sources["retention.ms"], sources["compression.type"]), expected, f"version {version}: where they come from")
 
 
-@REQUIREMENTS.that(2, "of named configurations those are told that there are", source=HELPER)
+@REQUIREMENTS.that(2, "of named configurations the existing ones are returned", source=HELPER)
 def named(target: Target) -> None:
     name = target.topic().name
     for keys, expected in ((["segment.ms", "no.such", "flush.ms"], ["flush.ms", "segment.ms"]), (["no.such"], [])):
         found = sorted(row.name for row in describe(target, TOPIC, name, keys).configs)
-        expect_equal(found, expected, f"what is told of {', '.join(keys)}")
+        expect_equal(found, expected, f"the configurations of {', '.join(keys)}")
 
 
-@REQUIREMENTS.that(3, "types are told since version 3", source="KIP-569")
+@REQUIREMENTS.that(3, "types are returned since version 3", source="KIP-569")
 def types(target: Target) -> None:
     name = target.topic().name
     kinds = {"retention.ms": ConfigType.LONG, "cleanup.policy": ConfigType.LIST, "preallocate": ConfigType.BOOLEAN}
@@ -98,28 +98,30 @@ def types(target: Target) -> None:
         expect_equal(found, {key: int(kind) for key, kind in kinds.items()}, f"version {version}: types")
 
 
-@REQUIREMENTS.that(4, "what would hold without a topic's own value is told to who asks for synonyms", source="KIP-226")
+@REQUIREMENTS.that(4, "with include_synonyms the values that would apply without the topic's own value are returned", source="KIP-226")
 def synonyms(target: Target) -> None:
     name = target.topic(configs={"compression.type": "lz4"}).name
     row = told(target, TOPIC, name, "compression.type", synonyms=True)
     found = [(synonym.name, synonym.value, synonym.source) for synonym in row.synonyms]
     expected = [("compression.type", "lz4", int(ConfigSource.TOPIC_CONFIG)), ("compression.type", "producer", int(ConfigSource.DEFAULT_CONFIG))]
     expect_equal(found, expected, "synonyms")
-    expect_equal(told(target, TOPIC, name, "compression.type").synonyms, [], "synonyms that nobody asked for")
+    expect_equal(told(target, TOPIC, name, "compression.type").synonyms, [], "synonyms that were not requested")
 
 
-@REQUIREMENTS.that(5, "a topic that is not there is error 3, a name that none can have is error 17", source=HELPER)
+@REQUIREMENTS.that(5, "an unknown topic returns UNKNOWN_TOPIC_OR_PARTITION, an invalid name INVALID_TOPIC_EXCEPTION", source=HELPER)
 def no_topic(target: Target) -> None:
     _refused(target, TOPIC, target.fresh_name(), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
     why = "Topic name is invalid: 'a b' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
     _refused(target, TOPIC, "a b", ErrorCode.INVALID_TOPIC_EXCEPTION, why)
 
 
-@REQUIREMENTS.that(6, "a broker tells its own settings: what can be changed, what can not, and no secrets", source="KIP-226, DynamicBrokerConfig")
+@REQUIREMENTS.that(
+    6, "a broker returns its own configurations with their dynamic update mode, and no passwords", source="KIP-226, DynamicBrokerConfig"
+)
 def own_settings(target: Target) -> None:
     name = str(own_broker_id(target))
     rows = {row.name: row for row in describe(target, BROKER, name).configs}
-    expect(len(rows) > 200, f"only {len(rows)} settings are told")
+    expect(len(rows) > 200, f"only {len(rows)} configurations are returned")
     expect_equal(
         (rows["num.partitions"].read_only, rows["log.segment.bytes"].read_only), (True, False), "num.partitions, log.segment.bytes: read only"
     )
@@ -130,7 +132,7 @@ def own_settings(target: Target) -> None:
     expect_equal(rows["listeners"].config_source, int(ConfigSource.STATIC_BROKER_CONFIG), "where listeners come from")
 
 
-@REQUIREMENTS.that(7, "a broker tells nothing of another one, and of nobody that is none: error 42", source=HELPER)
+@REQUIREMENTS.that(7, "a broker returns INVALID_REQUEST for another broker's id and for an invalid one", source=HELPER)
 def other_broker(target: Target) -> None:
     own = own_broker_id(target)
     why = f"Unexpected broker id, expected {own} or empty string, but received 999"
@@ -139,7 +141,7 @@ def other_broker(target: Target) -> None:
     _refused(target, ConfigResourceType.BROKER_LOGGER, "", ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
 
 
-@REQUIREMENTS.that(8, "a type of resource that is none is error 42 for every resource of the request", source=HELPER)
+@REQUIREMENTS.that(8, "an unknown resource type returns INVALID_REQUEST for every resource of the request", source=HELPER)
 def no_type(target: Target) -> None:
     name = target.topic().name
     rows = [DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None) for kind in (TOPIC, 77)]
@@ -149,7 +151,7 @@ def no_type(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    9, "a subscription to clients' metrics is told with all that it can say, set or not, and with types", source="KIP-714; " + HELPER, since="4.1"
+    9, "a client metrics subscription is returned with all its configurations, set or not, and with types", source="KIP-714; " + HELPER, since="4.1"
 )
 def client_metrics(target: Target) -> None:
     name = target.fresh_name("subscription")
@@ -168,8 +170,8 @@ def client_metrics(target: Target) -> None:
     with target.peer() as peer:
         answer = peer.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1, IncrementalAlterConfigsResponse)
     expect_equal([row.error_code for row in answer.responses], [0], "IncrementalAlterConfigs")
-    told_now = {**untold, "interval.ms": ("5000", int(ConfigSource.CLIENT_METRICS_CONFIG), int(ConfigType.INT), ["5000"])}
+    returned_now = {**untold, "interval.ms": ("5000", int(ConfigSource.CLIENT_METRICS_CONFIG), int(ConfigType.INT), ["5000"])}
     settled(found, lambda rows: rows["interval.ms"] != untold["interval.ms"], "interval.ms as it was set")
-    expect_equal(found(), told_now, "the same, with interval.ms set")
+    expect_equal(found(), returned_now, "the same, with interval.ms set")
     named = describe(target, ConfigResourceType.CLIENT_METRICS, name, ["match", "no.such"]).configs
-    expect_equal([row.name for row in named], ["match"], "the configurations that are told of match, no.such")
+    expect_equal([row.name for row in named], ["match"], "the returned configurations of match, no.such")

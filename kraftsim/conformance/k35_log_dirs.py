@@ -27,7 +27,7 @@ REQUIREMENTS = Requirements("describe", 2, "DescribeLogDirs and AlterReplicaLogD
 MANAGER = "ReplicaManager.describeLogDirs"
 SPACE_SINCE = 4
 LONG_NAME = "n" * 214
-"""With the number of a partition, and what a copy under way has behind it, one character more than a directory's name may have."""
+"""With a partition number and the suffix of a future log, this is one character longer than a directory name may be."""
 
 
 def _describe(target: Target, leader: str, topics: Mapping[str, Sequence[int]] | None, version: int | None = None) -> DescribeLogDirsResult:
@@ -35,7 +35,7 @@ def _describe(target: Target, leader: str, topics: Mapping[str, Sequence[int]] |
     chosen = target.newest(ApiKey.DESCRIBE_LOG_DIRS) if version is None else version
     with target.peer(leader) as peer:
         answer = peer.ask(DescribeLogDirsRequest(topics=rows), chosen, DescribeLogDirsResponse)
-    expect_error(answer.error_code, ErrorCode.NONE, f"version {chosen}: the answer as a whole")
+    expect_error(answer.error_code, ErrorCode.NONE, f"version {chosen}: the top-level error")
     expect_equal(len(answer.results), 1, f"version {chosen}: directories")
     expect_error(answer.results[0].error_code, ErrorCode.NONE, f"version {chosen}: the directory")
     return answer.results[0]
@@ -45,14 +45,14 @@ def _rows(result: DescribeLogDirsResult) -> dict[tuple[str, int], DescribeLogDir
     return {(topic.name, row.partition_index): row for topic in result.topics for row in topic.partitions}
 
 
-@REQUIREMENTS.that(1, "a directory tells its partitions, how large they are, and that none of them lags", source=MANAGER)
+@REQUIREMENTS.that(1, "a log directory is returned with its partitions, their sizes, and no offset lag", source=MANAGER)
 def described(target: Target) -> None:
     topic = filled_topic(target, batches=2)
     other = filled_topic(target, batches=1)
     for version in target.versions(ApiKey.DESCRIBE_LOG_DIRS):
         result = _describe(target, topic.leader, {topic.name: [0]}, version)
         rows = _rows(result)
-        expect_equal(list(rows), [(topic.name, 0)], f"version {version}: what is told")
+        expect_equal(list(rows), [(topic.name, 0)], f"version {version}: the returned partitions")
         row = rows[topic.name, 0]
         expect(100 < row.partition_size < 1000, f"version {version}: two small batches take {row.partition_size} bytes")
         expect_equal((row.offset_lag, row.is_future_key), (0, False), f"version {version}: lag, whether it is a copy under way")
@@ -62,27 +62,29 @@ def described(target: Target) -> None:
     expect_equal(larger, 2 * smaller, "bytes of two batches, beside those of one")
 
 
-@REQUIREMENTS.that(2, "who asks for nothing is told of nothing, who names nothing of everything", source=MANAGER)
+@REQUIREMENTS.that(2, "an empty list of topics returns no topics, null returns all of them", source=MANAGER)
 def everything_or_nothing(target: Target) -> None:
     topic = target.topic(partitions=2)
     every = _rows(_describe(target, topic.leader, None))
     expect((topic.name, 0) in every, "the topic is not among everything")
     nothing: list[dict[str, list[int]]] = [{}, {topic.name: [9]}, {target.fresh_name("absent"): [0]}, {topic.name: []}]
     for topics in nothing:
-        expect_equal(_rows(_describe(target, topic.leader, topics)), {}, f"what is told of {topics}")
+        expect_equal(_rows(_describe(target, topic.leader, topics)), {}, f"the returned partitions of {topics}")
 
 
-@REQUIREMENTS.that(3, "since version 4 the room in the file system is told", source="KIP-827")
+@REQUIREMENTS.that(3, "since version 4 the size and free space of the volume are returned", source="KIP-827")
 def room(target: Target) -> None:
     for version in target.versions(ApiKey.DESCRIBE_LOG_DIRS):
         found = _describe(target, target.address, {}, version)
         if version < SPACE_SINCE:
-            expect_equal((found.total_bytes, found.usable_bytes), (UNKNOWN_BYTES, UNKNOWN_BYTES), f"version {version}: room")
+            expect_equal((found.total_bytes, found.usable_bytes), (UNKNOWN_BYTES, UNKNOWN_BYTES), f"version {version}: size and free space")
         else:
             expect(0 < found.usable_bytes <= found.total_bytes, f"version {version}: {found.usable_bytes} of {found.total_bytes} bytes")
 
 
-@REQUIREMENTS.that(4, "a replica may stay where it is; any other directory is unknown: error 57", source="ReplicaManager.alterReplicaLogDirs")
+@REQUIREMENTS.that(
+    4, "a replica may stay in its directory; an unknown directory returns LOG_DIR_NOT_FOUND", source="ReplicaManager.alterReplicaLogDirs"
+)
 def moved(target: Target) -> None:
     topic = filled_topic(target, batches=1)
     home = _describe(target, topic.leader, {}).log_dir
@@ -102,5 +104,5 @@ def moved(target: Target) -> None:
             with target.peer(topic.leader) as peer:
                 asked = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=rows)])
                 answer = peer.ask(asked, version, AlterReplicaLogDirsResponse)
-            told = [(found.topic_name, row.partition_index, row.error_code) for found in answer.results for row in found.partitions]
-            expect_equal(told, [(name, partition, int(error))], f"version {version}, {name[:40]}-{partition} to {path}")
+            returned = [(found.topic_name, row.partition_index, row.error_code) for found in answer.results for row in found.partitions]
+            expect_equal(returned, [(name, partition, int(error))], f"version {version}, {name[:40]}-{partition} to {path}")

@@ -1,4 +1,4 @@
-"""CreatePartitions (37): how topics get wider, and what is refused, topic by topic.
+"""CreatePartitions (37): partitions are added, topic by topic, and errors.
 
 Source: KIP-195; ControllerApis.createPartitions, ReplicationControlManager.createPartitions.
 """
@@ -40,11 +40,11 @@ def _create(
 def _refused(target: Target, topic: CreatePartitionsTopic, error: ErrorCode, why: str | None) -> None:
     for version in target.versions(ApiKey.CREATE_PARTITIONS):
         rows = _create(target, version, topic)
-        told = [(row.name, row.error_code, row.error_message) for row in rows]
-        expect_equal(told, [(topic.name, int(error), why)], f"version {version}, {topic.count} partitions")
+        returned = [(row.name, row.error_code, row.error_message) for row in rows]
+        expect_equal(returned, [(topic.name, int(error), why)], f"version {version}, {topic.count} partitions")
 
 
-@REQUIREMENTS.that(1, "a topic gets the partitions that it lacks, in every version, and they are led", source=f"KIP-195; {CREATE}")
+@REQUIREMENTS.that(1, "a topic gets additional partitions, in every version, and they have leaders", source=f"KIP-195; {CREATE}")
 def wider(target: Target) -> None:
     for version in target.versions(ApiKey.CREATE_PARTITIONS):
         topic = target.topic(partitions=1)
@@ -53,7 +53,7 @@ def wider(target: Target) -> None:
         target.led_topic(topic.name, partitions=3)
 
 
-@REQUIREMENTS.that(2, "as many partitions as there are, or fewer, are refused with error 37", source=CREATE)
+@REQUIREMENTS.that(2, "a count that is not higher than the current one is rejected with INVALID_PARTITIONS", source=CREATE)
 def not_wider(target: Target) -> None:
     name = target.topic(partitions=2).name
     _refused(target, _wanted(name, 2), ErrorCode.INVALID_PARTITIONS, "Topic already has 2 partition(s).")
@@ -62,20 +62,22 @@ def not_wider(target: Target) -> None:
         _refused(target, _wanted(name, count), ErrorCode.INVALID_PARTITIONS, why)
 
 
-@REQUIREMENTS.that(3, "a topic that is not there is refused with error 3", source=CREATE)
+@REQUIREMENTS.that(3, "an unknown topic is rejected with UNKNOWN_TOPIC_OR_PARTITION", source=CREATE)
 def unknown(target: Target) -> None:
     _refused(target, _wanted(target.fresh_name(), 3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
 
 
-@REQUIREMENTS.that(4, "a topic that stands twice in a request is refused once, with error 42", source="ControllerApis.createPartitions")
+@REQUIREMENTS.that(4, "a duplicate topic in a request is rejected once, with INVALID_REQUEST", source="ControllerApis.createPartitions")
 def twice(target: Target) -> None:
     name = target.topic(partitions=1).name
     rows = _create(target, target.newest(ApiKey.CREATE_PARTITIONS), _wanted(name, 2), _wanted(name, 3))
-    told = [(row.name, row.error_code, row.error_message) for row in rows]
-    expect_equal(told, [(name, int(ErrorCode.INVALID_REQUEST), "Duplicate topic name.")], "the answer")
+    returned = [(row.name, row.error_code, row.error_message) for row in rows]
+    expect_equal(returned, [(name, int(ErrorCode.INVALID_REQUEST), "Duplicate topic name.")], "the answer")
 
 
-@REQUIREMENTS.that(5, "an assignment by hand names each new partition, known brokers, and nobody twice: else error 39", source=CREATE)
+@REQUIREMENTS.that(
+    5, "a manual assignment lists each new partition, with known brokers and no duplicates: else INVALID_REPLICA_ASSIGNMENT", source=CREATE
+)
 def by_hand(target: Target) -> None:
     topic = target.topic(partitions=1)
     name, own = topic.name, topic.leader_id
@@ -91,7 +93,7 @@ def by_hand(target: Target) -> None:
     expect_error(_create(target, target.newest(ApiKey.CREATE_PARTITIONS), _wanted(name, 2, [own]))[0].error_code, ErrorCode.NONE, "a good one")
 
 
-@REQUIREMENTS.that(6, "each topic of a request gets wider or is refused by itself", source="KIP-195")
+@REQUIREMENTS.that(6, "each topic of a request is extended or rejected independently", source="KIP-195")
 def each_by_itself(target: Target) -> None:
     good, missing = target.topic(partitions=1).name, target.fresh_name()
     rows = _create(target, target.newest(ApiKey.CREATE_PARTITIONS), _wanted(missing, 2), _wanted(good, 2))
@@ -99,7 +101,7 @@ def each_by_itself(target: Target) -> None:
     expect_equal({row.name: row.error_code for row in rows}, expected, "errors by topic")
 
 
-@REQUIREMENTS.that(7, "validate_only answers like a creation and makes nothing", source="KIP-195")
+@REQUIREMENTS.that(7, "validate_only returns the same errors without creating anything", source="KIP-195")
 def validate_only(target: Target) -> None:
     name = target.topic(partitions=1).name
     for version in target.versions(ApiKey.CREATE_PARTITIONS):
@@ -110,8 +112,8 @@ def validate_only(target: Target) -> None:
 
 @REQUIREMENTS.that(
     8,
-    "more than ten thousand partitions at once are refused",
-    source="QuorumController.MAX_RECORDS_PER_USER_OP; asked of 3.9.1",
+    "more than ten thousand partitions at once are rejected",
+    source="QuorumController.MAX_RECORDS_PER_USER_OP; verified against 3.9.1",
     until="4.3",
     since="3.5",
 )
@@ -122,7 +124,9 @@ def too_many(target: Target) -> None:
     expect_equal((row.error_code, row.error_message), (int(ErrorCode.UNKNOWN_SERVER_ERROR), None), "one more than that")
 
 
-@REQUIREMENTS.that(9, "a request without topics is answered without topics, and one without time with error 7", source="asked of Apache Kafka 3.9.1")
+@REQUIREMENTS.that(
+    9, "a request without topics gets a response without topics, and a zero time-out REQUEST_TIMED_OUT", source="verified against Apache Kafka 3.9.1"
+)
 def nothing_to_do(target: Target) -> None:
     name = target.topic(partitions=1).name
     for version in target.versions(ApiKey.CREATE_PARTITIONS):

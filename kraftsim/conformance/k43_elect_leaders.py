@@ -1,4 +1,4 @@
-"""ElectLeaders (43): elections that people ask for, partition by partition.
+"""ElectLeaders (43): leader elections on request, partition by partition.
 
 Source: KIP-183, KIP-460; ReplicationControlManager.electLeaders, ElectLeadersRequest.getErrorResponse.
 """
@@ -37,7 +37,7 @@ def _rows(answer: ElectLeadersResponse) -> list[Row]:
     ]
 
 
-@REQUIREMENTS.that(1, "a partition that is led by whom it should be needs no election: error 84, in every version and of both types", source=ELECT)
+@REQUIREMENTS.that(1, "a partition with its preferred leader returns ELECTION_NOT_NEEDED, in every version and for both election types", source=ELECT)
 def not_needed(target: Target) -> None:
     name = target.topic(partitions=2).name
     for version in target.versions(ApiKey.ELECT_LEADERS):
@@ -48,7 +48,7 @@ def not_needed(target: Target) -> None:
             expect_equal(_rows(answer), expected, f"version {version}, type {kind}")
 
 
-@REQUIREMENTS.that(2, "a topic or a partition that is not there is refused with error 3", source=ELECT)
+@REQUIREMENTS.that(2, "an unknown topic or partition is rejected with UNKNOWN_TOPIC_OR_PARTITION", source=ELECT)
 def unknown(target: Target) -> None:
     name, missing = target.topic().name, target.fresh_name()
     for version in target.versions(ApiKey.ELECT_LEADERS):
@@ -57,17 +57,17 @@ def unknown(target: Target) -> None:
         expect_equal(_rows(_elect(target, version, [(missing, [0]), (name, [7])])), expected, f"version {version}")
 
 
-@REQUIREMENTS.that(3, "asked for all partitions, those that need no election are left out, and their topics are not", source="KIP-183")
+@REQUIREMENTS.that(3, "for all partitions, those that need no election are left out, and their topics are not", source="KIP-183")
 def all_partitions(target: Target) -> None:
     name = target.topic().name
     for version in target.versions(ApiKey.ELECT_LEADERS):
         answer = _elect(target, version, None)
         expect_error(answer.error_code, ErrorCode.NONE, f"version {version}")
         expect(name in [topic.topic for topic in answer.replica_election_results], f"version {version}: a topic is left out")
-        expect(name not in [row[0] for row in _rows(answer)], f"version {version}: a partition that needs no election is told of")
+        expect(name not in [row[0] for row in _rows(answer)], f"version {version}: a partition that needs no election is returned")
 
 
-@REQUIREMENTS.that(4, "another type of election is refused with error 42, at the top and for every partition", source=ELECT)
+@REQUIREMENTS.that(4, "an unknown election type is rejected with INVALID_REQUEST, at the top level and for every partition", source=ELECT)
 def another_type(target: Target) -> None:
     name = target.topic().name
     for version in target.versions(ApiKey.ELECT_LEADERS, since=TYPES_SINCE):
@@ -78,19 +78,21 @@ def another_type(target: Target) -> None:
             expect_equal(_rows(answer), expected, f"version {version}, type {kind}")
 
 
-@REQUIREMENTS.that(5, "no partitions are no work; a topic without partitions is answered without partitions", source="QuorumController.electLeaders")
+@REQUIREMENTS.that(
+    5, "an empty list of partitions elects nothing; a topic without partitions is returned without partitions", source="QuorumController.electLeaders"
+)
 def nothing_to_do(target: Target) -> None:
     name = target.topic().name
     for version in target.versions(ApiKey.ELECT_LEADERS):
         answer = _elect(target, version, [], timeout_ms=0)
         expect_equal((answer.error_code, len(answer.replica_election_results)), (0, 0), f"version {version}: no topics")
         answer = _elect(target, version, [(name, [])])
-        told = [(topic.topic, len(topic.partition_result)) for topic in answer.replica_election_results]
-        expect_equal(told, [(name, 0)], f"version {version}: no partitions")
+        returned = [(topic.topic, len(topic.partition_result)) for topic in answer.replica_election_results]
+        expect_equal(returned, [(name, 0)], f"version {version}: no partitions")
 
 
 @REQUIREMENTS.that(
-    6, "a request without time is answered with error 7, before version 1 in the partitions only", source="asked of Apache Kafka 3.9.1"
+    6, "a zero time-out returns REQUEST_TIMED_OUT, before version 1 in the partitions only", source="verified against Apache Kafka 3.9.1"
 )
 def no_time(target: Target) -> None:
     name = target.topic().name

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (44) and AlterConfigs (33): configurations change, on brokers, which pass them on.
+"""IncrementalAlterConfigs (44) and AlterConfigs (33) on brokers, which forward them to the controller.
 
 Source: KIP-133, KIP-339, org.apache.kafka.controller.ConfigurationControlManager, kafka.server.ConfigAdminManager.
 """
@@ -50,20 +50,20 @@ def _alter(
 def _altered(target: Target, kind: int, name: str, *operations: Operation) -> None:
     row = _alter(target, _resource(kind, name, *operations))[0]
     expect_error(row.error_code, ErrorCode.NONE, f"{operations} on {name!r}: {row.error_message}")
-    expect_equal(row.error_message, None, f"what is said of {operations} on {name!r}")
+    expect_equal(row.error_message, None, f"the error of {operations} on {name!r}")
 
 
 def _refused(target: Target, kind: int, name: str, operation: Operation, error: ErrorCode, why: str) -> None:
     row = _alter(target, _resource(kind, name, operation))[0]
     expect_error(row.error_code, error, f"{operation} on {name!r}")
-    expect_equal(row.error_message, why, f"what is said of {operation} on {name!r}")
+    expect_equal(row.error_message, why, f"the error of {operation} on {name!r}")
 
 
 def _value(target: Target, name: str, key: str, expected: str) -> None:
     settled(lambda: told(target, TOPIC, name, key).value, lambda value: value == expected, f"{key}={expected}")
 
 
-@REQUIREMENTS.that(1, "a value that is set holds, and one that is deleted gives way to the default", source="KIP-339")
+@REQUIREMENTS.that(1, "a value that is set applies, and one that is deleted is replaced by the default", source="KIP-339")
 def set_and_delete(target: Target) -> None:
     for version in target.versions(ApiKey.INCREMENTAL_ALTER_CONFIGS):
         name = target.topic().name
@@ -74,7 +74,7 @@ def set_and_delete(target: Target) -> None:
         _value(target, name, "flush.messages", str(2**63 - 1))
 
 
-@REQUIREMENTS.that(2, "lists grow and shrink, from the default where nothing is set", source="KIP-339")
+@REQUIREMENTS.that(2, "APPEND and SUBTRACT change lists, starting from the default if nothing is set", source="KIP-339")
 def lists(target: Target) -> None:
     name = target.topic().name
     for operation, value in (((APPEND, "compact"), "delete,compact"), ((APPEND, "compact"), "delete,compact"), ((SUBTRACT, "delete"), "compact")):
@@ -82,7 +82,9 @@ def lists(target: Target) -> None:
         _value(target, name, "cleanup.policy", value)
 
 
-@REQUIREMENTS.that(3, "what a topic cannot have is refused with error 40 and Kafka's words", source="LogConfig.validate, ConfigDef")
+@REQUIREMENTS.that(
+    3, "an invalid topic configuration is rejected with INVALID_CONFIG and Kafka's error message", source="LogConfig.validate, ConfigDef"
+)
 def bad_values(target: Target) -> None:
     name = target.topic().name
     number, least, words = "Not a number of type LONG", "Value must be at least -1", "String must be one of: compact, delete"
@@ -100,7 +102,11 @@ def bad_values(target: Target) -> None:
         _refused(target, TOPIC, name, operation, ErrorCode.INVALID_CONFIG, why)
 
 
-@REQUIREMENTS.that(4, "what is no topic is refused: error 3, 17, or 42 without a name", source=CONTROL)
+@REQUIREMENTS.that(
+    4,
+    "an invalid topic resource is rejected with UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, or without a name with INVALID_REQUEST",
+    source=CONTROL,
+)
 def no_topic(target: Target) -> None:
     operation = ("retention.ms", SET, "1000")
     name = target.fresh_name()
@@ -111,7 +117,7 @@ def no_topic(target: Target) -> None:
     _refused(target, 77, "x", operation, ErrorCode.INVALID_REQUEST, "Unknown resource type 77")
 
 
-@REQUIREMENTS.that(5, "a resource that is named twice, a name that is, and a null value are refused with error 42", source=ADMIN)
+@REQUIREMENTS.that(5, "a duplicate resource, a duplicate configuration name, and a null value are rejected with INVALID_REQUEST", source=ADMIN)
 def twice(target: Target) -> None:
     name = target.topic().name
     once = _resource(TOPIC, name, ("flush.ms", SET, "1"))
@@ -123,7 +129,7 @@ def twice(target: Target) -> None:
     _refused(target, TOPIC, name, ("flush.ms", SET, None), ErrorCode.INVALID_REQUEST, "Null value not supported for : flush.ms")
 
 
-@REQUIREMENTS.that(6, "each resource changes or is refused by itself, in the order of the request", source=CONTROL)
+@REQUIREMENTS.that(6, "each resource is changed or rejected independently, in the order of the request", source=CONTROL)
 def each_by_itself(target: Target) -> None:
     good, missing = target.topic().name, target.fresh_name()
     operation = ("flush.messages", SET, "7")
@@ -133,7 +139,7 @@ def each_by_itself(target: Target) -> None:
     _value(target, good, "flush.messages", "7")
 
 
-@REQUIREMENTS.that(7, "validate_only checks like a change and changes nothing", source="KIP-339")
+@REQUIREMENTS.that(7, "validate_only performs the checks of a change without changing anything", source="KIP-339")
 def validate_only(target: Target) -> None:
     name = target.topic().name
     expect_error(_alter(target, _resource(TOPIC, name, ("flush.messages", SET, "7")), validate_only=True)[0].error_code, ErrorCode.NONE, "a value")
@@ -144,7 +150,7 @@ def validate_only(target: Target) -> None:
     expect_equal(told(target, TOPIC, name, "flush.messages").value, str(2**63 - 1), "the value that was only checked")
 
 
-@REQUIREMENTS.that(8, "settings of brokers are refused where the broker finds them wrong: error 42", source="DynamicBrokerConfig.validateConfigs")
+@REQUIREMENTS.that(8, "broker configurations that fail validation are rejected with INVALID_REQUEST", source="DynamicBrokerConfig.validateConfigs")
 def bad_settings(target: Target) -> None:
     own = own_broker_id(target)
     why = "Invalid value abc for configuration log.retention.ms: Not a number of type LONG"
@@ -153,12 +159,10 @@ def bad_settings(target: Target) -> None:
     _refused(target, BROKER, "999", ("log.retention.ms", SET, "1"), ErrorCode.INVALID_REQUEST, why)
     fixed = _alter(target, _resource(BROKER, str(own), ("num.partitions", SET, "5")))[0]
     expect_error(fixed.error_code, ErrorCode.INVALID_REQUEST, "num.partitions")
-    expect(
-        (fixed.error_message or "").startswith("Cannot update these configs dynamically: "), f"what is said of num.partitions: {fixed.error_message}"
-    )
+    expect((fixed.error_message or "").startswith("Cannot update these configs dynamically: "), f"the error of num.partitions: {fixed.error_message}")
 
 
-@REQUIREMENTS.that(9, "what is set for all brokers holds for topics without a value of their own, until it is deleted", source="KIP-226")
+@REQUIREMENTS.that(9, "a cluster-wide default applies to topics without their own value, until it is deleted", source="KIP-226")
 def for_all_brokers(target: Target) -> None:
     name, key = target.topic().name, "log.cleaner.delete.retention.ms"
     _altered(target, BROKER, "", (key, SET, "86400123"))
@@ -167,13 +171,13 @@ def for_all_brokers(target: Target) -> None:
         row = told(target, TOPIC, name, "delete.retention.ms")
         expect_equal(row.config_source, int(ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG), "where the topic's value comes from")
         found = {row.name: row.value for row in describe(target, BROKER, "").configs}
-        expect_equal(found.get(key), "86400123", "what is told of all brokers")
+        expect_equal(found.get(key), "86400123", "the value of the cluster-wide default")
     finally:
         _altered(target, BROKER, "", (key, DELETE, None))
     _value(target, name, "delete.retention.ms", "86400000")
 
 
-@REQUIREMENTS.that(10, "AlterConfigs leaves a topic just what it names", source="KIP-133")
+@REQUIREMENTS.that(10, "AlterConfigs removes all configurations of a topic that are not in the request", source="KIP-133")
 def replaced(target: Target) -> None:
     for version in target.versions(ApiKey.ALTER_CONFIGS):
         name = target.topic(configs={"flush.ms": "5"}).name
@@ -186,14 +190,14 @@ def replaced(target: Target) -> None:
         _value(target, name, "flush.ms", str(2**63 - 1))
 
 
-@REQUIREMENTS.that(11, "what would shut clients or brokers out of a running broker is refused: error 42", source="ConnectionQuotas")
+@REQUIREMENTS.that(11, "a change that would block connections to a running broker is rejected with INVALID_REQUEST", source="ConnectionQuotas")
 def shutting_out(target: Target) -> None:
     own = str(own_broker_id(target))
     changes = [(name, key) for name in (own, "") for key in ("max.connections", "max.connection.creation.rate")]
     for name, key in changes:
         row = _alter(target, _resource(BROKER, name, (key, SET, "0")), validate_only=True)[0]
         expect_error(row.error_code, ErrorCode.INVALID_REQUEST, f"{key}=0 on {name!r}")
-        expect(f"Invalid {key} 0" in (row.error_message or ""), f"what is said of {key}=0: {row.error_message}")
+        expect(f"Invalid {key} 0" in (row.error_message or ""), f"the error of {key}=0: {row.error_message}")
     for value in ("", "nowhere", "OTHER://127.0.0.1:1"):
         row = _alter(target, _resource(BROKER, own, ("listeners", SET, value)), validate_only=True)[0]
         expect_error(row.error_code, ErrorCode.INVALID_REQUEST, f"listeners={value!r}")

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (45) and ListPartitionReassignments (46): what a cluster of any size must answer to moves.
+"""AlterPartitionReassignments (45) and ListPartitionReassignments (46) in a cluster of any size.
 
 Source: KIP-455; ReplicationControlManager.{alterPartitionReassignments, listPartitionReassignments}.
 """
@@ -20,7 +20,7 @@ from protocol.messages.k46_list_partition_reassignments import (
     ListPartitionReassignmentsTopics,
 )
 
-REQUIREMENTS = Requirements("reassignments", 1, "Moves of partitions")
+REQUIREMENTS = Requirements("reassignments", 1, "Partition reassignments")
 ALTER = "ReplicationControlManager.alterPartitionReassignments"
 LIST = "ReplicationControlManager.listPartitionReassignments"
 TIMEOUT_MS = 15_000
@@ -50,18 +50,18 @@ def _list(target: Target, version: int, partitions: list[tuple[str, list[int]]] 
         return peer.ask(ListPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=rows), version, ListPartitionReassignmentsResponse)
 
 
-@REQUIREMENTS.that(1, "a move to where a partition is already is granted, and nothing is under way", source=ALTER)
+@REQUIREMENTS.that(1, "a reassignment to the current replicas succeeds, and no reassignment is in progress", source=ALTER)
 def to_itself(target: Target) -> None:
     topic = target.topic()
     for version in target.versions(ApiKey.ALTER_PARTITION_REASSIGNMENTS):
         answer = _alter(target, version, (topic.name, 0, [topic.leader_id]))
-        expect_equal((answer.error_code, answer.error_message), (0, None), f"version {version}: the whole answer")
+        expect_equal((answer.error_code, answer.error_message), (0, None), f"version {version}: the top-level error")
         expect_equal(_rows(answer), [(topic.name, 0, 0, None)], f"version {version}")
     for version in target.versions(ApiKey.LIST_PARTITION_REASSIGNMENTS):
-        expect_equal(_list(target, version, [(topic.name, [0])]).topics, [], f"version {version}: moves under way")
+        expect_equal(_list(target, version, [(topic.name, [0])]).topics, [], f"version {version}: reassignments in progress")
 
 
-@REQUIREMENTS.that(2, "a topic or partition that is not there cannot be moved: error 3", source=ALTER)
+@REQUIREMENTS.that(2, "a reassignment of an unknown topic or partition returns UNKNOWN_TOPIC_OR_PARTITION", source=ALTER)
 def unknown(target: Target) -> None:
     name, missing = target.topic().name, target.fresh_name()
     error = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -75,7 +75,7 @@ def unknown(target: Target) -> None:
         expect_equal(_rows(answer), expected, f"version {version}")
 
 
-@REQUIREMENTS.that(3, "nowhere, an unknown broker, and one broker twice are no places to move to: error 39", source=ALTER)
+@REQUIREMENTS.that(3, "an empty replica list, an unknown broker, and a duplicate broker are rejected with INVALID_REPLICA_ASSIGNMENT", source=ALTER)
 def nowhere(target: Target) -> None:
     topic = target.topic()
     name, own, error = topic.name, topic.leader_id, int(ErrorCode.INVALID_REPLICA_ASSIGNMENT)
@@ -89,7 +89,7 @@ def nowhere(target: Target) -> None:
         expect_equal(_rows(answer), expected, f"version {version}")
 
 
-@REQUIREMENTS.that(4, "a move that is not under way cannot be called off: error 85", source=f"KIP-455; {ALTER}")
+@REQUIREMENTS.that(4, "cancelling a reassignment that is not in progress returns NO_REASSIGNMENT_IN_PROGRESS", source=f"KIP-455; {ALTER}")
 def not_under_way(target: Target) -> None:
     name = target.topic().name
     for version in target.versions(ApiKey.ALTER_PARTITION_REASSIGNMENTS):
@@ -97,7 +97,9 @@ def not_under_way(target: Target) -> None:
         expect_equal(_rows(_alter(target, version, (name, 0, None))), expected, f"version {version}")
 
 
-@REQUIREMENTS.that(5, "a request without topics is answered without topics, and one without time with error 7", source="asked of Apache Kafka 3.9.1")
+@REQUIREMENTS.that(
+    5, "a request without topics gets a response without topics, and a zero time-out REQUEST_TIMED_OUT", source="verified against Apache Kafka 3.9.1"
+)
 def nothing_to_do(target: Target) -> None:
     topic = target.topic()
     for version in target.versions(ApiKey.ALTER_PARTITION_REASSIGNMENTS):
@@ -108,7 +110,7 @@ def nothing_to_do(target: Target) -> None:
         expect_equal(_rows(answer), [(topic.name, 0, int(ErrorCode.REQUEST_TIMED_OUT), None)], f"version {version}: without time")
 
 
-@REQUIREMENTS.that(6, "what is not there is passed over when moves are listed, and no topics are no moves", source=LIST)
+@REQUIREMENTS.that(6, "unknown topics are skipped when reassignments are listed, and an empty list of topics lists none", source=LIST)
 def listed(target: Target) -> None:
     name = target.topic().name
     for version in target.versions(ApiKey.LIST_PARTITION_REASSIGNMENTS):
@@ -116,11 +118,11 @@ def listed(target: Target) -> None:
             answer = _list(target, version, partitions)
             expect_equal((answer.error_code, answer.error_message, answer.topics), (0, None, []), f"version {version}, {len(partitions)} topics")
         names = [topic.name for topic in _list(target, version, None).topics]
-        expect_equal(name in names, False, f"version {version}: the topic among all moves")
+        expect_equal(name in names, False, f"version {version}: the topic among all reassignments")
 
 
 @REQUIREMENTS.that(
-    7, "a move that may not change the number of replicas is told to be one, and is granted where it does not", source="KIP-860", since="4.1"
+    7, "allow_replication_factor_change=false is echoed, and accepted if the replication factor does not change", source="KIP-860", since="4.1"
 )
 def as_many(target: Target) -> None:
     topic = target.topic()

@@ -23,7 +23,7 @@ from protocol.messages.k49_alter_client_quotas import (
     QuotaAlterationResult,
 )
 
-REQUIREMENTS = Requirements("quotas", 1, "Quotas of clients")
+REQUIREMENTS = Requirements("quotas", 1, "Client quotas")
 CONTROL = "ClientQuotaControlManager"
 IMAGE = "org.apache.kafka.image.ClientQuotasImage.describe"
 RATE, CREATION = "producer_byte_rate", "connection_creation_rate"
@@ -51,8 +51,8 @@ def _describe(
         return peer.ask(DescribeClientQuotasRequest(components=rows, strict=strict), chosen, DescribeClientQuotasResponse)
 
 
-def _told(target: Target, user: str, version: int | None = None) -> dict[str, float]:
-    """Return the quotas of a user and nobody else."""
+def _described(target: Target, user: str, version: int | None = None) -> dict[str, float]:
+    """Return the quotas of exactly one user."""
     answer = _describe(target, ("user", EXACT_NAME, user), strict=True, version=version)
     return {value.key: value.value for entry in answer.entries or [] for value in entry.values}
 
@@ -65,7 +65,7 @@ def _remove(key: str) -> OpData:
     return OpData(key=key, value=0.0, remove=True)
 
 
-@REQUIREMENTS.that(1, "a quota that is set is told, and gone once it is removed", source="KIP-546")
+@REQUIREMENTS.that(1, "a quota that is set is returned, and absent once it is removed", source="KIP-546")
 def set_and_remove(target: Target) -> None:
     for version in target.versions(ApiKey.ALTER_CLIENT_QUOTAS):
         _set_and_removed(target, target.fresh_name(), version)
@@ -74,12 +74,12 @@ def set_and_remove(target: Target) -> None:
 def _set_and_removed(target: Target, user: str, version: int) -> None:
     expected = {RATE: 1000.0, "request_percentage": 1.5}
     _altered(target, (("user", user),), *(_set(key, value) for key, value in expected.items()), version=version)
-    settled(lambda: _told(target, user), lambda found: found == expected, f"version {version}: quotas")
+    settled(lambda: _described(target, user), lambda found: found == expected, f"version {version}: quotas")
     _altered(target, (("user", user),), *map(_remove, expected), version=version)
-    settled(lambda: _told(target, user), lambda found: found == {}, f"version {version}: no quotas")
+    settled(lambda: _described(target, user), lambda found: found == {}, f"version {version}: no quotas")
 
 
-@REQUIREMENTS.that(2, "conditions are met by name, by default, or by any name, and strictly or not", source=IMAGE)
+@REQUIREMENTS.that(2, "filter components match by name, by default, or any name, strictly or not", source=IMAGE)
 def conditions(target: Target) -> None:
     user, client = target.fresh_name(), target.fresh_name()
     both: Entity = (("client-id", client), ("user", user))
@@ -91,7 +91,7 @@ def conditions(target: Target) -> None:
         "two quotas of a user, one with a client id",
     )
     for version in target.versions(ApiKey.DESCRIBE_CLIENT_QUOTAS):
-        expect_equal(_told(target, user, version), {RATE: 5.0}, f"version {version}: the user alone")
+        expect_equal(_described(target, user, version), {RATE: 5.0}, f"version {version}: the user alone")
         answer = _describe(target, ("user", EXACT_NAME, user), ("client-id", ANY_NAME, None), version=version)
         found = [sorted((part.entity_type, part.entity_name or "") for part in entry.entity) for entry in answer.entries or []]
         expect_equal(found, [[("client-id", client), ("user", user)]], f"version {version}: the user with any client id")
@@ -99,7 +99,7 @@ def conditions(target: Target) -> None:
         _altered(target, entity, _remove(RATE))
 
 
-@REQUIREMENTS.that(3, "whom a quota cannot be for is refused with error 42 and Kafka's words", source=CONTROL)
+@REQUIREMENTS.that(3, "an invalid quota entity is rejected with INVALID_REQUEST and Kafka's error message", source=CONTROL)
 def bad_entities(target: Target) -> None:
     bad: dict[Entity, str] = {
         (): "Invalid empty client quota entity",
@@ -112,7 +112,9 @@ def bad_entities(target: Target) -> None:
         expect_equal((row.error_code, row.error_message), (int(ErrorCode.INVALID_REQUEST), why), f"entity {entity}")
 
 
-@REQUIREMENTS.that(4, "what a quota cannot be is refused with error 42 and Kafka's words", source=f"{CONTROL}.validateQuotaKeyValue", since="3.5")
+@REQUIREMENTS.that(
+    4, "an invalid quota is rejected with INVALID_REQUEST and Kafka's error message", source=f"{CONTROL}.validateQuotaKeyValue", since="3.5"
+)
 def bad_values(target: Target) -> None:
     user: Entity = (("user", target.fresh_name()),)
     bad: list[tuple[Entity, str, float, str]] = [
@@ -129,7 +131,7 @@ def bad_values(target: Target) -> None:
         expect_equal((row.error_code, row.error_message), (int(ErrorCode.INVALID_REQUEST), why), f"{key}={value}")
 
 
-@REQUIREMENTS.that(5, "conditions that say nothing clear are refused, without entries", source=IMAGE)
+@REQUIREMENTS.that(5, "ambiguous filter components are rejected, without entries", source=IMAGE)
 def bad_conditions(target: Target) -> None:
     bad: list[tuple[tuple[str, int, str | None], ErrorCode, str]] = [
         (("user", EXACT_NAME, None), ErrorCode.INVALID_REQUEST, "Request specified MATCH_TYPE_EXACT, but set match string to null."),
@@ -143,11 +145,11 @@ def bad_conditions(target: Target) -> None:
         expect_equal((answer.error_code, answer.error_message, answer.entries), (int(error), why, None), f"condition {component}")
 
 
-@REQUIREMENTS.that(6, "validate_only checks like a change and changes nothing", source="KIP-546")
+@REQUIREMENTS.that(6, "validate_only performs the checks of a change without changing anything", source="KIP-546")
 def validate_only(target: Target) -> None:
     user = target.fresh_name()
     expect_error(_alter(target, (("user", user),), _set(RATE, 5.0), validate_only=True).error_code, ErrorCode.NONE, "a quota")
     expect_error(_alter(target, (("user", user),), _set(RATE, -5.0), validate_only=True).error_code, ErrorCode.INVALID_REQUEST, "a bad quota")
     _altered(target, (("user", user),), _set("consumer_byte_rate", 7.0))
-    settled(lambda: _told(target, user), lambda found: found == {"consumer_byte_rate": 7.0}, "the other quota alone")
+    settled(lambda: _described(target, user), lambda found: found == {"consumer_byte_rate": 7.0}, "the other quota alone")
     _altered(target, (("user", user),), _remove("consumer_byte_rate"))

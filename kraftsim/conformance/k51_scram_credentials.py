@@ -46,26 +46,26 @@ def _describe(target: Target, *users: str) -> list[DescribeUserScramCredentialsR
         return peer.ask(asked, version, DescribeUserScramCredentialsResponse).results
 
 
-def _told(target: Target, user: str) -> list[tuple[int, int]]:
+def _described(target: Target, user: str) -> list[tuple[int, int]]:
     """Return (mechanism, iterations) of a user."""
     return [(info.mechanism, info.iterations) for info in _describe(target, user)[0].credential_infos]
 
 
-@REQUIREMENTS.that(1, "what a user is given is told, and is gone once it is deleted", source="KIP-554", since="3.5")
+@REQUIREMENTS.that(1, "a credential that is set is returned, and absent once it is deleted", source="KIP-554", since="3.5")
 def given_and_deleted(target: Target) -> None:
     user = target.fresh_name()
     expected = [(SCRAM_SHA_256, 4096), (SCRAM_SHA_512, 16384)]
     for mechanism, iterations in expected:
         expect_equal(_alter(target, [(user, mechanism, iterations)]), [(user, 0, None)], f"mechanism {mechanism}")
-    settled(lambda: sorted(_told(target, user)), lambda found: found == expected, "both credentials")
+    settled(lambda: sorted(_described(target, user)), lambda found: found == expected, "both credentials")
     for mechanism in (SCRAM_SHA_256, SCRAM_SHA_512):
         expect_equal(_alter(target, [], [(user, mechanism)]), [(user, 0, None)], f"mechanism {mechanism}, deleted")
     why = f"Attempt to describe a user credential that does not exist: {user}"
     rows = settled(lambda: _describe(target, user), lambda rows: rows[0].error_code != 0, "nothing of the user")
-    expect_equal((rows[0].error_code, rows[0].error_message), (int(ErrorCode.RESOURCE_NOT_FOUND), why), "what is said of a user without credentials")
+    expect_equal((rows[0].error_code, rows[0].error_message), (int(ErrorCode.RESOURCE_NOT_FOUND), why), "the error of a user without credentials")
 
 
-@REQUIREMENTS.that(2, "what a credential cannot be is refused with Kafka's words", source=CONTROL, since="3.5")
+@REQUIREMENTS.that(2, "an invalid credential is rejected with Kafka's error message", source=CONTROL, since="3.5")
 def bad_credentials(target: Target) -> None:
     user = target.fresh_name()
     unacceptable = int(ErrorCode.UNACCEPTABLE_CREDENTIAL)
@@ -81,14 +81,14 @@ def bad_credentials(target: Target) -> None:
         )
 
 
-@REQUIREMENTS.that(3, "what a user does not have cannot be deleted: error 91", source=CONTROL, since="3.5")
+@REQUIREMENTS.that(3, "deleting a missing credential returns RESOURCE_NOT_FOUND", source=CONTROL, since="3.5")
 def nothing_to_delete(target: Target) -> None:
     user = target.fresh_name()
     expected = [(user, int(ErrorCode.RESOURCE_NOT_FOUND), "Attempt to delete a user credential that does not exist")]
     expect_equal(_alter(target, [], [(user, SCRAM_SHA_256)]), expected, "the deletion")
 
 
-@REQUIREMENTS.that(4, "a user can be named once in a request: error 92", source="KIP-554", since="3.5")
+@REQUIREMENTS.that(4, "a duplicate user in a request returns DUPLICATE_RESOURCE", source="KIP-554", since="3.5")
 def named_twice(target: Target) -> None:
     user = target.fresh_name()
     expected = [(user, int(ErrorCode.DUPLICATE_RESOURCE), "A user credential cannot be altered twice in the same request")]
@@ -96,4 +96,4 @@ def named_twice(target: Target) -> None:
     rows = _describe(target, user, user)
     why = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
     found = [(row.user, row.error_code, row.error_message) for row in rows]
-    expect_equal(found, [(user, int(ErrorCode.DUPLICATE_RESOURCE), why)], "a user who is asked for twice")
+    expect_equal(found, [(user, int(ErrorCode.DUPLICATE_RESOURCE), why)], "a user that is requested twice")

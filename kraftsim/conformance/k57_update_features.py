@@ -1,4 +1,4 @@
-"""UpdateFeatures (57): which levels can be finalized. Nothing is changed but what was so before.
+"""UpdateFeatures (57): which levels can be finalized. All changes are to the current level.
 
 Source: KIP-584, KIP-778, KIP-1022, org.apache.kafka.controller.FeatureControlManager.
 """
@@ -22,9 +22,9 @@ REQUIREMENTS = Requirements("features", 1, "UpdateFeatures")
 CONTROL = "FeatureControlManager"
 METADATA = "metadata.version"
 KINDS_SINCE = 1
-TOLD_SINCE = 3
+MESSAGES_SINCE = 3
 TOO_LOW = 4
-"""3.3-IV0: below every level that a cluster of today may go back to."""
+"""3.3-IV0: below every level that a current cluster may be downgraded to."""
 
 
 def _level(target: Target) -> int:
@@ -34,7 +34,7 @@ def _level(target: Target) -> int:
         answer = peer.ask(asked, target.newest(ApiKey.API_VERSIONS), ApiVersionsResponse)
     found = [row.max_version_level for row in answer.finalized_features if row.name == METADATA]
     if not found:
-        raise Unmet("no level of metadata.version is told")
+        raise Unmet("ApiVersions returns no level of metadata.version")
     return found[0]
 
 
@@ -46,7 +46,7 @@ def _update(target: Target, *updates: tuple[str, int, int], version: int | None 
 
 
 def _fate(answer: UpdateFeaturesResponse) -> tuple[int, str]:
-    """Return error and words of a request for one feature, wherever they stand: up to 3.9 beside the feature, then above."""
+    """Return error code and message of a request for one feature: up to 3.9 in the feature's row, then at the top level."""
     if answer.error_code == ErrorCode.NONE and answer.results:
         return answer.results[0].error_code, answer.results[0].error_message or ""
     return answer.error_code, answer.error_message or ""
@@ -59,7 +59,7 @@ def _refused(target: Target, name: str, level: int, kind: int, why: str) -> None
         expect(why in words, f"version {version}: {name} to {level}: {words!r} does not say {why!r}")
 
 
-@REQUIREMENTS.that(1, "the present level can be finalized again", source=CONTROL)
+@REQUIREMENTS.that(1, "the current level can be finalized again", source=CONTROL)
 def again(target: Target) -> None:
     level = _level(target)
     for version in target.versions(ApiKey.UPDATE_FEATURES, since=KINDS_SINCE):
@@ -68,7 +68,7 @@ def again(target: Target) -> None:
     expect_equal(_level(target), level, "the level")
 
 
-@REQUIREMENTS.that(2, "a level that some node does not know is refused with error 95", source="QuorumFeatures.reasonNotSupported")
+@REQUIREMENTS.that(2, "a level that some node does not support is rejected with INVALID_UPDATE_VERSION", source="QuorumFeatures.reasonNotSupported")
 def unknown_level(target: Target) -> None:
     _refused(target, METADATA, 999, UPGRADE, "only supports versions ")
     _refused(target, METADATA, 0, SAFE_DOWNGRADE, "only supports versions ")
@@ -76,13 +76,15 @@ def unknown_level(target: Target) -> None:
     _refused(target, "no.such.feature", 1, UPGRADE, "does not support this feature.")
 
 
-@REQUIREMENTS.that(3, "a lower level wants to be called a downgrade", source="KIP-778")
+@REQUIREMENTS.that(3, "a lower level requires a downgrade type", source="KIP-778")
 def downgrade_by_name(target: Target) -> None:
     why = "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade."
     _refused(target, METADATA, _level(target) - 1, UPGRADE, why)
 
 
-@REQUIREMENTS.that(4, "a downgrade that might lose metadata is refused, called safe or unsafe", source="KIP-778, KAFKA-13896", since="3.5")
+@REQUIREMENTS.that(
+    4, "a downgrade that might lose metadata is rejected, with both the safe and the unsafe type", source="KIP-778, KAFKA-13896", since="3.5"
+)
 def lossy(target: Target) -> None:
     lossy_level = max(TOO_LOW, 8)
     _refused(
@@ -91,23 +93,23 @@ def lossy(target: Target) -> None:
     _refused(target, METADATA, lossy_level, UNSAFE_DOWNGRADE, "Unsafe metadata downgrade is not supported in this version.")
 
 
-@REQUIREMENTS.that(5, "a kind of update that is none is refused with error 95", source=CONTROL)
+@REQUIREMENTS.that(5, "an unknown upgrade type is rejected with INVALID_UPDATE_VERSION", source=CONTROL)
 def no_kind(target: Target) -> None:
     _refused(target, METADATA, _level(target), 9, "The controller does not support the given upgrade type.")
 
 
-@REQUIREMENTS.that(6, "features change each by itself", source=f"KIP-584; {CONTROL}", until="3.9")
+@REQUIREMENTS.that(6, "features are updated independently", source=f"KIP-584; {CONTROL}", until="3.9")
 def each_by_itself(target: Target) -> None:
     answer = _update(target, ("no.such.feature", 1, UPGRADE), (METADATA, _level(target), UPGRADE))
-    expect_error(answer.error_code, ErrorCode.NONE, "the answer as a whole")
+    expect_error(answer.error_code, ErrorCode.NONE, "the top-level error")
     found = {row.feature: row.error_code for row in answer.results}
     expect_equal(found, {"no.such.feature": int(ErrorCode.INVALID_UPDATE_VERSION), METADATA: 0}, "errors by feature")
 
 
-@REQUIREMENTS.that(7, "features change all together or not at all", source="KIP-1022", since="4.0")
+@REQUIREMENTS.that(7, "features are updated all together or not at all", source="KIP-1022", since="4.0")
 def all_or_nothing(target: Target) -> None:
     answer = _update(target, ("no.such.feature", 1, UPGRADE), (METADATA, _level(target), UPGRADE))
-    expect_error(answer.error_code, ErrorCode.INVALID_UPDATE_VERSION, "the answer as a whole")
+    expect_error(answer.error_code, ErrorCode.INVALID_UPDATE_VERSION, "the top-level error")
     expect_equal(answer.results, [], "results by feature")
     words = "The update failed for all features since the following feature had an error: "
     expect((answer.error_message or "").startswith(words), f"what is said: {answer.error_message!r}")

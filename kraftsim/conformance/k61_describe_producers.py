@@ -1,4 +1,4 @@
-"""DescribeProducers (61): the producers that a partition remembers.   Source: KIP-664; KafkaApis.handleDescribeProducersRequest."""
+"""DescribeProducers (61): the producer state of a partition.   Source: KIP-664; KafkaApis.handleDescribeProducersRequest."""
 
 from kraftsim.conformance.batches import batch, produce, wall_ms
 from kraftsim.conformance.expect import expect, expect_equal, expect_error
@@ -28,7 +28,7 @@ def _ask(target: Target, topic: Topic, partition: int = 0) -> DescribeProducersP
     return answer.topics[0].partitions[0]
 
 
-@REQUIREMENTS.that(1, "each idempotent producer is told with its epoch, its last sequence, and when it last wrote", source=HANDLER)
+@REQUIREMENTS.that(1, "each idempotent producer is returned with its epoch, its last sequence, and its last timestamp", source=HANDLER)
 def producers(target: Target) -> None:
     topic = target.topic()
     expect_equal(_ask(target, topic).active_producers, [], "producers of an empty partition")
@@ -39,15 +39,15 @@ def producers(target: Target) -> None:
         produce(peer, topic.name, batch(1, producer_id=ANOTHER_ID, producer_epoch=7, base_sequence=0))
     row = _ask(target, topic)
     expect_error(row.error_code, ErrorCode.NONE, "the partition")
-    told = sorted((found.producer_id, found.producer_epoch, found.last_sequence) for found in row.active_producers)
-    expect_equal(told, [(AN_ID, 0, 4), (ANOTHER_ID, 7, 0)], "ids, epochs, last sequences")
+    returned = sorted((found.producer_id, found.producer_epoch, found.last_sequence) for found in row.active_producers)
+    expect_equal(returned, [(AN_ID, 0, 4), (ANOTHER_ID, 7, 0)], "ids, epochs, last sequences")
     for found in row.active_producers:
         expect(abs(found.last_timestamp - wall_ms()) < MINUTE_MS, f"producer {found.producer_id} wrote at {found.last_timestamp}")
         rest = (found.coordinator_epoch, found.current_txn_start_offset)
         expect_equal(rest, (-1, NO_OPEN_TRANSACTION), f"producer {found.producer_id}: epoch of the coordinator, open transaction")
 
 
-@REQUIREMENTS.that(2, "an unknown topic or partition is error 3", source=HANDLER)
+@REQUIREMENTS.that(2, "an unknown topic or partition returns UNKNOWN_TOPIC_OR_PARTITION", source=HANDLER)
 def unknown(target: Target) -> None:
     topic = target.topic()
     absent = Topic(name=target.fresh_name("absent"), topic_id=bytes(16), leader=topic.leader)
@@ -58,7 +58,7 @@ def unknown(target: Target) -> None:
         expect_equal(row.error_message, words, f"{asked.name}-{partition}: message")
 
 
-@REQUIREMENTS.that(3, "a name that is none is error 17", source=HANDLER)
+@REQUIREMENTS.that(3, "an invalid topic name returns INVALID_TOPIC_EXCEPTION", source=HANDLER)
 def invalid(target: Target) -> None:
     topic = target.topic()
     for name, why in (

@@ -1,4 +1,4 @@
-"""DescribeTransactions (65): what is told of transactional ids.   Source: KIP-664; TransactionCoordinator.handleDescribeTransactions."""
+"""DescribeTransactions (65): the state of transactional ids.   Source: KIP-664; TransactionCoordinator.handleDescribeTransactions."""
 
 import time
 
@@ -15,23 +15,23 @@ CLOCKS_APART_MS = 120_000
 
 
 def described(transactional_id: TransactionalId, names: list[str]) -> list[TransactionState]:
-    """Return what is told of several ids."""
+    """Return the descriptions of several ids."""
     with transactional_id.target.peer(transactional_id.address) as peer:
         asked = DescribeTransactionsRequest(transactional_ids=names)
         return peer.ask(asked, DESCRIBE_VERSION, DescribeTransactionsResponse).transaction_states
 
 
-@REQUIREMENTS.that(1, "an id that was initialised is Empty, without beginning and without partitions", source=COORDINATOR)
+@REQUIREMENTS.that(1, "an initialised id is Empty, without a start time and without partitions", source=COORDINATOR)
 def initialised(target: Target) -> None:
     transactional_id = TransactionalId(target)
     producer = transactional_id.producer(12_345)
     found = transactional_id.described()
-    told = (found.error_code, found.transactional_id, found.transaction_state, found.producer_id, found.producer_epoch)
-    expect_equal(told, (0, transactional_id.name, "Empty", *producer), "error, id, state, producer")
+    returned = (found.error_code, found.transactional_id, found.transaction_state, found.producer_id, found.producer_epoch)
+    expect_equal(returned, (0, transactional_id.name, "Empty", *producer), "error, id, state, producer")
     expect_equal((found.transaction_timeout_ms, found.transaction_start_time_ms, found.topics), (12_345, NO_TIME, []), "time-out, begin, topics")
 
 
-@REQUIREMENTS.that(2, "an open transaction is Ongoing, with its beginning and its partitions by topic", source=COORDINATOR)
+@REQUIREMENTS.that(2, "an open transaction is Ongoing, with its start time and its partitions by topic", source=COORDINATOR)
 def ongoing(target: Target) -> None:
     first, second, transactional_id = target.topic(2), target.topic(), TransactionalId(target)
     producer = transactional_id.producer()
@@ -43,7 +43,7 @@ def ongoing(target: Target) -> None:
     expect(abs(found.transaction_start_time_ms - time.time_ns() // 1_000_000) < CLOCKS_APART_MS, "it begins at another time")
 
 
-@REQUIREMENTS.that(3, "after an end the state says which, and when the transaction began", source=COORDINATOR)
+@REQUIREMENTS.that(3, "after EndTxn the state contains the result, with the start time of the transaction", source=COORDINATOR)
 def ended(target: Target) -> None:
     topic = target.topic()
     for commits, state in ((True, "CompleteCommit"), (False, "CompleteAbort")):
@@ -53,18 +53,18 @@ def ended(target: Target) -> None:
         begun = transactional_id.described().transaction_start_time_ms
         transactional_id.ended(producer, commits=commits)
         found = transactional_id.described()
-        told = (found.transaction_state, found.transaction_start_time_ms, found.topics)
-        expect_equal(told, (state, begun, []), "state, begin, topics")
+        returned = (found.transaction_state, found.transaction_start_time_ms, found.topics)
+        expect_equal(returned, (state, begun, []), "state, begin, topics")
 
 
-@REQUIREMENTS.that(4, "an id that nobody has initialised is error 105, an empty one 42", source=COORDINATOR)
+@REQUIREMENTS.that(4, "an uninitialised id returns TRANSACTIONAL_ID_NOT_FOUND, an empty one INVALID_REQUEST", source=COORDINATOR)
 def unknown(target: Target) -> None:
     nobody = TransactionalId(target)
     rows = described(nobody, [nobody.name, ""])
     expect_equal([(row.transactional_id, row.error_code) for row in rows], [(nobody.name, 105), ("", 42)], "ids and errors")
 
 
-@REQUIREMENTS.that(5, "several ids are answered each by itself, in their order; none is answered with nothing", source=COORDINATOR)
+@REQUIREMENTS.that(5, "several ids are returned independently, in their order; an empty list returns nothing", source=COORDINATOR)
 def several(target: Target) -> None:
     known = TransactionalId(target)
     known.producer()
@@ -74,8 +74,8 @@ def several(target: Target) -> None:
     expect_equal(described(known, []), [], "nothing")
 
 
-def _initialised_again(target: Target) -> tuple[TransactionState, int]:
-    """What is told after a transaction and another InitProducerId, and when the transaction began."""
+def _reinitialised(target: Target) -> tuple[TransactionState, int]:
+    """The description after a transaction and another InitProducerId, and the start time of the transaction."""
     topic, transactional_id = target.topic(), TransactionalId(target)
     producer = transactional_id.producer()
     transactional_id.begin(producer, [(topic.name, 0)])
@@ -86,14 +86,14 @@ def _initialised_again(target: Target) -> tuple[TransactionState, int]:
 
 
 @REQUIREMENTS.that(
-    6, "when the last transaction began is told until the next one begins, whoever initialises the id between", source=COORDINATOR, until="4.0"
+    6, "the start time of the last transaction is kept until the next one starts, even across InitProducerId", source=COORDINATOR, until="4.0"
 )
 def last_beginning(target: Target) -> None:
-    found, begun = _initialised_again(target)
+    found, begun = _reinitialised(target)
     expect_equal((found.transaction_state, found.transaction_start_time_ms), ("Empty", begun), "state, begin")
 
 
-@REQUIREMENTS.that(7, "whoever initialises an id makes it forget when the last transaction began", source=COORDINATOR, since="4.1")
+@REQUIREMENTS.that(7, "InitProducerId clears the start time of the last transaction", source=COORDINATOR, since="4.1")
 def no_beginning(target: Target) -> None:
-    found, _ = _initialised_again(target)
+    found, _ = _reinitialised(target)
     expect_equal((found.transaction_state, found.transaction_start_time_ms), ("Empty", NO_TIME), "state, begin")

@@ -14,18 +14,18 @@ LISTS = "TransactionStateManager.listTransactionStates"
 DURATION_SINCE, PATTERN_SINCE = 1, 2
 INVALID_REGULAR_EXPRESSION = 128
 REFUSED_BY_RE2 = ("a(?=b)", "(?<=a)b", "(?>a)", "(a)\\1", "a**", "a++", "a{1001}", "\\C", "\\Z", "(?P<n>a)(?P<n>b)", "[[:foo:]]", "(?x)a", "(?#a)")
-"""Backreferences, what looks around, and other things that cannot be matched in linear time, or that RE2/J does not know."""
+"""Backreferences, lookarounds, and other expressions that cannot be matched in linear time, or that RE2/J does not support."""
 LONG_MS = 600_000
 
 
 def listed(transactional_id: TransactionalId, version: int, request: ListTransactionsRequest) -> ListTransactionsResponse:
-    """Ask the coordinator of an id."""
+    """Send the request to the coordinator of an id."""
     with transactional_id.target.peer(transactional_id.address) as peer:
         return peer.ask(request, version, ListTransactionsResponse)
 
 
 def names(answer: ListTransactionsResponse) -> list[str]:
-    """Return the ids that are told."""
+    """Return the listed ids."""
     return [row.transactional_id for row in answer.transaction_states]
 
 
@@ -46,17 +46,17 @@ def lists(target: Target) -> None:
         expect_equal(rows.get(transactional_id.name), (producer[0], "Ongoing"), f"version {version}: producer id, state")
 
 
-@REQUIREMENTS.that(2, "producer ids filter", source=LISTS)
+@REQUIREMENTS.that(2, "the producer id filter matches producer ids", source=LISTS)
 def by_producer_id(target: Target) -> None:
     transactional_id, (producer_id, _) = _ongoing(target)
     for version in target.versions(ApiKey.LIST_TRANSACTIONS):
         answer = listed(transactional_id, version, ListTransactionsRequest(producer_id_filters=[producer_id]))
         expect_equal(names(answer), [transactional_id.name], f"version {version}")
         answer = listed(transactional_id, version, ListTransactionsRequest(producer_id_filters=[1 << 40]))
-        expect_equal(names(answer), [], f"version {version}: nobody's producer id")
+        expect_equal(names(answer), [], f"version {version}: an unknown producer id")
 
 
-@REQUIREMENTS.that(3, "states filter, by their exact names", source=LISTS)
+@REQUIREMENTS.that(3, "state filters match exact names", source=LISTS)
 def by_state(target: Target) -> None:
     transactional_id, (producer_id, _) = _ongoing(target)
     for version in target.versions(ApiKey.LIST_TRANSACTIONS):
@@ -65,7 +65,7 @@ def by_state(target: Target) -> None:
             expect_equal(names(listed(transactional_id, version, asked)), [transactional_id.name] * wanted, f"version {version}: {states}")
 
 
-@REQUIREMENTS.that(4, "states that there are not come back by name, and let nothing pass", source=LISTS)
+@REQUIREMENTS.that(4, "unknown states are returned by name, and match nothing", source=LISTS)
 def unknown_states(target: Target) -> None:
     transactional_id, (producer_id, _) = _ongoing(target)
     for version in target.versions(ApiKey.LIST_TRANSACTIONS):
@@ -76,7 +76,7 @@ def unknown_states(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    5, "since version 1 only what has lasted longer than the duration is told; a negative one tells all", source="KIP-994", since="3.8"
+    5, "since version 1 only transactions older than the duration filter are listed; a negative one lists all", source="KIP-994", since="3.8"
 )
 def by_duration(target: Target) -> None:
     transactional_id, (producer_id, _) = _ongoing(target)
@@ -87,7 +87,7 @@ def by_duration(target: Target) -> None:
             expect_equal(names(listed(transactional_id, version, asked)), [transactional_id.name] * wanted, f"version {version}: {duration_ms} ms")
 
 
-@REQUIREMENTS.that(6, "since version 2 a pattern must fit the whole id; an empty one fits all", source="KIP-1152", since="4.1")
+@REQUIREMENTS.that(6, "since version 2 a pattern must match the whole id; an empty one matches all", source="KIP-1152", since="4.1")
 def by_pattern(target: Target) -> None:
     transactional_id, (producer_id, _) = _ongoing(target)
     for version in target.versions(ApiKey.LIST_TRANSACTIONS, since=PATTERN_SINCE):
@@ -96,7 +96,7 @@ def by_pattern(target: Target) -> None:
             expect_equal(names(listed(transactional_id, version, asked)), [transactional_id.name] * wanted, f"version {version}: {pattern!r}")
 
 
-@REQUIREMENTS.that(7, "a pattern that is none is error 128", source="KIP-1152", since="4.1")
+@REQUIREMENTS.that(7, "an invalid pattern returns INVALID_REGULAR_EXPRESSION", source="KIP-1152", since="4.1")
 def no_pattern(target: Target) -> None:
     transactional_id = TransactionalId(target)
     for version in target.versions(ApiKey.LIST_TRANSACTIONS, since=PATTERN_SINCE):
@@ -104,7 +104,7 @@ def no_pattern(target: Target) -> None:
         expect_equal((answer.error_code, names(answer)), (INVALID_REGULAR_EXPRESSION, []), f"version {version}: error, ids")
 
 
-@REQUIREMENTS.that(8, "an id that was initialised is listed as Empty", source=LISTS)
+@REQUIREMENTS.that(8, "an initialised id is listed as Empty", source=LISTS)
 def empty_ones(target: Target) -> None:
     transactional_id = TransactionalId(target)
     producer_id, _ = transactional_id.producer()
@@ -113,7 +113,9 @@ def empty_ones(target: Target) -> None:
     expect_equal(answer.transaction_states[0].transaction_state, "Empty", "state")
 
 
-@REQUIREMENTS.that(9, "patterns are RE2's: what RE2 refuses is error 128", source="KIP-1152, com.google.re2j.Pattern", since="4.1")
+@REQUIREMENTS.that(
+    9, "patterns have RE2 syntax: what RE2/J rejects returns INVALID_REGULAR_EXPRESSION", source="KIP-1152, com.google.re2j.Pattern", since="4.1"
+)
 def patterns_of_re2(target: Target) -> None:
     transactional_id, (producer_id, _) = _ongoing(target)
     for version in target.versions(ApiKey.LIST_TRANSACTIONS, since=PATTERN_SINCE):

@@ -1,6 +1,7 @@
-"""Commits of a member of a consumer group in an epoch before its present one: which partitions it still may commit.
+"""Offset commits of a consumer group member with a previous member epoch.
 
-Source: KIP-1251; ConsumerGroup.{validateOffsetCommit, createAssignmentEpochValidator}; asked of Apache Kafka 4.2.0, 4.3.0 and 4.4.0.
+Source: KIP-1251; ConsumerGroup.{validateOffsetCommit, createAssignmentEpochValidator}; verified against Apache
+Kafka 4.2.0, 4.3.0 and 4.4.0.
 """
 
 from kraftsim.conformance.consumer_talk import ConsumerTalk, TalkingMember, rows_of
@@ -17,7 +18,7 @@ from protocol.messages.k08_offset_commit import (
     OffsetCommitResponse,
 )
 
-REQUIREMENTS = Requirements("consumer-groups", 8, "Commits of a member whose epoch has gone on")
+REQUIREMENTS = Requirements("consumer-groups", 8, "Offset commits with a previous member epoch")
 SINCE, UNTIL = "4.3", "4.2"
 SOURCE = "KIP-1251"
 BY_NAME, BY_ID = 9, 10
@@ -26,110 +27,112 @@ ACCEPTED, STALE, ILLEGAL = 0, int(ErrorCode.STALE_MEMBER_EPOCH), int(ErrorCode.I
 
 
 def commit(
-    talk: ConsumerTalk, topic: Topic, member: TalkingMember, epoch: int, *numbers: int, version: int = BY_NAME, metadata: str = ""
+    group: ConsumerTalk, topic: Topic, member: TalkingMember, epoch: int, *numbers: int, version: int = BY_NAME, metadata: str = ""
 ) -> list[int]:
     """Commit an offset for each partition as a member in an epoch, and return the errors; `metadata` goes with the first partition."""
     rows = [OffsetCommitRequestPartition(partition_index=each, committed_offset=5, committed_metadata="") for each in numbers]
     rows[0].committed_metadata = metadata
     which = {"topic_id": topic.topic_id} if version >= BY_ID else {"name": topic.name}
     asked = OffsetCommitRequest(
-        group_id=talk.group_id,
+        group_id=group.group_id,
         generation_id_or_member_epoch=epoch,
         member_id=member.member_id,
         topics=[OffsetCommitRequestTopic(**which, partitions=rows)],
     )
-    answer = talk.peer.ask(asked, version, OffsetCommitResponse)
+    answer = group.peer.ask(asked, version, OffsetCommitResponse)
     return [row.error_code for row in answer.topics[0].partitions]
 
 
-def shared(talk: ConsumerTalk, topic: Topic) -> tuple[TalkingMember, TalkingMember, int]:
-    """Let two members share four partitions, the second one having come later; return them and the epoch in which the first one was alone."""
-    first, second = talk.member("a", topic), talk.member("b", topic)
+def shared(group: ConsumerTalk, topic: Topic) -> tuple[TalkingMember, TalkingMember, int]:
+    """Let two members share four partitions; the second one joins later. Return them and the epoch in which the first one was alone."""
+    first, second = group.member("a", topic), group.member("b", topic)
     first.join()
-    talk.settle(first, wanted=[{topic.topic_id: (0, 1, 2, 3)}])
+    group.settle(first, wanted=[{topic.topic_id: (0, 1, 2, 3)}])
     alone = first.epoch
     second.join()
-    talk.settle(first, second, wanted=[{topic.topic_id: (0, 1)}, {topic.topic_id: (2, 3)}])
+    group.settle(first, second, wanted=[{topic.topic_id: (0, 1)}, {topic.topic_id: (2, 3)}])
     return first, second, alone
 
 
 @REQUIREMENTS.that(
     1,
-    "an epoch of the past may commit what the member has had since then (else 113, for all partitions of the request)",
+    "a previous epoch may commit partitions that the member has owned since then, else STALE_MEMBER_EPOCH for the whole request",
     source=SOURCE,
     since=SINCE,
 )
 def kept(target: Target) -> None:
     topic = target.topic(partitions=4)
-    with ConsumerTalk(target) as talk:
-        first, second, alone = shared(talk, topic)
+    with ConsumerTalk(target) as group:
+        first, second, alone = shared(group, topic)
         for what, member, epoch, numbers, errors in (
-            ("what it kept", first, alone, (0, 1), [ACCEPTED, ACCEPTED]),
-            ("what it gave up", first, alone, (2,), [STALE]),
+            ("partitions that it kept", first, alone, (0, 1), [ACCEPTED, ACCEPTED]),
+            ("revoked partitions", first, alone, (2,), [STALE]),
             ("both", first, alone, (0, 2), [STALE, STALE]),
-            ("an epoch before it came", first, alone - 1, (0,), [STALE]),
-            ("an epoch of the future", first, first.epoch + 1, (0,), [STALE]),
-            ("what another has, in its present epoch", first, first.epoch, (2,), [ACCEPTED]),
+            ("an epoch before it joined", first, alone - 1, (0,), [STALE]),
+            ("a future epoch", first, first.epoch + 1, (0,), [STALE]),
+            ("partitions of another member, in the current epoch", first, first.epoch, (2,), [ACCEPTED]),
             ("an epoch before it got them", second, alone, (2,), [STALE]),
-            ("a partition that is not there", first, alone, (9,), [int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]),
+            ("a partition that does not exist", first, alone, (9,), [int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]),
         ):
-            expect_equal(commit(talk, topic, member, epoch, *numbers), errors, what)
-            if what != "a partition that is not there":
-                expect_equal(commit(talk, topic, member, epoch, *numbers, version=BY_ID), errors, f"{what}, by the id of the topic")
+            expect_equal(commit(group, topic, member, epoch, *numbers), errors, what)
+            if what != "a partition that does not exist":
+                expect_equal(commit(group, topic, member, epoch, *numbers, version=BY_ID), errors, f"{what}, by the id of the topic")
         too_long = "x" * 5000
-        expect_equal(commit(talk, topic, first, alone, 0, 1, metadata=too_long), [int(ErrorCode.OFFSET_METADATA_TOO_LARGE), ACCEPTED], "metadata")
-        expect_equal(commit(talk, topic, first, alone, 0, 2, metadata=too_long), [STALE, STALE], "metadata, and one that it gave up")
+        expect_equal(commit(group, topic, first, alone, 0, 1, metadata=too_long), [int(ErrorCode.OFFSET_METADATA_TOO_LARGE), ACCEPTED], "metadata")
+        expect_equal(commit(group, topic, first, alone, 0, 2, metadata=too_long), [STALE, STALE], "metadata, and a revoked one")
         refused = [int(ErrorCode.OFFSET_METADATA_TOO_LARGE), ACCEPTED]
-        expect_equal(commit(talk, topic, first, alone, 2, 0, metadata=too_long), refused, "metadata of one that it gave up")
+        expect_equal(commit(group, topic, first, alone, 2, 0, metadata=too_long), refused, "metadata of a revoked one")
 
 
-@REQUIREMENTS.that(2, "an epoch of the past may commit what the member is asked to give up, until it has", source=SOURCE, since=SINCE)
+@REQUIREMENTS.that(2, "a previous epoch may commit partitions that the member has to revoke, until it has revoked them", source=SOURCE, since=SINCE)
 def pending(target: Target) -> None:
     topic, other = target.topic(partitions=2), target.topic()
-    with ConsumerTalk(target) as talk:
-        first, stranger, second = talk.member("a", topic), talk.member("c", other), talk.member("b", topic)
+    with ConsumerTalk(target) as group:
+        first, stranger, second = group.member("a", topic), group.member("c", other), group.member("b", topic)
         first.join()
-        talk.settle(first, wanted=[{topic.topic_id: (0, 1)}])
+        group.settle(first, wanted=[{topic.topic_id: (0, 1)}])
         alone = first.epoch
         stranger.join()
-        talk.settle(first, stranger, wanted=[{topic.topic_id: (0, 1)}, {other.topic_id: (0,)}])
+        group.settle(first, stranger, wanted=[{topic.topic_id: (0, 1)}, {other.topic_id: (0,)}])
         expect_equal(first.epoch > alone, True, "the next epoch")
         second.join()
         everything = rows_of({topic.topic_id: (0, 1)})
-        settled(lambda: first.ask(topic_partitions=everything).assignment, lambda told: told is not None, "what it is to keep")
-        expect_equal(commit(talk, topic, first, alone, 0, 1), [ACCEPTED, ACCEPTED], "before it has let go")
+        settled(lambda: first.ask(topic_partitions=everything).assignment, lambda returned: returned is not None, "the partitions that it keeps")
+        expect_equal(commit(group, topic, first, alone, 0, 1), [ACCEPTED, ACCEPTED], "before the revocation")
         first.owned = {topic.topic_id: (0,)}
-        talk.settle(first, stranger, second, wanted=[{topic.topic_id: (0,)}, {other.topic_id: (0,)}, {topic.topic_id: (1,)}])
-        expect_equal(commit(talk, topic, first, alone, 1), [STALE], "what it has let go of")
-        expect_equal(commit(talk, topic, first, alone, 0), [ACCEPTED], "what it has kept all the time")
+        group.settle(first, stranger, second, wanted=[{topic.topic_id: (0,)}, {other.topic_id: (0,)}, {topic.topic_id: (1,)}])
+        expect_equal(commit(group, topic, first, alone, 1), [STALE], "revoked partitions")
+        expect_equal(commit(group, topic, first, alone, 0), [ACCEPTED], "partitions that it kept")
 
 
-@REQUIREMENTS.that(3, "so it is inside a transaction, with error 22", source=SOURCE, since=SINCE)
+@REQUIREMENTS.that(3, "the same applies in a transaction, with ILLEGAL_GENERATION", source=SOURCE, since=SINCE)
 def in_transactions(target: Target) -> None:
     topic = target.topic(partitions=4)
     producer = TransactionTalk(target)
-    with ConsumerTalk(target) as talk:
-        _, _, alone = shared(talk, topic)
-        producer.add_offsets(talk.group_id)
+    with ConsumerTalk(target) as group:
+        _, _, alone = shared(group, topic)
+        producer.add_offsets(group.group_id)
         for what, numbers, errors in (
-            ("what it kept", (0,), [ACCEPTED]),
-            ("what it gave up", (2,), [ILLEGAL]),
+            ("partitions that it kept", (0,), [ACCEPTED]),
+            ("revoked partitions", (2,), [ILLEGAL]),
             ("both", (0, 2), [ILLEGAL, ILLEGAL]),
         ):
             rows = [(topic.name, number) for number in numbers]
-            found = producer.commit(talk.classic, rows, 9, member_id="a", generation_id=alone)
+            found = producer.commit(group.classic, rows, 9, member_id="a", generation_id=alone)
             expect_equal(found, errors, what)
         producer.end(commits=True)
 
 
-@REQUIREMENTS.that(4, "an epoch of the past may commit nothing: 113, and 22 inside a transaction", source=SOURCE, since="4.0", until=UNTIL)
+@REQUIREMENTS.that(
+    4, "a previous epoch may commit nothing: STALE_MEMBER_EPOCH, in a transaction ILLEGAL_GENERATION", source=SOURCE, since="4.0", until=UNTIL
+)
 def not_kept(target: Target) -> None:
     topic = target.topic(partitions=4)
     producer = TransactionTalk(target)
-    with ConsumerTalk(target) as talk:
-        first, _, alone = shared(talk, topic)
-        expect_equal(commit(talk, topic, first, alone, 0), [STALE], "what it kept")
-        producer.add_offsets(talk.group_id)
-        found = producer.commit(talk.classic, [(topic.name, 0)], 9, member_id="a", generation_id=alone)
-        expect_equal(found, [ILLEGAL], "what it kept, in a transaction")
+    with ConsumerTalk(target) as group:
+        first, _, alone = shared(group, topic)
+        expect_equal(commit(group, topic, first, alone, 0), [STALE], "partitions that it kept")
+        producer.add_offsets(group.group_id)
+        found = producer.commit(group.classic, [(topic.name, 0)], 9, member_id="a", generation_id=alone)
+        expect_equal(found, [ILLEGAL], "partitions that it kept, in a transaction")
         producer.end(commits=False)

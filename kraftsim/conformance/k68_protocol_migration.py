@@ -1,7 +1,7 @@
-"""Groups that go from the classic protocol to that of KIP-848, and back, while their members are there.
+"""Groups that change from the classic protocol to that of KIP-848, and back, while they have members.
 
-Source: KIP-848 (group.consumer.migration.policy); GroupMetadataManager.{convertToConsumerGroup, convertToClassicGroup}; asked of Apache Kafka 4.1.2
-and 4.4.0.
+Source: KIP-848 (group.consumer.migration.policy); GroupMetadataManager.{convertToConsumerGroup,
+convertToClassicGroup}; verified against Apache Kafka 4.1.2 and 4.4.0.
 """
 
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestA
 from protocol.messages.k15_describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from protocol.messages.k69_consumer_group_describe import CLASSIC_MEMBER, CONSUMER_MEMBER
 
-REQUIREMENTS = Requirements("consumer-groups", 7, "Groups that change their protocol while they run")
+REQUIREMENTS = Requirements("consumer-groups", 7, "Online migration between group protocols")
 SINCE = "4.0"
 MANAGER = "org.apache.kafka.coordinator.group.GroupMetadataManager"
 SUBSCRIPTION_VERSION = 1
@@ -38,7 +38,7 @@ REBALANCING, ILLEGAL, UNKNOWN, FENCED_INSTANCE, INCONSISTENT, NOT_FOUND = 27, 22
 
 @dataclass(slots=True)
 class OldMember:
-    """A member that speaks the classic protocol, as a consumer that gives up only what it must (KIP-429)."""
+    """A member with the classic protocol: a cooperative consumer (KIP-429)."""
 
     talk: ConsumerTalk
     topic: Topic
@@ -49,7 +49,7 @@ class OldMember:
     last: JoinGroupResponse = field(default_factory=JoinGroupResponse)
 
     def join_request(self, protocol: str = PROTOCOL, session_ms: int = SESSION_MS) -> JoinGroupRequest:
-        """Say what it reads, and what it has."""
+        """Return its subscription and its owned partitions."""
         owned = [OwnedPartitions(topic=self.topic.name, partitions=list(self.owned))] if self.owned else []
         subscription = ConsumerProtocolSubscription(topics=[self.topic.name], owned_partitions=owned)
         return JoinGroupRequest(
@@ -63,7 +63,7 @@ class OldMember:
         )
 
     def ask_to_join(self, protocol: str = PROTOCOL, session_ms: int = SESSION_MS) -> JoinGroupResponse:
-        """Join as the coordinator wants it: without an id first, then with the one that it gives."""
+        """Join as the coordinator requires: without an id first, then with the returned one."""
         self.last = patiently(
             lambda: self.talk.peer.ask(self.join_request(protocol, session_ms), JOIN_VERSION, JoinGroupResponse), lambda answer: answer.error_code
         )
@@ -73,14 +73,14 @@ class OldMember:
         return self.last
 
     def join(self) -> JoinGroupResponse:
-        """Join, and be let in."""
+        """Join, and complete the join."""
         answer = self.ask_to_join()
         expect_error(answer.error_code, ErrorCode.NONE, "a join in the classic protocol")
         self.member_id, self.generation_id = answer.member_id, answer.generation_id
         return answer
 
     def ask_to_sync(self, shares: dict[str, bytes] | None = None, protocol: str = PROTOCOL) -> SyncGroupResponse:
-        """Ask for its share; a leader of a classic group brings all shares."""
+        """Send SyncGroup; the leader of a classic group sends all assignments."""
         asked = SyncGroupRequest(
             group_id=self.talk.group_id,
             generation_id=self.generation_id,
@@ -93,24 +93,24 @@ class OldMember:
         return self.talk.peer.ask(asked, SYNC_VERSION, SyncGroupResponse)
 
     def sync(self, shares: dict[str, bytes] | None = None) -> None:
-        """Ask for its share, and take it."""
+        """Send SyncGroup, and take the assignment."""
         answer = self.ask_to_sync(shares)
         expect_error(answer.error_code, ErrorCode.NONE, "a sync in the classic protocol")
         rows = parse_assignment(bytes(answer.assignment)).assigned_partitions
         self.owned = tuple(sorted(number for row in rows for number in row.partitions))
 
     def lead(self, *shares: tuple["OldMember", tuple[int, ...]]) -> None:
-        """Be the leader of a classic group, and hand shares out; its own is among them."""
+        """As the leader of a classic group, send the assignments, including its own."""
         rows = {each.member_id: self.share_of(numbers) for each, numbers in shares}
         self.sync(rows)
 
     def share_of(self, numbers: tuple[int, ...], user_data: bytes | None = None) -> bytes:
-        """Return partitions as a share."""
+        """Return partitions as an assignment."""
         rows = [AssignedPartitions(topic=self.topic.name, partitions=list(numbers))]
         return build_assignment(ConsumerProtocolAssignment(assigned_partitions=rows, user_data=user_data), SUBSCRIPTION_VERSION)
 
     def heartbeat(self, generation_id: int | None = None) -> int:
-        """Say that it is there, and return the error."""
+        """Send a heartbeat, and return the error."""
         asked = HeartbeatRequest(
             group_id=self.talk.group_id,
             generation_id=self.generation_id if generation_id is None else generation_id,
@@ -120,7 +120,7 @@ class OldMember:
         return self.talk.peer.ask(asked, HEARTBEAT_VERSION, HeartbeatResponse).error_code
 
     def live(self) -> None:
-        """Do what a client does next: give up what it is not given any more, and join again where it is told to."""
+        """Do what a client does next: revoke partitions that are no longer assigned, and rejoin on request."""
         if self.heartbeat() == REBALANCING:
             self.join()
             before = self.owned
@@ -131,7 +131,7 @@ class OldMember:
 
 
 def old_group(talk: ConsumerTalk, topic: Topic, numbers: tuple[int, ...], instance_id: str | None = None) -> OldMember:
-    """Return the only member of a classic group, with its share."""
+    """Return the only member of a classic group, with its assignment."""
     member = OldMember(talk, topic, instance_id)
     member.join()
     member.lead((member, numbers))
@@ -139,7 +139,7 @@ def old_group(talk: ConsumerTalk, topic: Topic, numbers: tuple[int, ...], instan
 
 
 def shared(talk: ConsumerTalk, topic: Topic, wanted: list[tuple[int, ...]], old: list[OldMember], *new: str) -> list[Owned]:
-    """Let old members live and new ones heartbeat until they have what they are to have; new ones come in with the first round."""
+    """Keep classic members alive and let consumer members heartbeat until each owns its expected partitions; new ones join first."""
     members = [talk.member(name, topic) for name in new]
     for member in members:
         member.join()
@@ -151,13 +151,13 @@ def shared(talk: ConsumerTalk, topic: Topic, wanted: list[tuple[int, ...]], old:
             member.beat()
         return [*(each.owned for each in old), *(member.owned.get(topic.topic_id, ()) for member in members)]
 
-    settled(a_round, lambda found: found == wanted, "the shares of old and new members")
+    settled(a_round, lambda found: found == wanted, "the assignments of classic and consumer members")
     return [member.owned for member in members]
 
 
 @REQUIREMENTS.that(
     1,
-    "a classic group of consumers becomes a consumer group when somebody joins by heartbeat, with its members",
+    "a classic group of consumers becomes a consumer group with its members on the first ConsumerGroupHeartbeat",
     source="KIP-848",
     since=SINCE,
 )
@@ -175,21 +175,23 @@ def upgraded(target: Target) -> None:
         epochs = {each.member_id: each.member_epoch for each in found.members}
         expect_equal(epochs[old.member_id], generation_id, "the generation is the member's epoch")
         expect_equal(found.group_epoch, generation_id + 1, "and the group is in the next one")
-        expect_equal(old.heartbeat(), REBALANCING, "a heartbeat of the old member")
+        expect_equal(old.heartbeat(), REBALANCING, "a heartbeat of the classic member")
 
 
-@REQUIREMENTS.that(2, "old and new members share, and the coordinator assigns to both: nobody leads", source="KIP-848", since=SINCE)
+@REQUIREMENTS.that(
+    2, "classic and consumer members share partitions, and the coordinator assigns to both: there is no leader", source="KIP-848", since=SINCE
+)
 def mixed(target: Target) -> None:
     topic = target.topic(partitions=4)
     with ConsumerTalk(target) as talk:
         old = old_group(talk, topic, (0, 1, 2, 3))
         shared(talk, topic, [(0, 1), (2, 3)], [old], "new")
-        told = (old.last.leader, old.last.protocol_name, len(old.last.members))
-        expect_equal(told, ("", PROTOCOL, 0), "leader, protocol and members that a join is told")
-        expect_equal(old.heartbeat(), 0, "a heartbeat when all is shared out")
+        returned = (old.last.leader, old.last.protocol_name, len(old.last.members))
+        expect_equal(returned, ("", PROTOCOL, 0), "leader, protocol and members in a JoinGroup response")
+        expect_equal(old.heartbeat(), 0, "a heartbeat after the reconciliation")
 
 
-@REQUIREMENTS.that(3, "who speaks the classic protocol joins a consumer group, too", source="KIP-848", since=SINCE)
+@REQUIREMENTS.that(3, "a member with the classic protocol can join a consumer group, too", source="KIP-848", since=SINCE)
 def joins_late(target: Target) -> None:
     topic = target.topic(partitions=4)
     with ConsumerTalk(target) as talk:
@@ -206,11 +208,14 @@ def joins_late(target: Target) -> None:
             old.live()
             return new.owned.get(topic.topic_id, ()), old.owned
 
-        settled(a_round, lambda found: found == ((0, 1), (2, 3)), "the shares of both")
+        settled(a_round, lambda found: found == ((0, 1), (2, 3)), "the assignments of both")
 
 
 @REQUIREMENTS.that(
-    4, "an old member is fenced by generation (22), by id (25), by instance (82), and by another protocol (23)", source=MANAGER, since=SINCE
+    4,
+    "a classic member is fenced with ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID or INCONSISTENT_GROUP_PROTOCOL",
+    source=MANAGER,
+    since=SINCE,
 )
 def fenced(target: Target) -> None:
     topic = target.topic(partitions=2)
@@ -225,16 +230,18 @@ def fenced(target: Target) -> None:
         expect_equal(old.ask_to_sync().error_code, ILLEGAL, "a sync of another generation")
         old.generation_id -= 5
         stranger = OldMember(talk, topic, member_id="stranger", generation_id=old.generation_id)
-        expect_equal((stranger.heartbeat(), stranger.ask_to_sync().error_code), (UNKNOWN, UNKNOWN), "a heartbeat and a sync of a stranger")
+        expect_equal((stranger.heartbeat(), stranger.ask_to_sync().error_code), (UNKNOWN, UNKNOWN), "a heartbeat and a sync of a non-member")
         twin = OldMember(talk, topic, "instance", member_id="twin", generation_id=static.generation_id)
         expect_equal((twin.heartbeat(), twin.ask_to_join().error_code), (FENCED_INSTANCE, FENCED_INSTANCE), "a twin's heartbeat and join")
         as_new = OldMember(talk, topic, member_id="a", generation_id=new.epoch)
-        expect_equal((as_new.heartbeat(), as_new.ask_to_sync().error_code), (UNKNOWN, UNKNOWN), "a new member that speaks as an old one")
-        expect_equal(OldMember(talk, topic).ask_to_join("roundrobin").error_code, INCONSISTENT, "a join that knows another protocol only")
-        expect_equal(static.ask_to_sync(protocol="roundrobin").error_code, INCONSISTENT, "a sync that names another protocol")
+        expect_equal((as_new.heartbeat(), as_new.ask_to_sync().error_code), (UNKNOWN, UNKNOWN), "a consumer member that uses the classic protocol")
+        expect_equal(OldMember(talk, topic).ask_to_join("roundrobin").error_code, INCONSISTENT, "a join with another protocol only")
+        expect_equal(static.ask_to_sync(protocol="roundrobin").error_code, INCONSISTENT, "a sync with another protocol")
 
 
-@REQUIREMENTS.that(5, "an old member commits by its generation: any version, and 22 for another generation", source=MANAGER, since=SINCE)
+@REQUIREMENTS.that(
+    5, "a classic member commits with its generation: in any version, and ILLEGAL_GENERATION for another generation", source=MANAGER, since=SINCE
+)
 def commits(target: Target) -> None:
     topic = target.topic(partitions=2)
     with ConsumerTalk(target) as talk:
@@ -242,43 +249,43 @@ def commits(target: Target) -> None:
         new.join()
         old = OldMember(talk, topic)
         old.join()
-        told = [commit(talk, topic.name, old.member_id, old.generation_id, version=version) for version in (8, 9)]
-        expect_equal(told, [0, 0], "commits of versions 8 and 9")
-        told = [commit(talk, topic.name, old.member_id, old.generation_id + step) for step in (1, -1)]
-        expect_equal(told, [ILLEGAL, ILLEGAL], "commits of another generation")
-        expect_equal(fetch(talk, topic.name, old.member_id, old.generation_id), (0, 5), "what it is told")
+        returned = [commit(talk, topic.name, old.member_id, old.generation_id, version=version) for version in (8, 9)]
+        expect_equal(returned, [0, 0], "commits of versions 8 and 9")
+        returned = [commit(talk, topic.name, old.member_id, old.generation_id + step) for step in (1, -1)]
+        expect_equal(returned, [ILLEGAL, ILLEGAL], "commits of another generation")
+        expect_equal(fetch(talk, topic.name, old.member_id, old.generation_id), (0, 5), "the fetched offset")
         expect_equal(fetch(talk, topic.name, old.member_id, old.generation_id + 1)[0], ILLEGAL, "a fetch of another generation")
 
 
-@REQUIREMENTS.that(6, "old members leave as ever, and what they had goes to the others", source=MANAGER, since=SINCE)
+@REQUIREMENTS.that(6, "classic members leave as before, and their partitions go to the others", source=MANAGER, since=SINCE)
 def leaves(target: Target) -> None:
     topic = target.topic(partitions=2)
     with ConsumerTalk(target) as talk:
         old = old_group(talk, topic, (0, 1))
         new = talk.member("a", topic)
         new.join()
-        told = talk.classic.leave(talk.peer, old.member_id)
-        expect_equal([row.error_code for row in told.members], [0], "leaving")
+        returned = talk.classic.leave(talk.peer, old.member_id)
+        expect_equal([row.error_code for row in returned.members], [0], "leaving")
         talk.settle(new, wanted=[{topic.topic_id: (0, 1)}])
-        told = talk.classic.leave(talk.peer, old.member_id)
-        expect_equal([row.error_code for row in told.members], [UNKNOWN], "leaving again")
+        returned = talk.classic.leave(talk.peer, old.member_id)
+        expect_equal([row.error_code for row in returned.members], [UNKNOWN], "leaving again")
 
 
-@REQUIREMENTS.that(7, "LeaveGroup takes new members out as well; with the last of them the group is a classic one again", source=MANAGER, since=SINCE)
+@REQUIREMENTS.that(7, "LeaveGroup removes consumer members, too; with the last of them the group is a classic one again", source=MANAGER, since=SINCE)
 def sent_away(target: Target) -> None:
     topic = target.topic(partitions=2)
     with ConsumerTalk(target) as talk:
         old = old_group(talk, topic, (0, 1))
         talk.member("a", topic).join()
         talk.member("b", topic, instance_id="instance").join()
-        told = [talk.classic.leave(talk.peer, *each).members[0].error_code for each in (("a",), ("", "instance"))]
-        expect_equal(told, [0, 0], "leaving by id and by instance")
+        returned = [talk.classic.leave(talk.peer, *each).members[0].error_code for each in (("a",), ("", "instance"))]
+        expect_equal(returned, [0, 0], "leaving by id and by instance")
         expect_equal(described(talk).error_code, NOT_FOUND, "it is no consumer group")
-        expect_equal(old.heartbeat(described_generation(talk)), REBALANCING, "a heartbeat of the old member")
+        expect_equal(old.heartbeat(described_generation(talk)), REBALANCING, "a heartbeat of the classic member")
 
 
 def described_generation(talk: ConsumerTalk) -> int:
-    """Return the generation in which a classic group is: no API tells it, so it is asked for by heartbeats of its one member."""
+    """Return the generation of a classic group: no API returns it, so it is found by heartbeats of its one member."""
     group = talk.peer.ask(DescribeGroupsRequest(groups=[talk.group_id]), 5, DescribeGroupsResponse).groups[0]
     for generation_id in range(1, 20):
         asked = HeartbeatRequest(group_id=talk.group_id, generation_id=generation_id, member_id=group.members[0].member_id)
@@ -289,7 +296,7 @@ def described_generation(talk: ConsumerTalk) -> int:
 
 @REQUIREMENTS.that(
     8,
-    "when the last new member goes, the group is a classic one again: its members join anew, from its epoch on",
+    "when the last consumer member leaves, the group is classic again: its members rejoin, from its epoch on",
     source="KIP-848",
     since=SINCE,
 )
@@ -306,42 +313,42 @@ def downgraded(target: Target) -> None:
             new.beat()
             return old.owned
 
-        settled(a_round, lambda found: len(found) == 1, "the share of the old member")
+        settled(a_round, lambda found: len(found) == 1, "the assignment of the classic member")
         expect_equal(commit(talk, topic.name, old.member_id, old.generation_id), 0, "a commit")
-        expect_equal(new.leave().error_code, 0, "the new member leaves")
+        expect_equal(new.leave().error_code, 0, "the consumer member leaves")
         expect_equal(described(talk).error_code, NOT_FOUND, "it is no consumer group")
         found = talk.peer.ask(DescribeGroupsRequest(groups=[talk.group_id]), 5, DescribeGroupsResponse).groups[0]
-        told = (found.group_state, found.protocol_type, [member.member_id for member in found.members])
-        expect_equal(told, ("PreparingRebalance", "consumer", [old.member_id]), "state, protocol and members")
+        returned = (found.group_state, found.protocol_type, [member.member_id for member in found.members])
+        expect_equal(returned, ("PreparingRebalance", "consumer", [old.member_id]), "state, protocol and members")
         expect_equal(old.heartbeat(), REBALANCING, "a heartbeat")
         answer = old.join()
-        expect_equal((answer.leader, answer.protocol_name), (old.member_id, PROTOCOL), "the old member leads")
+        expect_equal((answer.leader, answer.protocol_name), (old.member_id, PROTOCOL), "the classic member is the leader")
         expect(answer.generation_id > shared_epoch, f"generation {answer.generation_id} does not follow epoch {shared_epoch}")
         old.lead((old, (0, 1)))
-        expect_equal(talk.classic.fetch(talk.peer, topic.name, [0])[0][0], 5, "what was committed")
+        expect_equal(talk.classic.fetch(talk.peer, topic.name, [0])[0][0], 5, "the committed offsets")
 
 
 @REQUIREMENTS.that(
-    9, "a group that is not of consumers, or whose shares carry something of an assignor's own, is not upgraded (69)", source=MANAGER, since="4.4"
+    9, "a group of another protocol type, or with custom assignor data, is not upgraded: GROUP_ID_NOT_FOUND", source=MANAGER, since="4.4"
 )
 def not_upgraded(target: Target) -> None:
     topic = target.topic(partitions=2)
     with ConsumerTalk(target) as talk:
         old = OldMember(talk, topic)
         old.join()
-        expect_error(old.ask_to_sync({old.member_id: old.share_of((0, 1), b"mine")}).error_code, ErrorCode.NONE, "a share with something of its own")
+        expect_error(old.ask_to_sync({old.member_id: old.share_of((0, 1), b"mine")}).error_code, ErrorCode.NONE, "an assignment with user data")
         found = talk.ask(member_id="a", member_epoch=0, rebalance_timeout_ms=SESSION_MS, subscribed_topic_names=[topic.name], topic_partitions=[])
         expect_equal(found.error_code, NOT_FOUND, "a heartbeat")
         expect_equal(old.heartbeat(), 0, "and nothing has happened")
     with ConsumerTalk(target) as talk:
         old = OldMember(talk, topic)
         old.join()
-        expect_error(old.ask_to_sync({old.member_id: b"no share"}).error_code, ErrorCode.NONE, "a share that nobody understands")
+        expect_error(old.ask_to_sync({old.member_id: b"no share"}).error_code, ErrorCode.NONE, "an assignment in an unknown format")
         found = talk.ask(member_id="a", member_epoch=0, rebalance_timeout_ms=SESSION_MS, subscribed_topic_names=[topic.name], topic_partitions=[])
         expect_equal(found.error_code, NOT_FOUND, "a heartbeat")
 
 
-@REQUIREMENTS.that(10, "a static member goes over from one protocol to the other in its place, and back", source="KIP-345, KIP-848", since=SINCE)
+@REQUIREMENTS.that(10, "a static member changes protocols in its place, and back", source="KIP-345, KIP-848", since=SINCE)
 def static_goes_over(target: Target) -> None:
     topic = target.topic(partitions=2)
     with ConsumerTalk(target) as talk:
@@ -350,16 +357,16 @@ def static_goes_over(target: Target) -> None:
         new.join()
         talk.settle(new, wanted=[{topic.topic_id: (0, 1)}])
         expect_equal([each.member_id for each in described(talk).members], ["a"], "the members")
-        expect_equal(old.heartbeat(), FENCED_INSTANCE, "a heartbeat of its former self")
+        expect_equal(old.heartbeat(), FENCED_INSTANCE, "a heartbeat of the fenced member")
         back = OldMember(talk, topic, "instance")
         answer = back.join()
         expect_equal(described(talk).error_code, NOT_FOUND, "it is no consumer group any more")
         back.sync()
-        expect_equal((back.owned, answer.leader), ((0, 1), ""), "what it has, and who leads")
+        expect_equal((back.owned, answer.leader), ((0, 1), ""), "its partitions, and the leader")
         expect_equal(back.heartbeat(), 0, "a heartbeat")
 
 
-@REQUIREMENTS.that(11, "an old member that was told to join again, and does not, is out after its session", source=MANAGER, since=SINCE)
+@REQUIREMENTS.that(11, "a classic member that does not rejoin on request is removed after its session time-out", source=MANAGER, since=SINCE)
 def does_not_join(target: Target) -> None:
     topic = target.topic(partitions=2)
     with ConsumerTalk(target) as talk:
@@ -373,4 +380,4 @@ def does_not_join(target: Target) -> None:
             return new.owned
 
         settled(lambda: len(described(talk).members), lambda found: found == 1, "the end of its session", 12)
-        settled(a_round, lambda found: found == {topic.topic_id: (0, 1)}, "the share of the other")
+        settled(a_round, lambda found: found == {topic.topic_id: (0, 1)}, "the assignment of the other")

@@ -1,4 +1,4 @@
-"""Transactions at one partition as the checks use them: batches of a transaction, markers, and what readers of committed data get."""
+"""Transactions in one partition for the checks: transactional batches, markers, and the view of read_committed consumers."""
 
 from typing import Final
 
@@ -22,11 +22,11 @@ from protocol.messages.k61_describe_producers import (
 
 PRODUCE_VERSION: Final = 9
 Seen = tuple[list[int], int, int, list[tuple[int, int]] | None]
-"""First offsets of the batches, last stable offset, high watermark, and (producer id, first offset) of aborted transactions."""
+"""Base offsets of the batches, last stable offset, high watermark, and (producer id, first offset) of aborted transactions."""
 
 
 class TransactionAt:
-    """A producer with a transactional id of its own, and one partition that it writes to."""
+    """A producer with its own transactional id, and one partition that it writes to."""
 
     def __init__(self, target: Target, topic: Topic) -> None:
         self.target = target
@@ -36,7 +36,7 @@ class TransactionAt:
 
     @property
     def producer_id(self) -> int:
-        """The producer id, which stays."""
+        """The producer id, which does not change."""
         return self.producer[0]
 
     def write(
@@ -49,7 +49,7 @@ class TransactionAt:
         producer: Producer | None = None,
         acks: int = ALL,
     ) -> PartitionProduceResponse:
-        """Bring a batch of the transaction, whether or not the partition is in it."""
+        """Produce a batch of the transaction, whether or not the partition was added."""
         producer_id, producer_epoch = producer or self.producer
         data = batch(records, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=sequence, transactional=True)
         asked = produce_request(self.topic.name, data, partition=partition, acks=acks, transactional_id=self.id.name)
@@ -57,7 +57,7 @@ class TransactionAt:
             return peer.ask(asked, version, ProduceResponse).responses[0].partition_responses[0]
 
     def wrote(self, sequence: int, records: int = 1) -> None:
-        """Add the partition, and bring a batch. Raises Unmet."""
+        """Add the partition, and produce a batch. Raises Unmet."""
         self.id.begin(self.producer, [(self.topic.name, 0)])
         expect_error(self.write(sequence, records).error_code, ErrorCode.NONE, f"a transactional batch from sequence {sequence}")
 
@@ -78,7 +78,7 @@ def marker(producer: Producer, *, commits: bool = True, coordinator_epoch: int =
 
 
 def write_markers(target: Target, address: str, *markers: WritableTxnMarker, version: int = 1) -> dict[tuple[int, str, int], int]:
-    """Have markers written; return the errors by (producer id, topic, partition)."""
+    """Send WriteTxnMarkers; return the errors by (producer id, topic, partition)."""
     with target.peer(address) as peer:
         answer = peer.ask(WriteTxnMarkersRequest(markers=list(markers)), version, WriteTxnMarkersResponse)
     return {
@@ -90,7 +90,7 @@ def write_markers(target: Target, address: str, *markers: WritableTxnMarker, ver
 
 
 def end_at(target: Target, topic: Topic, producer: Producer, *, commits: bool = True, coordinator_epoch: int = 0, version: int = 1) -> int:
-    """Have one marker written to the only partition of a topic, and return its error."""
+    """Write one marker to the only partition of a topic, and return its error."""
     row = marker(producer, commits=commits, coordinator_epoch=coordinator_epoch, topics={topic.name: [0]})
     ((_, error),) = write_markers(target, topic.leader, row, version=version).items()
     return error
@@ -99,28 +99,28 @@ def end_at(target: Target, topic: Topic, producer: Producer, *, commits: bool = 
 def read_at(
     target: Target, topic: Topic, offset: int, *, version: int = 12, isolation: int = READ_COMMITTED, partition_max_bytes: int = 1 << 20
 ) -> PartitionData:
-    """Fetch what is there now."""
+    """Fetch without waiting."""
     asked = fetch_request(topic, version, offset, partition_max_bytes=partition_max_bytes)
     asked.isolation_level = isolation
     return fetch_one(target, topic, asked, version)
 
 
 def seen(row: PartitionData) -> Seen:
-    """Return what a reader learns of transactions."""
+    """Return a consumer's view of transactions."""
     aborted = row.aborted_transactions
-    told = None if aborted is None else [(each.producer_id, each.first_offset) for each in aborted]
-    return [each.base_offset for each in split_batches(bytes(row.records or b""))], row.last_stable_offset, row.high_watermark, told
+    returned = None if aborted is None else [(each.producer_id, each.first_offset) for each in aborted]
+    return [each.base_offset for each in split_batches(bytes(row.records or b""))], row.last_stable_offset, row.high_watermark, returned
 
 
 def expect_seen(target: Target, topic: Topic, offset: int, expected: Seen, what: str, *, version: int = 12, isolation: int = READ_COMMITTED) -> None:
-    """Raise Unmet unless a reader learns what is expected."""
+    """Raise Unmet unless a consumer's view is the expected one."""
     row = read_at(target, topic, offset, version=version, isolation=isolation)
     expect_error(row.error_code, ErrorCode.NONE, what)
     expect_equal(seen(row), expected, f"{what}: first offsets, last stable offset, high watermark, aborted transactions")
 
 
 def described_producer(target: Target, topic: Topic, producer_id: int) -> ProducerState:
-    """Return what the leader tells of a producer. Raises Unmet if it does not know it."""
+    """Return the leader's state of a producer. Raises Unmet if there is none."""
     with target.peer(topic.leader) as peer:
         asked = DescribeProducersRequest(topics=[DescribeProducersTopic(name=topic.name, partition_indexes=[0])])
         answer = peer.ask(asked, target.newest(ApiKey.DESCRIBE_PRODUCERS), DescribeProducersResponse)

@@ -1,6 +1,6 @@
-"""A client as plain as can be: one blocking socket, requests in any version, and bytes that no client would send.
+"""A minimal client: one blocking socket, requests in any version, and arbitrary bytes.
 
-It judges nodes from outside, so it shares nothing with them but the codec.
+It checks nodes from outside, so it shares nothing with them but the codec.
 """
 
 import itertools
@@ -19,7 +19,7 @@ Answer = TypeVar("Answer", bound=Message)
 
 CLIENT_ID = "kraftsim-conformance"
 ANSWER_SECONDS = 20.0
-"""Nobody takes that long; a node that does is not answering."""
+"""A time-out above every legitimate delay; a node that exceeds it is not answering."""
 
 
 class PeerClosed(ConnectionError):
@@ -27,7 +27,7 @@ class PeerClosed(ConnectionError):
 
 
 class PeerSilent(TimeoutError):
-    """The node keeps the connection open and says nothing."""
+    """The node keeps the connection open and sends nothing."""
 
 
 class OutOfTime(Exception):
@@ -37,7 +37,7 @@ class OutOfTime(Exception):
 class Peer:
     """One connection. Use as a context manager.
 
-    Nothing on it waits beyond `give_up_at` (of time.monotonic), and what goes over it is written into the transcript.
+    No operation waits beyond `give_up_at` (of time.monotonic), and all traffic is recorded in the transcript.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Peer:
 
     @classmethod
     def at(cls, address: str, timeout_seconds: float = ANSWER_SECONDS) -> "Peer":
-        """Connect to HOST:PORT. Raises ValueError for anything else, OSError if nobody listens."""
+        """Connect to HOST:PORT. Raises ValueError for anything else, OSError if the connection fails."""
         host, port = split_address(address)
         return cls(host, port, timeout_seconds)
 
@@ -73,11 +73,11 @@ class Peer:
         self.close()
 
     def close(self) -> None:
-        """Give the connection up."""
+        """Close the connection."""
         self._socket.close()
 
     def ask(self, body: Message, version: int, expected: type[Answer]) -> Answer:
-        """Send a request and return its answer. Raises PeerClosed or PeerSilent if there is none."""
+        """Send a request and return its response. Raises PeerClosed or PeerSilent if there is none."""
         correlation_id = self.send(body, version)
         return self.receive(body, version, correlation_id, expected)
 
@@ -88,15 +88,15 @@ class Peer:
         return correlation_id
 
     def receive(self, body: Message, version: int, correlation_id: int, expected: type[Answer]) -> Answer:
-        """Wait for the answer to what was sent; it must be the next one on this connection."""
+        """Wait for the response to the request; it must be the next one on this connection."""
         found, answer = decode_response(api_key_of(body), version, self.receive_frame())
-        assert isinstance(answer, expected), f"{type(body).__name__} is answered by {type(answer).__name__}"
+        assert isinstance(answer, expected), f"{type(body).__name__} has the response {type(answer).__name__}"
         if found != correlation_id:
             raise PeerClosed(f"the answer to {found} came where the one to {correlation_id} was due")
         return answer
 
     def send_bytes(self, data: bytes) -> None:
-        """Send bytes as they are. A node that has closed already is noticed when its answer is missing."""
+        """Send raw bytes. If the node has already closed the connection, the missing response shows it."""
         self._transcript.sent(self._number, data)
         self._socket.settimeout(self._patience(self._timeout_seconds))
         try:
@@ -104,15 +104,15 @@ class Peer:
         except (BrokenPipeError, ConnectionResetError):
             return
         except TimeoutError as trouble:
-            raise PeerSilent("the node does not take what is sent") from trouble
+            raise PeerSilent("the node does not read what is sent") from trouble
 
     def finish_sending(self) -> None:
-        """Close the sending half; answers can still come."""
+        """Close the sending half; responses can still arrive."""
         self._transcript.ended(self._number, "this side has finished sending")
         self._socket.shutdown(socket.SHUT_WR)
 
     def reset(self) -> None:
-        """End the connection as a client that dies: the node gets a reset."""
+        """Abort the connection like a crashed client: the node gets a reset."""
         self._transcript.ended(self._number, "this side resets the connection")
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._socket.close()
@@ -125,7 +125,7 @@ class Peer:
         return frame
 
     def is_closed_by_node(self, within_seconds: float = 5.0) -> bool:
-        """Tell whether the node closes the connection, without a byte, in that time."""
+        """Return whether the node closes the connection, without sending a byte, in that time."""
         try:
             self._received = self._receive(1, within_seconds) + self._received
         except PeerClosed:
@@ -136,7 +136,7 @@ class Peer:
         return False
 
     def is_silent(self, for_seconds: float = 0.3) -> bool:
-        """Tell whether the node says nothing for a while and keeps the connection."""
+        """Return whether the node sends nothing for a while and keeps the connection open."""
         try:
             self._received = self._receive(1, for_seconds) + self._received
         except PeerSilent:
@@ -147,7 +147,7 @@ class Peer:
         return False
 
     def _write_down_what_came(self) -> None:
-        """Where nothing should have come, show what did: a whole frame if it is one."""
+        """Report unexpected bytes: as a whole frame if they are one."""
         self._transcript.came(self._number, self._received[4:] if len(self._received) >= 8 else self._received)
 
     def _receive(self, size: int, timeout_seconds: float | None) -> bytes:
@@ -158,7 +158,7 @@ class Peer:
                 data = self._socket.recv(65536)
             except TimeoutError as trouble:
                 self._patience(wait_seconds)
-                self._transcript.ended(self._number, f"nothing came for {wait_seconds:g} s")
+                self._transcript.ended(self._number, f"nothing received for {wait_seconds:g} s")
                 raise PeerSilent("no answer") from trouble
             except ConnectionResetError as trouble:
                 self._transcript.ended(self._number, "the node reset the connection")
@@ -171,7 +171,7 @@ class Peer:
         return wanted
 
     def _patience(self, wait_seconds: float) -> float:
-        """Return how long one step may wait. Raises OutOfTime if the check may not wait at all any more."""
+        """Return how long one step may wait. Raises OutOfTime if the check has no time left."""
         if self._give_up_at is None:
             return wait_seconds
         left_seconds = self._give_up_at - time.monotonic()
@@ -181,7 +181,7 @@ class Peer:
 
 
 def api_key_of(body: Message) -> int:
-    """Return the API key that a message belongs to."""
+    """Return the API key of a message."""
     api_key = declaration_of(type(body)).api_key
     assert api_key is not None, f"{type(body).__name__} is no request"
     return api_key
@@ -206,5 +206,5 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def joined(chunks: Sequence[bytes | memoryview]) -> bytes:
-    """Return chunks as one piece."""
+    """Return the chunks as one piece."""
     return b"".join(chunks)

@@ -1,6 +1,7 @@
-"""Which release of Apache Kafka a node is like, where nobody says: what it tells of itself in ApiVersions.
+"""Detects the release of Apache Kafka that a node corresponds to, from its ApiVersions response.
 
-Source: org.apache.kafka.server.common.MetadataVersion of 4.4.0 (the levels); ApiVersions answers of 3.5.2, 3.9.1, 4.1.2 and 4.4.0.
+Source: org.apache.kafka.server.common.MetadataVersion of 4.4.0 (the levels); ApiVersions responses of 3.5.2,
+3.9.1, 4.1.2 and 4.4.0.
 """
 
 from dataclasses import dataclass
@@ -24,29 +25,29 @@ LAST_LEVELS = (
     (30, "4.3"),
     (33, "4.4"),
 )
-"""The highest level of metadata.version that a release line knows."""
+"""The highest level of metadata.version of a release line."""
 LAST_FETCHES = ((13, "3.3"), (14, "3.4"), (15, "3.5"), (16, "3.7"), (17, "3.9"), (18, "4.1"))
-"""The newest version of Fetch that a release line offers, for nodes that tell of no features."""
+"""The newest version of Fetch of a release line, for nodes that return no features."""
 FEATURES_SINCE = 3
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseLine:
-    """A release line, empty for the newest, and how it is known."""
+    """A release line, empty for the newest, and how it was detected."""
 
     name: str
     because: str
 
 
 def release_line_of(target: Target) -> ReleaseLine:
-    """Guess the release line from what the node advertises. A node that is newer than all that is known here is judged as the newest."""
+    """Detect the release line from the advertised versions. A node that is newer than all known releases is checked as the newest."""
     level = _supported_level(target)
     if level is not None:
         return _line(level, LAST_LEVELS, f"it supports {METADATA_VERSION} up to {level}")
     if ApiKey.FETCH in target.ranges():
         version = target.ranges()[ApiKey.FETCH][1]
-        return _line(version, LAST_FETCHES, f"it offers Fetch up to version {version} and tells of no features")
-    return ReleaseLine("", "it neither tells of features nor offers Fetch")
+        return _line(version, LAST_FETCHES, f"it supports Fetch up to version {version} and returns no features")
+    return ReleaseLine("", "it neither returns features nor supports Fetch")
 
 
 def _line(value: int, table: tuple[tuple[int, str], ...], because: str) -> ReleaseLine:

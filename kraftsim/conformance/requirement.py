@@ -1,7 +1,7 @@
-"""What a requirement is: a number, a sentence, where it is written, and a check that a running node passes or does not.
+"""A requirement: a number, a sentence, its source, and a check that a running node passes or fails.
 
-Numbers are given by hand and stay: `wire/3.2` is the second requirement of the third section of the chapter `wire`, in every release of this suite.
-A requirement that is given up takes its number with it.
+Numbers are assigned manually and are stable: `wire/3.2` is the second requirement of the third section of the
+chapter `wire`, in every release of this suite. The number of a removed requirement is not reused.
 """
 
 from collections.abc import Callable
@@ -40,12 +40,12 @@ CHAPTERS = (
     "zookeeper",
     "controller",
 )
-"""In the order in which they are judged: what all else stands on first, what leaves traces in the cluster last."""
+"""In the order of the checks: basic APIs first, those that leave traces in the cluster last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
-    """One sentence about a node. The check returns if the node keeps it, and raises Unmet if not."""
+    """One sentence about a node. The check returns if the node meets it, and raises Unmet if not."""
 
     section: "Requirements"
     number: int
@@ -53,24 +53,24 @@ class Requirement:
     source: str
     check: Check
     since: str = ""
-    """The first release line of Apache Kafka that does so; empty for as long as anybody cares."""
+    """The first release line of Apache Kafka with this behaviour; empty if all supported ones have it."""
     until: str = ""
-    """The last release line of Apache Kafka that does so; empty if the newest one does."""
+    """The last release line of Apache Kafka with this behaviour; empty if the newest one has it."""
 
     @property
     def label(self) -> str:
-        """The number by which others cite it, for example wire/3.2."""
+        """The number by which it is referenced, for example wire/3.2."""
         return f"{self.section.label}.{self.number}"
 
     def holds_for(self, release: str) -> bool:
-        """Tell whether a release line does so; an empty release is the newest one."""
+        """Return whether the requirement applies to a release line; an empty release is the newest one."""
         if not release:
             return not self.until
         asked = as_numbers(release)
         return (not self.since or as_numbers(self.since) <= asked) and (not self.until or asked <= as_numbers(self.until))
 
     def releases(self) -> str:
-        """Say which releases do so, or nothing if all do."""
+        """Return the releases that the requirement applies to, or nothing if all."""
         words = [f"since {self.since}" if self.since else "", f"until {self.until}" if self.until else ""]
         return ", ".join(word for word in words if word)
 
@@ -91,11 +91,11 @@ class Requirements:
 
     @property
     def name(self) -> str:
-        """What the catalogue calls it."""
+        """Its name in the catalogue."""
         return self.label
 
     def that(self, number: int, sentence: str, *, source: str, since: str = "", until: str = "") -> Callable[[Check], Check]:
-        """Add the decorated check under a number and a sentence. The number must be higher than those before it: none is used twice."""
+        """Add the decorated check under a number and a sentence. The number must be higher than the previous ones: none is used twice."""
 
         def add(check: Check) -> Check:
             assert not self.entries or number > self.entries[-1].number, f"{self.label}.{number} does not rise"
@@ -133,5 +133,5 @@ SECTIONS: Catalogue[Requirements] = Catalogue(
 
 
 def as_numbers(release: str) -> tuple[int, ...]:
-    """Return a release line as numbers that compare. Raises ValueError for anything but numbers and dots."""
+    """Return a release line as comparable numbers. Raises ValueError for anything but numbers and dots."""
     return tuple(int(part) for part in release.split("."))

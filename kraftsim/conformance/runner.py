@@ -1,4 +1,4 @@
-"""Runs the requirements against a node, one after the other, and says which it keeps."""
+"""Runs the requirements against a node, one after the other, and reports the results."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -13,12 +13,12 @@ from protocol.malformed import MalformedMessage
 from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 CHECK_SECONDS = 60.0
-"""Longer than any check takes that gets its answers, also on a slow machine."""
+"""Longer than any check takes that gets its responses, also on a slow machine."""
 ALIVE_SECONDS = 10.0
 
 
 class Verdict(Enum):
-    """What a check found."""
+    """The result of a check."""
 
     MET = "met"
     UNMET = "not met"
@@ -27,9 +27,10 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What one check found. `why` is empty where the requirement is met.
+    """The result of one check. `why` is empty if the requirement is met.
 
-    It says what was looked at (`what`), what was `expected` of it and what `came`; `transcript` shows what went over the wire.
+    It contains what was checked (`what`), the `expected` value and the actual one (`came`); `transcript` shows
+    the traffic.
     """
 
     requirement: Requirement
@@ -43,11 +44,11 @@ class Finding:
 
     @property
     def is_met(self) -> bool:
-        """Whether the node keeps the requirement."""
+        """Whether the node meets the requirement."""
         return self.verdict is Verdict.MET
 
     def as_row(self) -> dict[str, object]:
-        """Return the finding as plain values."""
+        """Return the result as plain values."""
         of = self.requirement
         return {
             "requirement": of.label,
@@ -66,11 +67,11 @@ class Finding:
 
 
 class NodeLost(OSError):
-    """The node answered before, and does not answer any more."""
+    """The node responded before, and no longer does."""
 
 
 def judge(requirement: Requirement, target: Target, seconds: float = CHECK_SECONDS) -> Finding:
-    """Run one check. An answer that cannot be read and a connection that ends are findings, too; no connection at all is an OSError."""
+    """Run one check. A malformed response and a closed connection are results, too; a refused connection is an OSError."""
     started = time.monotonic()
     target.begin(seconds)
     try:
@@ -80,13 +81,13 @@ def judge(requirement: Requirement, target: Target, seconds: float = CHECK_SECON
     except Unmet as trouble:
         unmet = trouble
     except OutOfTime:
-        unmet = Unmet("the check ran out of time", f"all answers within {seconds:g} s", "fewer")
+        unmet = Unmet("the check ran out of time", f"all responses within {seconds:g} s", "fewer")
     except (PeerClosed, PeerSilent) as trouble:
-        unmet = Unmet("an answer is missing", "an answer", str(trouble))
+        unmet = Unmet("a response is missing", "a response", str(trouble))
     except LookupError as trouble:
-        unmet = Unmet("an answer lacks a row for what was asked", "a row for each thing that was asked for", str(trouble))
+        unmet = Unmet("a response lacks a requested row", "a row for each request row", str(trouble))
     except MalformedMessage as trouble:
-        unmet = Unmet("an answer is malformed", "an answer that can be read", str(trouble))
+        unmet = Unmet("a response is malformed", "a valid response", str(trouble))
     else:
         return Finding(requirement=requirement, verdict=Verdict.MET, seconds=time.monotonic() - started)
     finally:
@@ -110,13 +111,14 @@ def judge_all(
     seconds: float = CHECK_SECONDS,
     before: Callable[[Requirement], None] = lambda requirement: None,
 ) -> Iterator[Finding]:
-    """Run the checks in order and yield each finding at once; `before` hears of each check when it begins.
+    """Run the checks in order and yield each result at once; `before` is called with each check when it starts.
 
-    What does not hold for the release line is skipped. Raises NodeLost if, after a requirement that is not met, nobody answers any more.
+    Requirements that do not apply to the release line are skipped. Raises NodeLost if, after an unmet
+    requirement, the node does not respond any more.
     """
     for requirement in requirements:
         if not requirement.holds_for(release):
-            why = f"holds {requirement.releases()}; the node is judged as {release or 'the newest release'}"
+            why = f"applies {requirement.releases()}; the node is checked as {release or 'the newest release'}"
             yield Finding(requirement=requirement, verdict=Verdict.SKIPPED, why=why)
             continue
         before(requirement)
@@ -127,11 +129,13 @@ def judge_all(
 
 
 def require_alive(target: Target, since: str = "") -> None:
-    """Ask for ApiVersions, which every node answers. Raises NodeLost if this one does not."""
+    """Send ApiVersions, which every node answers. Raises NodeLost if this one does not."""
     target.begin(ALIVE_SECONDS)
     try:
         with target.peer(timeout_seconds=ALIVE_SECONDS) as peer:
             peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
     except (OSError, OutOfTime, MalformedMessage) as trouble:
-        told = str(trouble) or type(trouble).__name__
-        raise NodeLost(f"it does not answer any more after {since}: {told}" if since else f"it does not answer ApiVersions: {told}") from trouble
+        returned = str(trouble) or type(trouble).__name__
+        raise NodeLost(
+            f"it does not respond any more after {since}: {returned}" if since else f"it does not answer ApiVersions: {returned}"
+        ) from trouble

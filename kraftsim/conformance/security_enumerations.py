@@ -1,7 +1,7 @@
-"""Numbers in requests about access rules (29 to 31): those of filters, those of rules, and those that no enumeration has.
+"""Enum values in ACL requests (29 to 31): in filters, in ACLs, and unknown ones.
 
-Source: KIP-140, KIP-290, KIP-373, KIP-939; CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest, AclControlManager;
-asked of Apache Kafka 3.9.1 and 4.4.0.
+Source: KIP-140, KIP-290, KIP-373, KIP-939; CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest,
+AclControlManager; verified against Apache Kafka 3.9.1 and 4.4.0.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,7 +34,7 @@ from protocol.messages.k30_create_acls import AclCreation, CreateAclsRequest
 from protocol.messages.k31_delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
 from protocol.schema import Message
 
-REQUIREMENTS = Requirements("security", 9, "Numbers in access rules and in filters")
+REQUIREMENTS = Requirements("security", 9, "Enum values in ACLs and filters")
 INVALID = int(ErrorCode.INVALID_REQUEST)
 UNKNOWN, NO_SUCH = 0, (-128, -1, 99, 127)
 ANY = 1
@@ -44,14 +44,14 @@ OF_RULES = {
     "operation": "operation",
     "permission_type": "permissionType",
 }
-"""Field of CreateAcls -> Kafka's word for it."""
+"""Field of CreateAcls -> Kafka's name of it."""
 OF_FILTERS = {
     "resource_type_filter": "Unknown patternFilter.",
     "pattern_type_filter": "Unknown patternFilter.",
     "operation": "Unknown entryFilter.",
     "permission_type": "Unknown entryFilter.",
 }
-"""Field of a filter -> what is said where its number is none."""
+"""Field of a filter -> the error message for an unknown value."""
 MATCHING = {"pattern_type_filter": int(AclPatternType.MATCH)}
 PATTERN_TYPES_SINCE = 1
 """The first version of all three requests that has pattern types."""
@@ -59,7 +59,7 @@ F = TypeVar("F", DescribeAclsRequest, DeleteAclsFilter)
 
 
 def filtering(cls: type[F], numbers: Mapping[str, int], name: str | None = None) -> F:
-    """Return a filter that lets everything through but for what is given."""
+    """Return a filter that matches everything but for the given fields."""
     made = cls(resource_type_filter=ANY, resource_name_filter=name, pattern_type_filter=ANY, principal_filter=None, host_filter=None)
     made.operation = made.permission_type = ANY
     for field, number in numbers.items():
@@ -68,7 +68,7 @@ def filtering(cls: type[F], numbers: Mapping[str, int], name: str | None = None)
 
 
 def requests(target: Target, numbers: tuple[int, ...]) -> Iterator[tuple[str, int, Message]]:
-    """Yield each request with a number in one field: what it is, its version, the request."""
+    """Yield each request with a value in one field: its description, its version, the request."""
     for number in numbers:
         for field in OF_FILTERS:
             name = target.fresh_name()
@@ -85,7 +85,7 @@ def requests(target: Target, numbers: tuple[int, ...]) -> Iterator[tuple[str, in
 
 
 @REQUIREMENTS.that(
-    1, "0 (UNKNOWN) in any field of DescribeAcls, CreateAcls or DeleteAcls ends the connection, with and without rights", source="AbstractRequest"
+    1, "0 (UNKNOWN) in any field of DescribeAcls, CreateAcls or DeleteAcls closes the connection, with any ACLs", source="AbstractRequest"
 )
 def unknown(target: Target) -> None:
     require_authorizer(target)
@@ -96,12 +96,12 @@ def unknown(target: Target) -> None:
     for asked in (filtering(DescribeAclsRequest, {"operation": UNKNOWN}), CreateAclsRequest(creations=[rule("t", AclOperation.UNKNOWN)])):
         with as_alice(target) as peer:
             peer.send(asked, ACL_VERSION)
-            expect_equal(peer.is_closed_by_node(), True, "whether the connection of a client without rights ends")
+            expect_equal(peer.is_closed_by_node(), True, "whether the connection of a client without ACLs ends")
 
 
 @REQUIREMENTS.that(
     2,
-    "a number that no enumeration has finds nothing in DescribeAcls, and is error 42 in DeleteAcls and CreateAcls, for its own row only",
+    "an unknown enum value matches nothing in DescribeAcls, and returns INVALID_REQUEST in DeleteAcls and CreateAcls, for its row only",
     source="AclControlManager",
 )
 def no_number(target: Target) -> None:
@@ -125,7 +125,7 @@ def no_number(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    3, "a filter finds each rule by every field: its own number or ANY, by MATCH or the pattern type also what covers a name", source="KIP-290"
+    3, "a filter matches ACLs by every field: by its value or ANY; MATCH and pattern types also match covering patterns", source="KIP-290"
 )
 def filters(target: Target) -> None:
     require_authorizer(target)
@@ -181,11 +181,11 @@ def _two_phase_commit(target: Target) -> list[tuple[int, str | None]]:
     return found
 
 
-@REQUIREMENTS.that(4, "a rule about TWO_PHASE_COMMIT (15) is made", source="KIP-939", since="4.1")
+@REQUIREMENTS.that(4, "an ACL for TWO_PHASE_COMMIT (15) can be created", source="KIP-939", since="4.1")
 def two_phase_commit(target: Target) -> None:
     expect_equal(_two_phase_commit(target), [(0, "")], "CreateAcls")
 
 
-@REQUIREMENTS.that(5, "operation 15 is none: error 42", source="AclOperation", until="4.0")
+@REQUIREMENTS.that(5, "operation 15 is unknown: INVALID_REQUEST", source="AclOperation", until="4.0")
 def no_two_phase_commit(target: Target) -> None:
     expect_equal(_two_phase_commit(target), [(INVALID, "Invalid operation UNKNOWN")], "CreateAcls")

@@ -1,6 +1,7 @@
-"""SaslHandshake (17) and SaslAuthenticate (36): how a client says who it is, and what becomes of one that cannot.
+"""SaslHandshake (17) and SaslAuthenticate (36): authentication, and its failures.
 
-The listener that is asked knows `alice` with the password `alice-secret` (PLAIN), and whatever SCRAM credentials are made while it runs.
+The SASL listener knows `alice` with the password `alice-secret` (PLAIN), and the SCRAM credentials that are
+created while it runs.
 Source: KIP-43, KIP-152, SaslServerAuthenticator, PlainSaslServer, ScramSaslServer.
 """
 
@@ -26,7 +27,7 @@ from protocol.messages.k51_alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 
-REQUIREMENTS = Requirements("security", 1, "Saying who one is")
+REQUIREMENTS = Requirements("security", 1, "Authentication")
 AUTHENTICATOR = "SaslServerAuthenticator"
 USER, PASSWORD = "alice", "alice-secret"
 SCRAM = {"SCRAM-SHA-256": (SCRAM_SHA_256, "sha256"), "SCRAM-SHA-512": (SCRAM_SHA_512, "sha512")}
@@ -35,9 +36,9 @@ FAILED = "Authentication failed during authentication due to invalid credentials
 
 
 def sasl_peer(target: Target) -> Peer:
-    """Return a connection to the SASL listener. Raises Inapplicable if nobody said where it is."""
+    """Return a connection to the SASL listener. Raises Inapplicable if its address is not given."""
     if not target.sasl:
-        raise Inapplicable("no SASL listener was named")
+        raise Inapplicable("no SASL listener is given")
     return target.peer(target.sasl)
 
 
@@ -63,16 +64,18 @@ def log_in(peer: Peer, user: str = USER, password: str = PASSWORD) -> None:
 
 
 def expect_served(peer: Peer) -> None:
-    """The node answers a request that only those may send who are known."""
+    """The node responds to a request that requires authentication."""
     expect_equal(len(peer.ask(MetadataRequest(topics=[]), METADATA_VERSION, MetadataResponse).brokers) > 0, True, "whether Metadata names brokers")
 
 
 def expect_closed(peer: Peer, what: str) -> None:
-    """The node ends the connection and says nothing more."""
+    """The node closes the connection without a response."""
     expect_equal(peer.is_closed_by_node(), True, f"whether the connection is closed after {what}")
 
 
-@REQUIREMENTS.that(1, "the handshake names what is enabled, and then a password lets the client in", source=f"KIP-43, KIP-152; {AUTHENTICATOR}")
+@REQUIREMENTS.that(
+    1, "the handshake returns the enabled mechanisms, and a password authenticates the client", source=f"KIP-43, KIP-152; {AUTHENTICATOR}"
+)
 def plain_password(target: Target) -> None:
     for version in (0, 1, 2):
         with sasl_peer(target) as peer:
@@ -83,7 +86,9 @@ def plain_password(target: Target) -> None:
             expect_served(peer)
 
 
-@REQUIREMENTS.that(2, "a mechanism that is not enabled is refused with error 33 and the enabled ones, and the connection ends", source=AUTHENTICATOR)
+@REQUIREMENTS.that(
+    2, "a disabled mechanism returns UNSUPPORTED_SASL_MECHANISM with the enabled ones, and the connection is closed", source=AUTHENTICATOR
+)
 def unknown_mechanism(target: Target) -> None:
     for version in (0, 1):
         with sasl_peer(target) as peer:
@@ -93,7 +98,11 @@ def unknown_mechanism(target: Target) -> None:
             expect_closed(peer, "it")
 
 
-@REQUIREMENTS.that(3, "who fails with PLAIN is told why with error 58 after a while, and the connection ends", source="PlainSaslServer; KIP-306")
+@REQUIREMENTS.that(
+    3,
+    "a PLAIN failure returns SASL_AUTHENTICATION_FAILED with a message after a delay, and the connection is closed",
+    source="PlainSaslServer; KIP-306",
+)
 def plain_failures(target: Target) -> None:
     invalid = "Authentication failed: Invalid username or password"
     rows = {
@@ -121,7 +130,7 @@ def plain_failures(target: Target) -> None:
             expect_closed(peer, what)
 
 
-@REQUIREMENTS.that(4, "before the handshake nothing but one ApiVersions is served: anything else ends the connection", source=AUTHENTICATOR)
+@REQUIREMENTS.that(4, "before the handshake only one ApiVersions is served: any other request closes the connection", source=AUTHENTICATOR)
 def nothing_before(target: Target) -> None:
     with sasl_peer(target) as peer:
         peer.send(MetadataRequest(topics=[]), METADATA_VERSION)
@@ -141,7 +150,7 @@ def nothing_before(target: Target) -> None:
         expect_served(peer)
 
 
-@REQUIREMENTS.that(5, "between handshake and tokens another request is refused with error 34, and the connection ends", source=AUTHENTICATOR)
+@REQUIREMENTS.that(5, "between handshake and tokens another request returns ILLEGAL_SASL_STATE, and the connection is closed", source=AUTHENTICATOR)
 def nothing_between(target: Target) -> None:
     with sasl_peer(target) as peer:
         shake(peer)
@@ -150,12 +159,12 @@ def nothing_between(target: Target) -> None:
         expect_closed(peer, "it")
     with sasl_peer(target) as peer:
         shake(peer)
-        told = peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
-        expect_error(told.error_code, ErrorCode.ILLEGAL_SASL_STATE, "ApiVersions")
+        returned = peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+        expect_error(returned.error_code, ErrorCode.ILLEGAL_SASL_STATE, "ApiVersions")
         expect_closed(peer, "it")
 
 
-@REQUIREMENTS.that(6, "once a client is known, handshake and tokens are refused with error 34, and the connection goes on", source="KafkaApis")
+@REQUIREMENTS.that(6, "after authentication, handshake and tokens return ILLEGAL_SASL_STATE, and the connection stays open", source="KafkaApis")
 def known_already(target: Target) -> None:
     with sasl_peer(target) as peer:
         log_in(peer)
@@ -164,7 +173,9 @@ def known_already(target: Target) -> None:
         expect_served(peer)
 
 
-@REQUIREMENTS.that(7, "a listener without authentication refuses handshake and tokens with error 34, and the connection goes on", source="KafkaApis")
+@REQUIREMENTS.that(
+    7, "a listener without authentication returns ILLEGAL_SASL_STATE for handshake and tokens, and the connection stays open", source="KafkaApis"
+)
 def no_authentication(target: Target) -> None:
     for version in (0, 1):
         with target.peer() as peer:
@@ -178,7 +189,7 @@ def no_authentication(target: Target) -> None:
             expect_served(peer)
 
 
-@REQUIREMENTS.that(8, "after a handshake of version 0 tokens come and go without headers", source=f"KIP-43; {AUTHENTICATOR}")
+@REQUIREMENTS.that(8, "after a handshake of version 0 tokens are sent without headers", source=f"KIP-43; {AUTHENTICATOR}")
 def raw_tokens(target: Target) -> None:
     with sasl_peer(target) as peer:
         expect_error(shake(peer, version=0).error_code, ErrorCode.NONE, "SaslHandshake v0")
@@ -191,7 +202,7 @@ def raw_tokens(target: Target) -> None:
         expect_closed(peer, "a wrong password")
 
 
-@REQUIREMENTS.that(9, "a frame above 512 KiB before authentication ends the connection", source="sasl.server.max.receive.size")
+@REQUIREMENTS.that(9, "a frame above 512 KiB before authentication closes the connection", source="sasl.server.max.receive.size")
 def large_frames(target: Target) -> None:
     with sasl_peer(target) as peer:
         peer.send_bytes((524289).to_bytes(4) + b"\x00\x11\x00\x01")
@@ -199,7 +210,7 @@ def large_frames(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    10, "SCRAM lets in whom the metadata log knows, and the server proves that it knows him, too", source="KIP-84, KIP-900, RFC 5802", since="3.5"
+    10, "SCRAM authenticates users of the metadata log, and the server signature is valid", source="KIP-84, KIP-900, RFC 5802", since="3.5"
 )
 def scram_password(target: Target) -> None:
     for mechanism in SCRAM:
@@ -209,7 +220,9 @@ def scram_password(target: Target) -> None:
             expect_served(peer)
 
 
-@REQUIREMENTS.that(11, "a wrong SCRAM proof, an unknown user and a broken message are refused alike: error 58", source="ScramSaslServer", since="3.5")
+@REQUIREMENTS.that(
+    11, "a wrong SCRAM proof, an unknown user and a malformed message all return SASL_AUTHENTICATION_FAILED", source="ScramSaslServer", since="3.5"
+)
 def scram_failures(target: Target) -> None:
     for mechanism in SCRAM:
         user = scram_user(target, mechanism, "secret")
@@ -227,15 +240,15 @@ def scram_failures(target: Target) -> None:
                 expect_closed(peer, what)
         with sasl_peer(target) as peer:
             shake(peer, mechanism)
-            told = bytes(authenticate(peer, f"n,,n={user},r=abc".encode()).auth_bytes).decode()
-            if not told.startswith("r=abc") or len(told.split(",")[0]) < 20:
-                raise Unmet("the server's first message", "r=abc and a nonce of its own", told)
-            expect_equal(told.split(",")[1:], ["s=" + b64encode(SALT).decode(), f"i={ITERATIONS}"], "salt and iterations")
+            returned = bytes(authenticate(peer, f"n,,n={user},r=abc".encode()).auth_bytes).decode()
+            if not returned.startswith("r=abc") or len(returned.split(",")[0]) < 20:
+                raise Unmet("the server's first message", "r=abc and a nonce of its own", returned)
+            expect_equal(returned.split(",")[1:], ["s=" + b64encode(SALT).decode(), f"i={ITERATIONS}"], "salt and iterations")
             expect_refused(authenticate(peer, b"c=biws,r=abcother,p=AAAA"), mechanism, "another nonce")
 
 
 def scram_user(target: Target, mechanism: str, password: str) -> str:
-    """Make a user; return once every node knows it."""
+    """Create a user; return once every node has its credential."""
     user = target.fresh_name("user=,")
     number, hash_name = SCRAM[mechanism]
     salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), SALT, ITERATIONS)
@@ -255,32 +268,32 @@ def scram_user(target: Target, mechanism: str, password: str) -> str:
 
 
 def prove(peer: Peer, mechanism: str, user: str, password: str) -> None:
-    """Authenticate, and check that the server knows the secret."""
+    """Authenticate, and check that the server has the secret."""
     final, expected = exchange(peer, mechanism, user, password)
     expect_equal((final.error_code, bytes(final.auth_bytes)), (0, expected), f"the server's final message of {mechanism}")
 
 
 def prove_badly(peer: Peer, mechanism: str, user: str, password: str) -> SaslAuthenticateResponse:
-    """Authenticate with a wrong password, and return the answer."""
+    """Authenticate with a wrong password, and return the response."""
     return exchange(peer, mechanism, user, password)[0]
 
 
 def exchange(peer: Peer, mechanism: str, user: str, password: str) -> tuple[SaslAuthenticateResponse, bytes]:
-    """Play a client of SCRAM; return the last answer, and what the server must say in it."""
+    """Run a SCRAM exchange; return the last response, and the expected server signature."""
     final, expected = scram_proof(peer, mechanism, user, password)
     return authenticate(peer, final), expected
 
 
 def scram_proof(peer: Peer, mechanism: str, user: str, password: str) -> tuple[bytes, bytes]:
-    """Play a client of SCRAM up to its last token; return that token and the server's last one."""
+    """Run a SCRAM exchange up to its last token; return that token and the server's last one."""
     hash_name = SCRAM[mechanism][1]
     shake(peer, mechanism)
     bare = f"n={user},r=conformance"
-    told = bytes(authenticate(peer, f"n,,{bare}".encode()).auth_bytes).decode()
-    parts = dict(part.split("=", 1) for part in told.split(","))
+    returned = bytes(authenticate(peer, f"n,,{bare}".encode()).auth_bytes).decode()
+    parts = dict(part.split("=", 1) for part in returned.split(","))
     salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), b64decode(parts["s"]), int(parts["i"]))
     final = f"c=biws,r={parts['r']}"
-    both = f"{bare},{told},{final}".encode()
+    both = f"{bare},{returned},{final}".encode()
     client_key = hmac.digest(salted, b"Client Key", hash_name)
     signature = hmac.digest(hashlib.new(hash_name, client_key).digest(), both, hash_name)
     proof = b64encode(bytes(left ^ right for left, right in zip(client_key, signature, strict=True))).decode()
@@ -289,12 +302,12 @@ def scram_proof(peer: Peer, mechanism: str, user: str, password: str) -> tuple[b
 
 
 def expect_refused(answer: SaslAuthenticateResponse, mechanism: str, what: str) -> None:
-    """The client is told no more than that it failed."""
+    """The client gets no more information than that authentication failed."""
     expect_equal((answer.error_code, answer.error_message), (int(ErrorCode.SASL_AUTHENTICATION_FAILED), FAILED + mechanism), what)
 
 
 def is_open(peer: Peer) -> bool:
-    """Tell whether a connection still serves."""
+    """Return whether a connection is still usable."""
     try:
         expect_served(peer)
     except PeerClosed:

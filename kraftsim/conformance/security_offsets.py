@@ -1,7 +1,8 @@
-"""Rights about offsets of groups (8, 9, 28, 47) and about consumer groups (68): to the group, and to every topic.
+"""ACLs for offsets of groups (8, 9, 28, 47) and for consumer groups (68): on the group, and on every topic.
 
-Source: kafka.server.KafkaApis.{handleOffsetCommitRequest, handleOffsetFetchRequest, handleTxnOffsetCommitRequest, handleOffsetDeleteRequest,
-handleConsumerGroupHeartbeat}; asked of Apache Kafka 3.9.1 and 4.1.2.
+Source: kafka.server.KafkaApis.{handleOffsetCommitRequest, handleOffsetFetchRequest,
+handleTxnOffsetCommitRequest, handleOffsetDeleteRequest, handleConsumerGroupHeartbeat}; verified against Apache
+Kafka 3.9.1 and 4.1.2.
 """
 
 from kraftsim.conformance.expect import expect_equal
@@ -38,7 +39,7 @@ from protocol.messages.k47_offset_delete import (
 )
 from protocol.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
-REQUIREMENTS = Requirements("security", 4, "What one may do with offsets of groups")
+REQUIREMENTS = Requirements("security", 4, "ACLs for offsets of groups")
 READ, DESCRIBE, DELETE, WRITE = AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DELETE, AclOperation.WRITE
 
 
@@ -51,56 +52,58 @@ def committed(peer: Peer, group: str, names: list[str]) -> dict[str, int]:
 
 
 @REQUIREMENTS.that(
-    1, "offsets are committed for a group and of topics that may be read: errors 30 and 29, the others are committed", source="KafkaApis"
+    1,
+    "OffsetCommit needs READ on the group (GROUP_AUTHORIZATION_FAILED) and topic (TOPIC_AUTHORIZATION_FAILED)",
+    source="KafkaApis",
 )
 def commits(target: Target) -> None:
     require_authorizer(target)
-    mine, other, talk = target.topic().name, target.topic().name, GroupTalk(target)
+    mine, other, group_client = target.topic().name, target.topic().name, GroupTalk(target)
     with ruled(target, rule(mine, READ)) as peer:
-        expect_equal(committed(peer, talk.group_id, [mine, other]), {mine: GROUP_FAILED, other: GROUP_FAILED}, "no right to the group")
-    with ruled(target, rule(talk.group_id, READ, resource=GROUP), rule(mine, READ)) as peer:
-        expect_equal(committed(peer, talk.group_id, [mine, other]), {mine: 0, other: TOPIC_FAILED}, "no right to a topic")
-    with talk.peer() as admin:
-        expect_equal(talk.fetch(admin, other, [0]), {0: (-1, "")}, "what was not committed")
+        expect_equal(committed(peer, group_client.group_id, [mine, other]), {mine: GROUP_FAILED, other: GROUP_FAILED}, "no permission for the group")
+    with ruled(target, rule(group_client.group_id, READ, resource=GROUP), rule(mine, READ)) as peer:
+        expect_equal(committed(peer, group_client.group_id, [mine, other]), {mine: 0, other: TOPIC_FAILED}, "no permission for a topic")
+    with group_client.peer() as admin:
+        expect_equal(group_client.fetch(admin, other, [0]), {0: (-1, "")}, "offsets that were not committed")
 
 
-@REQUIREMENTS.that(2, "offsets are told of groups and of topics that may be described; each group stands for itself", source="KafkaApis")
+@REQUIREMENTS.that(2, "OffsetFetch needs DESCRIBE on the group and the topic; each group is authorized independently", source="KafkaApis")
 def fetches(target: Target) -> None:
     require_authorizer(target)
-    mine, other, talk, foreign = target.topic().name, target.topic().name, GroupTalk(target), GroupTalk(target)
-    with talk.peer() as admin:
-        expect_equal(talk.commit(admin, [(mine, 0), (other, 0)]), [0, 0], "commits")
-    with ruled(target, rule(talk.group_id, DESCRIBE, resource=GROUP), rule(mine, DESCRIBE)) as peer:
+    mine, other, group_client, foreign = target.topic().name, target.topic().name, GroupTalk(target), GroupTalk(target)
+    with group_client.peer() as admin:
+        expect_equal(group_client.commit(admin, [(mine, 0), (other, 0)]), [0, 0], "commits")
+    with ruled(target, rule(group_client.group_id, DESCRIBE, resource=GROUP), rule(mine, DESCRIBE)) as peer:
         rows = [OffsetFetchRequestTopic(name=name, partition_indexes=[0]) for name in (mine, other)]
-        found = peer.ask(OffsetFetchRequest(group_id=talk.group_id, topics=rows), 7, OffsetFetchResponse)
-        told = {each.name: (each.partitions[0].committed_offset, each.partitions[0].error_code) for each in found.topics}
-        expect_equal(told, {mine: (5, 0), other: (-1, TOPIC_FAILED)}, "two topics")
-        found = peer.ask(OffsetFetchRequest(group_id=talk.group_id, topics=None), 7, OffsetFetchResponse)
+        found = peer.ask(OffsetFetchRequest(group_id=group_client.group_id, topics=rows), 7, OffsetFetchResponse)
+        returned = {each.name: (each.partitions[0].committed_offset, each.partitions[0].error_code) for each in found.topics}
+        expect_equal(returned, {mine: (5, 0), other: (-1, TOPIC_FAILED)}, "two topics")
+        found = peer.ask(OffsetFetchRequest(group_id=group_client.group_id, topics=None), 7, OffsetFetchResponse)
         expect_equal([each.name for each in found.topics], [mine], "all topics")
         found = peer.ask(OffsetFetchRequest(group_id=foreign.group_id, topics=None), 7, OffsetFetchResponse)
         expect_equal(found.error_code, GROUP_FAILED, "another group")
         topics = [OffsetFetchRequestTopics(name=name, partition_indexes=[0]) for name in (mine, other)]
-        groups = [OffsetFetchRequestGroup(group_id=name, topics=topics) for name in (foreign.group_id, talk.group_id)]
+        groups = [OffsetFetchRequestGroup(group_id=name, topics=topics) for name in (foreign.group_id, group_client.group_id)]
         many = peer.ask(OffsetFetchRequest(groups=groups), 8, OffsetFetchResponse)
         errors = [(each.error_code, {topic.name: topic.partitions[0].error_code for topic in each.topics}) for each in many.groups]
         expect_equal(errors, [(GROUP_FAILED, {}), (0, {mine: 0, other: TOPIC_FAILED})], "two groups")
 
 
 @REQUIREMENTS.that(
-    3, "inside a transaction the right to its id comes first (53), then to the group (30), then to each topic (29)", source="KafkaApis"
+    3, "in a transaction the transactional id is authorized first (TRANSACTIONAL_ID_AUTHORIZATION_FAILED), then group and topics", source="KafkaApis"
 )
 def transactional(target: Target) -> None:
     require_authorizer(target)
-    topic, talk, name = target.topic().name, GroupTalk(target), target.fresh_name("transaction")
+    topic, group_client, name = target.topic().name, GroupTalk(target), target.fresh_name("transaction")
     rows = [TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")]
     asked = TxnOffsetCommitRequest(
         transactional_id=name,
-        group_id=talk.group_id,
+        group_id=group_client.group_id,
         producer_id=1,
         producer_epoch=0,
         topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=rows)],
     )
-    id_rule, group_rule = rule(name, WRITE, resource=TRANSACTION), rule(talk.group_id, READ, resource=GROUP)
+    id_rule, group_rule = rule(name, WRITE, resource=TRANSACTION), rule(group_client.group_id, READ, resource=GROUP)
     for rules, error in (
         ((group_rule, rule(topic, READ)), TRANSACTION_FAILED),
         ((id_rule, rule(topic, READ)), GROUP_FAILED),
@@ -111,28 +114,28 @@ def transactional(target: Target) -> None:
             expect_equal(answer.topics[0].partitions[0].error_code, error, f"{len(rules)} rules")
 
 
-@REQUIREMENTS.that(4, "offsets are deleted of groups that may be deleted, and of topics that may be read", source="KafkaApis")
+@REQUIREMENTS.that(4, "OffsetDelete needs DELETE on the group, and READ on the topics", source="KafkaApis")
 def deletions(target: Target) -> None:
     require_authorizer(target)
-    mine, other, talk = target.topic().name, target.topic().name, GroupTalk(target)
-    with talk.peer() as admin:
-        expect_equal(talk.commit(admin, [(mine, 0), (other, 0)]), [0, 0], "commits")
+    mine, other, group_client = target.topic().name, target.topic().name, GroupTalk(target)
+    with group_client.peer() as admin:
+        expect_equal(group_client.commit(admin, [(mine, 0), (other, 0)]), [0, 0], "commits")
     rows = [OffsetDeleteRequestTopic(name=name, partitions=[OffsetDeleteRequestPartition(partition_index=0)]) for name in (mine, other)]
-    asked = OffsetDeleteRequest(group_id=talk.group_id, topics=rows)
-    with ruled(target, rule(talk.group_id, READ, resource=GROUP), rule(mine, READ)) as peer:
-        expect_equal(peer.ask(asked, 0, OffsetDeleteResponse).error_code, GROUP_FAILED, "no right to delete the group")
-    with ruled(target, rule(talk.group_id, DELETE, resource=GROUP), rule(mine, READ)) as peer:
+    asked = OffsetDeleteRequest(group_id=group_client.group_id, topics=rows)
+    with ruled(target, rule(group_client.group_id, READ, resource=GROUP), rule(mine, READ)) as peer:
+        expect_equal(peer.ask(asked, 0, OffsetDeleteResponse).error_code, GROUP_FAILED, "no permission to delete the group")
+    with ruled(target, rule(group_client.group_id, DELETE, resource=GROUP), rule(mine, READ)) as peer:
         answer = peer.ask(asked, 0, OffsetDeleteResponse)
         found = {topic.name: topic.partitions[0].error_code for topic in answer.topics}
-        expect_equal((answer.error_code, found), (0, {mine: 0, other: TOPIC_FAILED}), "no right to a topic")
+        expect_equal((answer.error_code, found), (0, {mine: 0, other: TOPIC_FAILED}), "no permission for a topic")
 
 
-@REQUIREMENTS.that(5, "a member of a consumer group needs the right to read it, and to describe what it reads", source="KIP-848", since="4.0")
+@REQUIREMENTS.that(5, "a member of a consumer group needs READ on the group, and DESCRIBE on its topics", source="KIP-848", since="4.0")
 def members(target: Target) -> None:
     require_authorizer(target)
-    topic, talk = target.topic().name, GroupTalk(target)
+    topic, group_client = target.topic().name, GroupTalk(target)
     asked = ConsumerGroupHeartbeatRequest(
-        group_id=talk.group_id,
+        group_id=group_client.group_id,
         member_id="a",
         member_epoch=0,
         rebalance_timeout_ms=1000,
@@ -141,8 +144,8 @@ def members(target: Target) -> None:
     )
     for rules, error in (
         ((rule(topic, DESCRIBE),), GROUP_FAILED),
-        ((rule(talk.group_id, READ, resource=GROUP),), TOPIC_FAILED),
-        ((rule(talk.group_id, READ, resource=GROUP), rule(topic, DESCRIBE)), 0),
+        ((rule(group_client.group_id, READ, resource=GROUP),), TOPIC_FAILED),
+        ((rule(group_client.group_id, READ, resource=GROUP), rule(topic, DESCRIBE)), 0),
     ):
         with ruled(target, *rules) as peer:
             expect_equal(peer.ask(asked, 1, ConsumerGroupHeartbeatResponse).error_code, error, f"{len(rules)} rules")

@@ -1,6 +1,7 @@
-"""A right or a credential that is deleted while an administrator works, or while a client's session lasts.
+"""An ACL or a credential that is deleted during administrative requests, or during a client's session.
 
-Source: KIP-368, KIP-590, KIP-900; ControllerApis, EnvelopeUtils, SaslServerAuthenticator, ScramSaslServer; asked of Apache Kafka 3.9.1 and 4.4.0.
+Source: KIP-368, KIP-590, KIP-900; ControllerApis, EnvelopeUtils, SaslServerAuthenticator, ScramSaslServer;
+verified against Apache Kafka 3.9.1 and 4.4.0.
 """
 
 from collections.abc import Callable
@@ -57,12 +58,12 @@ from protocol.messages.registry import response_class
 from protocol.requests import decode_response
 from protocol.schema import Message
 
-REQUIREMENTS = Requirements("security", 8, "A right or a credential that is deleted while an administrator or a session lasts")
+REQUIREMENTS = Requirements("security", 8, "Deletion of an ACL or a credential during administration or a session")
 ALTER, ALTER_CONFIGS = AclOperation.ALTER, AclOperation.ALTER_CONFIGS
 MECHANISM, SECRET, SET = "SCRAM-SHA-512", "secret", 0
-AGAIN_FAILED = f"Authentication failed during re-authentication due to invalid credentials with SASL mechanism {MECHANISM}"
+REAUTHENTICATION_FAILED = f"Authentication failed during re-authentication due to invalid credentials with SASL mechanism {MECHANISM}"
 ALICE_DATA = b"\x00\x00\x05User\x06alice\x00\x00"
-"""Her principal in an envelope, as DefaultPrincipalData version 0 behind its version."""
+"""Alice's principal in an envelope: DefaultPrincipalData version 0 after its version prefix."""
 LOOPBACK = bytes((127, 0, 0, 1))
 Ask = Callable[[Message, int], Message]
 
@@ -75,15 +76,15 @@ def nothing_deleted(target: Target) -> DeleteAclsRequest:
 
 
 def administration(target: Target, topic: str, ask: Ask) -> dict[str, int]:
-    """Ask for what changes nothing, and return the errors."""
+    """Send requests that change nothing, and return the errors."""
     grown = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=topic, count=2, assignments=None)], timeout_ms=10000, validate_only=True)
     config = AlterableConfig(name="retention.ms", config_operation=SET, value="1000")
     resource = AlterConfigsResource(resource_type=ConfigResourceType.TOPIC, resource_name=topic, configs=[config])
     changed = IncrementalAlterConfigsRequest(resources=[resource], validate_only=True)
     partitions, configs, rules = ask(grown, 2), ask(changed, 1), ask(nothing_deleted(target), ACL_VERSION)
-    assert isinstance(partitions, CreatePartitionsResponse), "CreatePartitions was asked"
-    assert isinstance(configs, IncrementalAlterConfigsResponse), "IncrementalAlterConfigs was asked"
-    assert isinstance(rules, DeleteAclsResponse), "DeleteAcls was asked"
+    assert isinstance(partitions, CreatePartitionsResponse), "the request was CreatePartitions"
+    assert isinstance(configs, IncrementalAlterConfigsResponse), "the request was IncrementalAlterConfigs"
+    assert isinstance(rules, DeleteAclsResponse), "the request was DeleteAcls"
     return {
         "CreatePartitions": partitions.results[0].error_code,
         "IncrementalAlterConfigs": configs.responses[0].error_code,
@@ -92,12 +93,12 @@ def administration(target: Target, topic: str, ask: Ask) -> dict[str, int]:
 
 
 def through_broker(peer: Peer, body: Message, version: int) -> Message:
-    """Ask the broker, which hands the request on in an envelope."""
+    """Send the request to the broker, which forwards it in an envelope."""
     return peer.ask(body, version, type_of_answer(body))
 
 
 def in_envelope(target: Target, body: Message, version: int) -> Message:
-    """Ask the controller as the broker does for alice."""
+    """Send the request to the controller as the broker does for alice."""
     inner = request_bytes(body, version, 7)[4:]
     with target.controller_peer() as peer:
         asked = EnvelopeRequest(request_data=inner, request_principal=ALICE_DATA, client_host_address=LOOPBACK)
@@ -107,13 +108,13 @@ def in_envelope(target: Target, body: Message, version: int) -> Message:
 
 
 def type_of_answer(body: Message) -> type[Message]:
-    """Return the class of the answer to a request."""
+    """Return the response class of a request."""
     return response_class(api_key_of(body))
 
 
 @REQUIREMENTS.that(
     1,
-    "once an administrator's right is deleted the controller refuses what brokers hand on: 29 of topics, 31 of the cluster",
+    "without its ACL an administrator's forwarded requests are rejected: TOPIC_AUTHORIZATION_FAILED or CLUSTER_AUTHORIZATION_FAILED",
     source="KIP-590; ControllerApis",
 )
 def administrator_revoked(target: Target) -> None:
@@ -132,7 +133,9 @@ def administrator_revoked(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    2, "an administrator may delete the rule that allows it: that request is served, the next one is error 31", source="ControllerApis"
+    2,
+    "an administrator may delete the ACL that permits it: that request succeeds, the next one returns CLUSTER_AUTHORIZATION_FAILED",
+    source="ControllerApis",
 )
 def own_right_deleted(target: Target) -> None:
     require_authorizer(target)
@@ -152,15 +155,15 @@ def own_right_deleted(target: Target) -> None:
             row = peer.ask(asked, ACL_VERSION, DeleteAclsResponse).filter_results[0]
             return row.error_code, len(row.matching_acls)
 
-        settled(partial(errors, nothing_deleted(target)), lambda found: not found[0], "the right to delete rules")
-        expect_equal(errors(DeleteAclsRequest(filters=[own])), (0, 1), "DeleteAcls of its own rule: error, deleted rules")
+        settled(partial(errors, nothing_deleted(target)), lambda found: not found[0], "the permission to delete ACLs")
+        expect_equal(errors(DeleteAclsRequest(filters=[own])), (0, 1), "DeleteAcls of its own ACL: error, deleted ACLs")
         settled(partial(told, target, may_alter), lambda rows: not rows, "no rule")
         found = settled(partial(errors, nothing_deleted(target)), lambda found: bool(found[0]), "a refusal")
         expect_equal(found, (CLUSTER_FAILED, 0), "the next DeleteAcls")
 
 
 def deleted_user(target: Target, name: str) -> None:
-    """Delete a SCRAM user, by the name as SCRAM writes it; return once the broker does not know it any more."""
+    """Delete a SCRAM user, by its SCRAM-encoded name; return once the broker has removed it."""
     row = ScramCredentialDeletion(name=name.replace("=2C", ",").replace("=3D", "="), mechanism=SCRAM_SHA_512)
     with target.peer() as peer:
         answer = peer.ask(AlterUserScramCredentialsRequest(deletions=[row]), 0, AlterUserScramCredentialsResponse)
@@ -176,7 +179,7 @@ def deleted_user(target: Target, name: str) -> None:
 
 
 def logged_in(peer: Peer, user: str) -> None:
-    """Authenticate by SCRAM. Raises Inapplicable where sessions have no end, so that nobody authenticates again."""
+    """Authenticate by SCRAM. Raises Inapplicable if sessions have no lifetime, so that there is no re-authentication."""
     answer, _ = exchange(peer, MECHANISM, user, SECRET)
     expect_equal(answer.error_code, 0, "SaslAuthenticate")
     if not answer.session_lifetime_ms:
@@ -185,7 +188,7 @@ def logged_in(peer: Peer, user: str) -> None:
 
 @REQUIREMENTS.that(
     3,
-    "the session of a deleted SCRAM user goes on until it authenticates again: error 58, and the connection ends",
+    "the session of a deleted SCRAM user lasts until re-authentication: SASL_AUTHENTICATION_FAILED, and the connection is closed",
     source="KIP-368; SaslServerAuthenticator",
     since="3.5",
 )
@@ -199,13 +202,13 @@ def credential_deleted(target: Target) -> None:
         expect_equal(shake(peer, MECHANISM).error_code, 0, "SaslHandshake")
         answer = authenticate(peer, f"n,,n={user},r=again".encode())
         found = (answer.error_code, answer.error_message)
-        expect_equal(found, (int(ErrorCode.SASL_AUTHENTICATION_FAILED), AGAIN_FAILED), "SaslAuthenticate of the session")
+        expect_equal(found, (int(ErrorCode.SASL_AUTHENTICATION_FAILED), REAUTHENTICATION_FAILED), "SaslAuthenticate of the session")
         expect_closed(peer, "it")
 
 
 @REQUIREMENTS.that(
     4,
-    "a SCRAM exchange counts by the credential of its first message: deleted before the proof, the client is still let in, once",
+    "a SCRAM exchange uses the credential of its first message: if it is deleted before the proof, authentication still succeeds",
     source="ScramSaslServer",
     since="3.5",
 )
@@ -224,7 +227,7 @@ def credential_deleted_within(target: Target) -> None:
 
 @REQUIREMENTS.that(
     5,
-    "a session that authenticates again as another user is error 58, and ends; one that names another mechanism ends without an answer",
+    "re-authentication as another user returns SASL_AUTHENTICATION_FAILED; with another mechanism the connection is closed",
     source="KIP-368; SaslServerAuthenticator.ReauthInfo",
     since="3.5",
 )

@@ -1,7 +1,7 @@
-"""A right that is deleted while a producer works: in an open transaction, between idempotent batches.
+"""An ACL that is deleted while a producer works: in an open transaction, between idempotent batches.
 
-The broker checks the right of every request when it comes in; nothing that was allowed before counts.
-Source: KIP-98, KIP-679; kafka.server.KafkaApis; asked of Apache Kafka 3.9.1 and 4.4.0.
+The broker authorizes every request on arrival; earlier authorizations do not count.
+Source: KIP-98, KIP-679; kafka.server.KafkaApis; verified against Apache Kafka 3.9.1 and 4.4.0.
 """
 
 from collections.abc import Callable
@@ -45,36 +45,36 @@ from protocol.messages.k28_txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 
-REQUIREMENTS = Requirements("security", 6, "A right that is deleted while a producer works")
+REQUIREMENTS = Requirements("security", 6, "Deletion of an ACL of a producer")
 READ, WRITE, IDEMPOTENT_WRITE = AclOperation.READ, AclOperation.WRITE, AclOperation.IDEMPOTENT_WRITE
 LAST_VERSION_OF_PRODUCERS = 3
-"""Of AddPartitionsToTxn; brokers speak the later ones."""
+"""Of AddPartitionsToTxn; brokers send the later ones."""
 VERSION = 3
-"""Of requests that need only be served: EndTxn, AddOffsetsToTxn, TxnOffsetCommit."""
+"""Of requests whose versions do not differ here: EndTxn, AddOffsetsToTxn, TxnOffsetCommit."""
 NOT_ATTEMPTED = int(ErrorCode.OPERATION_NOT_ATTEMPTED)
 Errors = dict[str, list[int]]
-"""API and version -> errors by partition, or the one of the whole answer."""
+"""API and version -> errors by partition, or the one of the whole response."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """A transaction that alice began: one batch in partition 0 of `topic`, and the group's offset of it."""
+    """A transaction of alice: one batch in partition 0 of `topic`, and the group's offset of it."""
 
     transactional_id: TransactionalId
     producer: Producer
     topic: Topic
     other: Topic
-    """A topic to which alice keeps the right."""
+    """A topic whose ACL alice keeps."""
     group_id: str
 
     def produced(self, peer: Peer, sequence: int, version: int = 9) -> int:
-        """Bring a transactional batch to partition 0, and return its error."""
+        """Produce a transactional batch to partition 0, and return its error."""
         records = batch(producer_id=self.producer[0], producer_epoch=self.producer[1], base_sequence=sequence, transactional=True)
         asked = produce_request(self.topic.name, records, transactional_id=self.transactional_id.name)
         return peer.ask(asked, version, ProduceResponse).responses[0].partition_responses[0].error_code
 
     def initialized(self, peer: Peer, version: int) -> int:
-        """Ask for the next epoch, and return the error."""
+        """Send InitProducerId for the next epoch, and return the error."""
         asked = InitProducerIdRequest(transactional_id=self.transactional_id.name, transaction_timeout_ms=TIMEOUT_MS)
         return peer.ask(asked, version, InitProducerIdResponse).error_code
 
@@ -115,7 +115,7 @@ class Work:
         return [row.partitions[0].error_code for each in (self.topic, self.other) for row in answer.topics if _is_about(row, each)]
 
     def ended(self, peer: Peer, version: int = VERSION) -> int:
-        """Ask to commit the transaction, and return the error."""
+        """Send EndTxn with a commit, and return the error."""
         asked = EndTxnRequest(
             transactional_id=self.transactional_id.name,
             producer_id=self.producer[0],
@@ -125,7 +125,7 @@ class Work:
         return peer.ask(asked, version, EndTxnResponse).error_code
 
     def errors(self, target: Target, peer: Peer) -> Errors:
-        """Ask everything of an open transaction in every version; `Produce` with the sequence that is due."""
+        """Send every request of an open transaction in every version; `Produce` with the next sequence."""
         asked: dict[ApiKey, Callable[[int], int | list[int]]] = {
             ApiKey.INIT_PRODUCER_ID: lambda version: self.initialized(peer, version),
             ApiKey.ADD_PARTITIONS_TO_TXN: lambda version: self.added(peer, version),
@@ -145,12 +145,12 @@ class Work:
 
 
 def _is_about(row: TxnOffsetCommitResponseTopic, topic: Topic) -> bool:
-    """Tell whether a row of an answer is about a topic: by its name, or in later versions by its id."""
+    """Return whether a row of a response belongs to a topic: by its name, or in later versions by its id."""
     return row.name == topic.name or row.topic_id == topic.topic_id
 
 
 def begun(target: Target) -> Work:
-    """Make what a transaction needs, and its producer id. Raises Inapplicable where there is no authorizer."""
+    """Create what a transaction needs, and its producer id. Raises Inapplicable without an authorizer."""
     require_authorizer(target)
     transactional_id = TransactionalId(target)
     return Work(
@@ -173,7 +173,7 @@ def opened(work: Work, peer: Peer) -> None:
 
 @REQUIREMENTS.that(
     1,
-    "once WRITE on the transactional id is deleted every request of the open transaction is error 53; it stays open, and goes on with the right",
+    "without WRITE on the transactional id every request of the open transaction returns TRANSACTIONAL_ID_AUTHORIZATION_FAILED; it stays open",
     source="KIP-98; KafkaApis",
 )
 def id_revoked(target: Target) -> None:
@@ -189,14 +189,14 @@ def id_revoked(target: Target) -> None:
         partitions = [each for each in partitions_of(state) if each[0] in (work.topic.name, work.other.name)]
         expect_equal((state.transaction_state, len(partitions)), ("Ongoing", 2), "state, partitions")
         create(target, may_use)
-        expect_equal(work.produced(peer, 1), 0, "Produce with the right")
-        expect_equal(work.ended(peer), 0, "EndTxn with the right")
+        expect_equal(work.produced(peer, 1), 0, "Produce with the ACL")
+        expect_equal(work.ended(peer), 0, "EndTxn with the ACL")
     work.transactional_id.reached("CompleteCommit")
 
 
 @REQUIREMENTS.that(
     2,
-    "once WRITE on a topic is deleted its batches are error 29 and partitions cannot be added; the transaction still commits",
+    "without WRITE on a topic batches and AddPartitionsToTxn return TOPIC_AUTHORIZATION_FAILED; the transaction still commits",
     source="KIP-98; KafkaApis",
 )
 def topic_revoked(target: Target) -> None:
@@ -216,7 +216,7 @@ def topic_revoked(target: Target) -> None:
 
 @REQUIREMENTS.that(
     3,
-    "once READ on topic or group is deleted the transaction takes offsets no more: 29 of the topic, 30 of the group; it still commits",
+    "without READ on topic or group TxnOffsetCommit returns TOPIC_AUTHORIZATION_FAILED or GROUP_AUTHORIZATION_FAILED; it still commits",
     source="KIP-98; KafkaApis",
 )
 def reading_revoked(target: Target) -> None:
@@ -240,7 +240,7 @@ def reading_revoked(target: Target) -> None:
 
 @REQUIREMENTS.that(
     4,
-    "an idempotent producer needs WRITE for each batch (29), IDEMPOTENT_WRITE or WRITE for an id (31); a refused sequence is still due",
+    "an idempotent producer needs WRITE for each batch, else TOPIC_AUTHORIZATION_FAILED; a rejected sequence is still the next one",
     source="KIP-679; KafkaApis",
 )
 def idempotent(target: Target) -> None:
@@ -258,7 +258,7 @@ def idempotent(target: Target) -> None:
         return patiently(lambda: peer.ask(asked, 4, InitProducerIdResponse), lambda answer: answer.error_code, BUSY).error_code
 
     with ruled(target, may_write, anywhere) as peer:
-        expect_equal((id_error(peer), error(peer, 0)), (0, 0), "InitProducerId, Produce with both rights")
+        expect_equal((id_error(peer), error(peer, 0)), (0, 0), "InitProducerId, Produce with both ACLs")
         revoke(target, anywhere)
         expect_equal((id_error(peer), error(peer, 1)), (0, 0), "InitProducerId, Produce without IDEMPOTENT_WRITE")
         revoke(target, may_write)

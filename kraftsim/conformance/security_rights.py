@@ -1,6 +1,7 @@
-"""Access rules: how they are made, told of and taken away (29 to 31), and what they do to requests.
+"""ACLs: how they are created, described and deleted (29 to 31), and their effect on requests.
 
-The node asked has an authorizer; who comes through the listener without authentication is a super user, as is `admin`; `alice` and `bob` are not.
+The node has an authorizer; clients of the listener without authentication are super users, as is `admin`;
+`alice` and `bob` are not.
 Source: KIP-11, KIP-140, KIP-290, KIP-679, KIP-801, StandardAuthorizer, AclControlManager, KafkaApis, ControllerApis.
 """
 
@@ -33,14 +34,14 @@ from protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeResponse
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from protocol.requests import decode_response
 
-REQUIREMENTS = Requirements("security", 2, "What one may do")
+REQUIREMENTS = Requirements("security", 2, "ACLs")
 TOPIC, GROUP, CLUSTER, TRANSACTION = AclResourceType.TOPIC, AclResourceType.GROUP, AclResourceType.CLUSTER, AclResourceType.TRANSACTIONAL_ID
 LITERAL, PREFIXED = AclPatternType.LITERAL, AclPatternType.PREFIXED
 ALLOW, DENY = AclPermissionType.ALLOW, AclPermissionType.DENY
 ALICE = "User:alice"
 ACL_VERSION, CLUSTER_NAME = 3, "kafka-cluster"
 SETTINGS_SINCE = 5
-"""The first version of CreateTopics whose answer says what the topic is like."""
+"""The first version of CreateTopics whose response contains the topic's settings."""
 TOPIC_FAILED, GROUP_FAILED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
 TRANSACTION_FAILED = int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 CLUSTER_FAILED = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -56,7 +57,7 @@ def rule(
     principal: str = ALICE,
     host: str = "*",
 ) -> AclCreation:
-    """Return a rule to make."""
+    """Return an ACL to create."""
     return AclCreation(
         resource_type=resource,
         resource_name=name,
@@ -69,13 +70,13 @@ def rule(
 
 
 def require_authorizer(target: Target) -> None:
-    """Raise Inapplicable if nobody said that the node has one."""
+    """Raise Inapplicable unless the caller declared that the node has an authorizer."""
     if not target.sasl:
-        raise Inapplicable("no node with an authorizer was named")
+        raise Inapplicable("no node with an authorizer is given")
 
 
 def create(target: Target, *rules: AclCreation) -> list[tuple[int, str | None]]:
-    """Make rules; return once the broker knows them. Raises Inapplicable where there is no authorizer."""
+    """Create ACLs; return once the broker has them. Raises Inapplicable without an authorizer."""
     require_authorizer(target)
     with target.peer() as peer:
         answer = peer.ask(CreateAclsRequest(creations=list(rules)), ACL_VERSION, CreateAclsResponse)
@@ -87,7 +88,7 @@ def create(target: Target, *rules: AclCreation) -> list[tuple[int, str | None]]:
 
 
 def told(target: Target, of: AclCreation) -> list[tuple[str, int]]:
-    """Return what the broker says of a rule."""
+    """Return the broker's description of an ACL."""
     asked = DescribeAclsRequest(
         resource_type_filter=of.resource_type,
         resource_name_filter=of.resource_name,
@@ -103,7 +104,7 @@ def told(target: Target, of: AclCreation) -> list[tuple[str, int]]:
 
 
 def delete(target: Target, name: str | None, pattern: AclPatternType = AclPatternType.ANY, principal: str | None = None) -> DeleteAclsResponse:
-    """Delete the rules about topics of a name, or all of a principal."""
+    """Delete the ACLs for topics of a name, or all of a principal."""
     asked = DeleteAclsFilter(
         resource_type_filter=AclResourceType.ANY,
         resource_name_filter=name,
@@ -118,7 +119,7 @@ def delete(target: Target, name: str | None, pattern: AclPatternType = AclPatter
 
 
 def revoke(target: Target, *rules: AclCreation) -> None:
-    """Delete exactly these rules; return once the broker does not describe them any more."""
+    """Delete exactly these ACLs; return once the broker does not describe them any more."""
     asked = [
         DeleteAclsFilter(
             resource_type_filter=each.resource_type,
@@ -134,14 +135,14 @@ def revoke(target: Target, *rules: AclCreation) -> None:
     with target.peer() as peer:
         answer = peer.ask(DeleteAclsRequest(filters=asked), ACL_VERSION, DeleteAclsResponse)
     found = [(row.error_code, len(row.matching_acls)) for row in answer.filter_results]
-    expect_equal(found, [(0, 1)] * len(rules), "DeleteAcls: error and number of deleted rules")
+    expect_equal(found, [(0, 1)] * len(rules), "DeleteAcls: error and number of deleted ACLs")
     for each in rules:
-        settled(partial(told, target, each), lambda rows: not rows, f"no rule about {each.resource_name}")
+        settled(partial(told, target, each), lambda rows: not rows, f"no ACL for {each.resource_name}")
 
 
 @contextmanager
 def as_alice(target: Target) -> Iterator[Peer]:
-    """A connection of somebody with no rights but what the rules say."""
+    """A connection of a principal with no permissions but those of the ACLs."""
     with sasl_peer(target) as peer:
         log_in(peer)
         yield peer
@@ -149,7 +150,7 @@ def as_alice(target: Target) -> Iterator[Peer]:
 
 @contextmanager
 def ruled(target: Target, *rules: AclCreation) -> Iterator[Peer]:
-    """A connection of alice while some rules hold."""
+    """A connection of alice with some ACLs for the duration of the block."""
     with as_alice(target) as peer:
         expect_equal([error for error, _ in create(target, *rules)], [0] * len(rules), "CreateAcls")
         try:
@@ -158,7 +159,7 @@ def ruled(target: Target, *rules: AclCreation) -> Iterator[Peer]:
             for made in rules:
                 delete(target, made.resource_name, principal=made.principal)
             for made in rules:
-                settled(partial(told, target, made), lambda rows: not rows, f"no rule about {made.resource_name}")
+                settled(partial(told, target, made), lambda rows: not rows, f"no ACL for {made.resource_name}")
 
 
 def produced(peer: Peer, topic: Topic, acks: int = -1) -> int:
@@ -175,7 +176,7 @@ def fetched(peer: Peer, topic: Topic, replica_id: int = -1) -> int:
 
 
 def offset_error(peer: Peer, topic: Topic) -> int:
-    """Ask for an offset and return the error."""
+    """List an offset and return the error."""
     row = ListOffsetsTopic(name=topic.name, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
     return peer.ask(ListOffsetsRequest(replica_id=-1, topics=[row]), 5, ListOffsetsResponse).topics[0].partitions[0].error_code
 
@@ -193,11 +194,11 @@ def expect_errors(peer: Peer, topic: Topic, *, produce: int, fetch: int, offsets
     expect_equal(found, {"Produce": produce, "Fetch": fetch, "ListOffsets": offsets}, what)
 
 
-@REQUIREMENTS.that(1, "without a rule nobody but a super user may do anything to a topic, and nobody sees it", source="StandardAuthorizer")
+@REQUIREMENTS.that(1, "without an ACL only super users may access a topic, and it is hidden from others", source="StandardAuthorizer")
 def without_rules(target: Target) -> None:
     with as_alice(target) as peer:
         topic = target.topic()
-        expect_errors(peer, topic, produce=TOPIC_FAILED, fetch=TOPIC_FAILED, offsets=TOPIC_FAILED, what="without rules")
+        expect_errors(peer, topic, produce=TOPIC_FAILED, fetch=TOPIC_FAILED, offsets=TOPIC_FAILED, what="without ACLs")
         expect_equal(fetched(peer, topic, 1), TOPIC_FAILED, "Fetch as a follower")
         expect_equal(metadata(peer, [topic.name]), {topic.name: TOPIC_FAILED}, "Metadata of a topic by its name")
         expect_equal(topic.name in metadata(peer, None), False, "whether Metadata of all topics names it")
@@ -206,7 +207,7 @@ def without_rules(target: Target) -> None:
         expect_errors(peer, topic, produce=0, fetch=0, offsets=0, what="a super user")
 
 
-@REQUIREMENTS.that(2, "a rule allows what it says, and to describe what may be read or written", source="KIP-11; StandardAuthorizerData")
+@REQUIREMENTS.that(2, "an ACL allows its operation, and DESCRIBE with READ or WRITE", source="KIP-11; StandardAuthorizerData")
 def allowed(target: Target) -> None:
     topic = target.topic()
     with ruled(target, rule(topic.name, AclOperation.WRITE)) as peer:
@@ -220,7 +221,7 @@ def allowed(target: Target) -> None:
         expect_errors(peer, topic, produce=TOPIC_FAILED, fetch=TOPIC_FAILED, offsets=TOPIC_FAILED, what="CREATE")
 
 
-@REQUIREMENTS.that(3, "names of rules are meant literally, as prefixes, or as everything", source="KIP-290")
+@REQUIREMENTS.that(3, "resource patterns are literal, prefixed, or wildcards", source="KIP-290")
 def patterns(target: Target) -> None:
     topic = target.topic()
     rows = {
@@ -229,7 +230,7 @@ def patterns(target: Target) -> None:
         "the beginning, literally": (rule(topic.name[:-2], AclOperation.WRITE), TOPIC_FAILED),
         "another prefix": (rule("x" + topic.name[:-2], AclOperation.WRITE, pattern=PREFIXED), TOPIC_FAILED),
         "everything": (rule("*", AclOperation.WRITE), 0),
-        "of everybody": (rule(topic.name, AclOperation.WRITE, principal="User:*"), 0),
+        "of all principals": (rule(topic.name, AclOperation.WRITE, principal="User:*"), 0),
         "of another": (rule(topic.name, AclOperation.WRITE, principal="User:bob"), TOPIC_FAILED),
         "from here": (rule(topic.name, AclOperation.WRITE, host="127.0.0.1"), 0),
         "from elsewhere": (rule(topic.name, AclOperation.WRITE, host="192.0.2.1"), TOPIC_FAILED),
@@ -239,19 +240,19 @@ def patterns(target: Target) -> None:
             expect_equal(produced(peer, topic), expected, what)
 
 
-@REQUIREMENTS.that(4, "one rule that denies outweighs all that allow, and denies nothing but what it says", source="StandardAuthorizerData")
+@REQUIREMENTS.that(4, "a DENY ACL overrides all ALLOW ACLs, and denies only its operation", source="StandardAuthorizerData")
 def denied(target: Target) -> None:
     topic = target.topic()
     allow = rule(topic.name, AclOperation.ALL)
     with ruled(target, allow, rule(topic.name[:-1], AclOperation.WRITE, pattern=PREFIXED, permission=DENY)) as peer:
         expect_errors(peer, topic, produce=TOPIC_FAILED, fetch=0, offsets=0, what="DENY WRITE by prefix")
     with ruled(target, allow, rule("*", AclOperation.DESCRIBE, permission=DENY, principal="User:*")) as peer:
-        expect_errors(peer, topic, produce=0, fetch=0, offsets=TOPIC_FAILED, what="DENY DESCRIBE of everything to everybody")
+        expect_errors(peer, topic, produce=0, fetch=0, offsets=TOPIC_FAILED, what="DENY DESCRIBE on all topics to all principals")
     with ruled(target, allow, rule(topic.name, AclOperation.ALL, permission=DENY, host="192.0.2.1")) as peer:
         expect_errors(peer, topic, produce=0, fetch=0, offsets=0, what="DENY elsewhere")
 
 
-@REQUIREMENTS.that(5, "in one request each topic is judged for itself", source="KafkaApis")
+@REQUIREMENTS.that(5, "in one request each topic is authorized independently", source="KafkaApis")
 def each_topic(target: Target) -> None:
     mine, other = target.topic(), target.topic()
     with ruled(target, rule(mine.name, AclOperation.WRITE)) as peer:
@@ -264,7 +265,7 @@ def each_topic(target: Target) -> None:
         expect_equal(peer.is_closed_by_node(), True, "whether the connection ends after acks=0")
 
 
-@REQUIREMENTS.that(6, "a producer id is for those who may write to any topic, or have IDEMPOTENT_WRITE", source="KIP-679")
+@REQUIREMENTS.that(6, "InitProducerId needs WRITE on any topic, or IDEMPOTENT_WRITE", source="KIP-679")
 def producer_ids(target: Target) -> None:
     asked, topic = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60000), target.topic()
 
@@ -273,7 +274,7 @@ def producer_ids(target: Target) -> None:
         return settled(lambda: peer.ask(asked, 4, InitProducerIdResponse).error_code, lambda code: code != retry, "an answer")
 
     with as_alice(target) as peer:
-        expect_equal(error(peer), CLUSTER_FAILED, "without rules")
+        expect_equal(error(peer), CLUSTER_FAILED, "without ACLs")
     with ruled(target, rule(CLUSTER_NAME, AclOperation.IDEMPOTENT_WRITE, resource=CLUSTER)) as peer:
         expect_equal(error(peer), 0, "IDEMPOTENT_WRITE")
     with ruled(target, rule(topic.name, AclOperation.WRITE)) as peer:
@@ -287,7 +288,7 @@ def producer_ids(target: Target) -> None:
         expect_error(answer.error_code, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional id")
 
 
-@REQUIREMENTS.that(7, "where a coordinator is is told to those who may describe the group or the transactional id", source="KafkaApis")
+@REQUIREMENTS.that(7, "FindCoordinator needs DESCRIBE on the group or the transactional id", source="KafkaApis")
 def coordinators(target: Target) -> None:
     group = target.fresh_name("group")
     for key_type, error, why in ((0, GROUP_FAILED, "Group authorization failed."), (1, TRANSACTION_FAILED, "Transactional Id authorization failed.")):
@@ -300,15 +301,15 @@ def coordinators(target: Target) -> None:
                 expect_equal(found, (error, why if version < 4 else "", -1, -1), f"FindCoordinator v{version} of key type {key_type}")
 
 
-@REQUIREMENTS.that(8, "topics are made and deleted by those who may; the controller judges the client behind the broker", source="ControllerApis")
+@REQUIREMENTS.that(8, "creating and deleting topics is authorized by the controller for the client that the broker forwards", source="ControllerApis")
 def topics(target: Target) -> None:
     name, topic = target.fresh_name(), target.topic()
     asked = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)], timeout_ms=10000)
     with as_alice(target) as peer:
         row = peer.ask(asked, 5, CreateTopicsResponse).topics[0]
-        expect_equal((row.error_code, row.error_message), (TOPIC_FAILED, "Authorization failed."), "CreateTopics without rules")
+        expect_equal((row.error_code, row.error_message), (TOPIC_FAILED, "Authorization failed."), "CreateTopics without ACLs")
         gone = peer.ask(DeleteTopicsRequest(topic_names=[topic.name], timeout_ms=10000), 5, DeleteTopicsResponse).responses[0]
-        expect_equal((gone.error_code, gone.error_message), (TOPIC_FAILED, "Topic authorization failed."), "DeleteTopics without rules")
+        expect_equal((gone.error_code, gone.error_message), (TOPIC_FAILED, "Topic authorization failed."), "DeleteTopics without ACLs")
         expect_equal(metadata(peer, [target.fresh_name()], creates=True).popitem()[1], TOPIC_FAILED, "Metadata that would make a topic")
     with ruled(target, rule(name, AclOperation.CREATE), rule(topic.name, AclOperation.DELETE)) as peer:
         expect_equal(peer.ask(asked, 5, CreateTopicsResponse).topics[0].error_code, 0, "CreateTopics with CREATE")
@@ -319,7 +320,9 @@ def topics(target: Target) -> None:
         expect_equal(peer.ask(asked, 5, CreateTopicsResponse).topics[0].error_code, 0, "CreateTopics with CREATE of the cluster")
 
 
-@REQUIREMENTS.that(9, "rules are made, told of and taken away by those who may alter or describe the cluster: else error 31", source="AclApis")
+@REQUIREMENTS.that(
+    9, "creating, describing and deleting ACLs needs ALTER or DESCRIBE on the cluster: else CLUSTER_AUTHORIZATION_FAILED", source="AclApis"
+)
 def rights_about_rules(target: Target) -> None:
     made = rule(target.fresh_name(), AclOperation.READ)
     with as_alice(target) as peer:
@@ -334,12 +337,12 @@ def rights_about_rules(target: Target) -> None:
         expect_equal((described.error_code, described.resources), (CLUSTER_FAILED, []), "DescribeAcls")
 
 
-@REQUIREMENTS.that(10, "a rule that is there already is no error; one that cannot be is refused by itself", source="AclControlManager")
+@REQUIREMENTS.that(10, "an existing ACL is no error; an invalid one is rejected independently", source="AclControlManager")
 def rules_are_checked(target: Target) -> None:
     good = rule(target.fresh_name(), AclOperation.READ)
-    expect_equal(create(target, good, good), [(0, "")] * 2, "the same rule twice")
-    expect_equal(create(target, good), [(0, "")], "a rule that is there")
-    expect_equal(told(target, good), [(ALICE, int(AclOperation.READ))], "what is told of it")
+    expect_equal(create(target, good, good), [(0, "")] * 2, "the same ACL twice")
+    expect_equal(create(target, good), [(0, "")], "an existing ACL")
+    expect_equal(told(target, good), [(ALICE, int(AclOperation.READ))], "its description")
     invalid = int(ErrorCode.INVALID_REQUEST)
     rows: list[tuple[AclCreation, str]] = [
         (rule("other", AclOperation.ALTER, resource=CLUSTER), "The only valid name for the CLUSTER resource is kafka-cluster"),
@@ -361,7 +364,7 @@ def rules_are_checked(target: Target) -> None:
     delete(target, good.resource_name)
 
 
-@REQUIREMENTS.that(11, "a filter deletes what it lets through, MATCH also what covers a name, and says what it was", source="KIP-290")
+@REQUIREMENTS.that(11, "a filter deletes the ACLs that it matches, with MATCH also covering patterns, and returns them", source="KIP-290")
 def deletions(target: Target) -> None:
     name = target.fresh_name()
     literal, prefixed = rule(name, AclOperation.READ), rule(name[:-3], AclOperation.WRITE, pattern=PREFIXED)
@@ -372,7 +375,9 @@ def deletions(target: Target) -> None:
     settled(lambda: told(target, literal), lambda rows: not rows, "no rule")
 
 
-@REQUIREMENTS.that(12, "what only brokers may ask of a controller is refused with error 31 to others", source="KIP-730, ControllerApis")
+@REQUIREMENTS.that(
+    12, "requests that only brokers may send to a controller return CLUSTER_AUTHORIZATION_FAILED to others", source="KIP-730, ControllerApis"
+)
 def cluster_action(target: Target) -> None:
     require_authorizer(target)
     inner = request_bytes(CreateTopicsRequest(topics=[CreatableTopic(name=target.fresh_name(), num_partitions=1, replication_factor=1)]), 5, 7)[4:]
@@ -381,17 +386,17 @@ def cluster_action(target: Target) -> None:
         answer = peer.ask(EnvelopeRequest(request_data=inner, request_principal=bob, client_host_address=b"\x7f\0\0\x01"), 0, EnvelopeResponse)
         expect_equal(answer.error_code, 0, "an envelope")
         _, body = decode_response(ApiKey.CREATE_TOPICS, 5, bytes(answer.response_data or b""))
-        expect_equal([topic.error_code for topic in body.topics], [TOPIC_FAILED], "what bob is answered inside")
+        expect_equal([topic.error_code for topic in body.topics], [TOPIC_FAILED], "bob's embedded response")
     if target.sasl_controller:
         with target.peer(target.sasl_controller) as peer:
             log_in(peer)
             found = peer.ask(AllocateProducerIdsRequest(broker_id=1, broker_epoch=0), 0, AllocateProducerIdsResponse)
             expect_equal(found.error_code, CLUSTER_FAILED, "AllocateProducerIds")
             envelope = EnvelopeRequest(request_data=inner, request_principal=bob, client_host_address=b"\x7f\0\0\x01")
-            expect_equal(peer.ask(envelope, 0, EnvelopeResponse).error_code, CLUSTER_FAILED, "an envelope of somebody who is no broker")
+            expect_equal(peer.ask(envelope, 0, EnvelopeResponse).error_code, CLUSTER_FAILED, "an envelope of a client that is no broker")
 
 
-@REQUIREMENTS.that(13, "a client that asks is told which of all operations it may carry out", source="KIP-430")
+@REQUIREMENTS.that(13, "a client that requests its authorized operations gets them", source="KIP-430")
 def own_rights(target: Target) -> None:
     topic = target.topic()
     row = MetadataRequestTopic(name=topic.name)
@@ -407,11 +412,13 @@ def own_rights(target: Target) -> None:
     with ruled(target, rule(topic.name, AclOperation.READ), rule(CLUSTER_NAME, AclOperation.DESCRIBE, resource=CLUSTER)) as peer:
         expect_equal(rights(peer), (1 << AclOperation.DESCRIBE, reads), "the same where the cluster may be described")
     with as_alice(target) as peer:
-        expect_equal(rights(peer)[0], 0, "rights to the cluster of somebody without any")
+        expect_equal(rights(peer)[0], 0, "authorized cluster operations of a client without ACLs")
 
 
 @REQUIREMENTS.that(
-    14, "Metadata by the id of a hidden topic: error 42 in versions 10 and 11, then error 29 and no name", source="KafkaApis; KAFKA-10774"
+    14,
+    "Metadata by the id of a hidden topic returns INVALID_REQUEST in versions 10 and 11, then TOPIC_AUTHORIZATION_FAILED without a name",
+    source="KafkaApis; KAFKA-10774",
 )
 def hidden_by_id(target: Target) -> None:
     with as_alice(target) as peer:
@@ -427,7 +434,7 @@ def hidden_by_id(target: Target) -> None:
 
 @REQUIREMENTS.that(
     15,
-    "what a new topic is like needs DESCRIBE_CONFIGS: without it there is error 29 beside the row, no settings, and -1 for both numbers",
+    "without DESCRIBE_CONFIGS the settings of a new topic are not returned: TOPIC_AUTHORIZATION_FAILED, and -1 for both numbers",
     source="KIP-525; ReplicationControlManager",
 )
 def hidden_settings(target: Target) -> None:

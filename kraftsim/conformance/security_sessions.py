@@ -1,6 +1,7 @@
-"""Rights within fetch sessions (1): every partition of a session is checked at each Fetch, for the client that sends it.
+"""ACLs within fetch sessions (1): every partition of a session is authorized on each Fetch, for the client that sends it.
 
-Source: KIP-227, kafka.server.KafkaApis.handleFetchRequest, kafka.server.FetchContext.foreachPartition; asked of Apache Kafka 3.9.1 and 4.4.0.
+Source: KIP-227, kafka.server.KafkaApis.handleFetchRequest, kafka.server.FetchContext.foreachPartition; verified
+against Apache Kafka 3.9.1 and 4.4.0.
 """
 
 from functools import partial
@@ -16,7 +17,7 @@ from protocol.acls import AclOperation
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
 
-REQUIREMENTS = Requirements("security", 5, "What one may read in a fetch session")
+REQUIREMENTS = Requirements("security", 5, "ACLs in fetch sessions")
 READ = AclOperation.READ
 CONSUMER, DEBUGGING_CONSUMER, SOME_BROKER = -1, -2, 1
 VERSIONS = (11, 13, 15)
@@ -29,7 +30,7 @@ REFUSED = TOPIC_FAILED, 0
 
 
 class Session:
-    """One fetch session of the leader of some topics, continued over any connection."""
+    """One fetch session of the leader of some topics, usable over any connection."""
 
     def __init__(self, version: int, topics: tuple[Topic, ...]) -> None:
         self.version = version
@@ -56,7 +57,7 @@ class Session:
         return answer
 
     def found(self, peer: Peer, topics: tuple[Topic, ...] = NO_TOPICS, *, replica_id: int = CONSUMER) -> list[tuple[str, int, int]]:
-        """Send the next Fetch; return topic name, error and whether there are records (1) for each topic of the answer, in its order."""
+        """Send the next Fetch; return topic name, error and whether there are records (1) for each topic of the response, in its order."""
         answer = self.ask(peer, topics, replica_id=replica_id)
         expect_equal(answer.error_code, 0, "the error of the Fetch as a whole")
         rows = []
@@ -67,7 +68,7 @@ class Session:
 
 
 def filled_topics(target: Target, count: int) -> tuple[Topic, ...]:
-    """Make topics with one record each. Raises Inapplicable where there is no authorizer."""
+    """Create topics with one record each. Raises Inapplicable without an authorizer."""
     require_authorizer(target)
     topics = tuple(target.topic() for _ in range(count))
     with target.peer() as peer:
@@ -77,13 +78,15 @@ def filled_topics(target: Target, count: int) -> tuple[Topic, ...]:
 
 
 def bob(target: Target) -> Peer:
-    """Return a connection of a principal without rules."""
+    """Return a connection of a principal without ACLs."""
     peer = sasl_peer(target)
     log_in(peer, "bob", "bob-secret")
     return peer
 
 
-@REQUIREMENTS.that(1, "a session that another principal continues serves only what that principal may read: error 29", source="KafkaApis")
+@REQUIREMENTS.that(
+    1, "a session continued by another principal returns only what that principal may read: else TOPIC_AUTHORIZATION_FAILED", source="KafkaApis"
+)
 def continued_by_another(target: Target) -> None:
     (topic,) = filled_topics(target, 1)
     for version in VERSIONS:
@@ -95,7 +98,7 @@ def continued_by_another(target: Target) -> None:
             expect_equal(session.found(alice), [(topic.name, 0, 1)], f"the Fetch v{version} of alice after that")
 
 
-@REQUIREMENTS.that(2, "a right that is deleted ends reading at the next Fetch of a session, one that is added begins it", source="KafkaApis")
+@REQUIREMENTS.that(2, "a deleted ACL ends reading with the next Fetch of a session, an added one permits it", source="KafkaApis")
 def right_changed(target: Target) -> None:
     topics = mine, other = filled_topics(target, 2)
     for version in VERSIONS:
@@ -103,15 +106,17 @@ def right_changed(target: Target) -> None:
         with ruled(target, rule(mine.name, READ)) as alice:
             expect_equal(session.found(alice, (other, mine)), [(mine.name, 0, 1), (other.name, *REFUSED)], f"Fetch v{version}")
             create(target, rule(other.name, READ))
-            expect_equal(sorted(session.found(alice)), sorted([(mine.name, 0, 1), (other.name, 0, 1)]), "with a right that was added")
+            expect_equal(sorted(session.found(alice)), sorted([(mine.name, 0, 1), (other.name, 0, 1)]), "with an ACL that was added")
             for topic in topics:
                 delete(target, topic.name, principal=ALICE)
                 settled(partial(told, target, rule(topic.name, READ)), lambda rows: not rows, "no rule")
             found = sorted(session.found(alice))
-            expect_equal(found, sorted([(mine.name, *REFUSED), (other.name, *REFUSED)]), "without any right")
+            expect_equal(found, sorted([(mine.name, *REFUSED), (other.name, *REFUSED)]), "without any ACL")
 
 
-@REQUIREMENTS.that(3, "a follower's Fetch of a principal that is no broker is refused for the whole session: error 29", source="KafkaApis")
+@REQUIREMENTS.that(
+    3, "a follower's Fetch by a principal that is no broker is rejected for the whole session: TOPIC_AUTHORIZATION_FAILED", source="KafkaApis"
+)
 def follower_within_session(target: Target) -> None:
     topics = mine, other = filled_topics(target, 2)
     for version in VERSIONS:
@@ -123,7 +128,9 @@ def follower_within_session(target: Target) -> None:
                 expect_equal(found, sorted([(mine.name, *REFUSED), (other.name, *REFUSED)]), f"Fetch v{version} as broker 1 by {who}")
 
 
-@REQUIREMENTS.that(4, "whether a session is there, and its epoch, is checked before any right: 70 and 71", source="KafkaApis, FetchSession")
+@REQUIREMENTS.that(
+    4, "session id and epoch are checked before any ACL: FETCH_SESSION_ID_NOT_FOUND and INVALID_FETCH_SESSION_EPOCH", source="KafkaApis, FetchSession"
+)
 def errors_of_sessions(target: Target) -> None:
     (topic,) = filled_topics(target, 1)
     session, absent = Session(VERSION, (topic,)), Session(VERSION, (topic,))
@@ -133,10 +140,10 @@ def errors_of_sessions(target: Target) -> None:
         expect_equal((answer.error_code, answer.responses), (int(ErrorCode.INVALID_FETCH_SESSION_EPOCH), []), "a wrong epoch of bob")
         absent.session_id = 1 if session.session_id != 1 else 2
         answer = absent.ask(other, (topic,), skip=7)
-        expect_equal((answer.error_code, answer.responses), (int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND), []), "a session that is not there")
+        expect_equal((answer.error_code, answer.responses), (int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND), []), "a session that does not exist")
 
 
-@REQUIREMENTS.that(5, "what may not be read stands behind what may, with no records, and does not end the wait for min_bytes", source="KafkaApis")
+@REQUIREMENTS.that(5, "unauthorized partitions follow the others, without records, and do not complete the wait for min_bytes", source="KafkaApis")
 def refused_rows(target: Target) -> None:
     mine, other = filled_topics(target, 2)
     rows = [FetchTopic(topic=each.name, topic_id=each.topic_id, partitions=[FetchPartition(partition=0)]) for each in (other, mine)]

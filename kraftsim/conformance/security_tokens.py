@@ -1,6 +1,7 @@
-"""Delegation tokens (38 to 41) where no secret key for them is configured: who is refused, and why.
+"""Delegation tokens (38 to 41) without delegation.token.secret.key: which requests are rejected, and with which error.
 
-Source: KIP-48, KIP-373; KafkaApis.allowTokenRequests, DelegationTokenManager; asked of Apache Kafka 3.9.1 and 4.4.0.
+Source: KIP-48, KIP-373; KafkaApis.allowTokenRequests, DelegationTokenManager; verified against Apache Kafka
+3.9.1 and 4.4.0.
 """
 
 from kraftsim.conformance.expect import expect_equal
@@ -21,11 +22,11 @@ from protocol.messages.k41_describe_delegation_token import (
 
 REQUIREMENTS = Requirements("security", 10, "Delegation tokens without a secret key")
 OWNERS_SINCE = 3
-"""The first version of CreateDelegationToken that may ask for another's token."""
+"""The first version of CreateDelegationToken with an owner."""
 
 
 def errors(target: Target, peer: Peer) -> dict[str, int]:
-    """Ask for tokens in every version: for oneself, with a renewer, of an owner and of all; return the errors."""
+    """Send token requests in every version: for the client itself, with a renewer, of an owner and of all; return the errors."""
     found = {}
     renewer = CreatableRenewers(principal_type="User", principal_name="alice")
     for version in target.versions(ApiKey.CREATE_DELEGATION_TOKEN):
@@ -50,7 +51,7 @@ def errors(target: Target, peer: Peer) -> dict[str, int]:
     return found
 
 
-@REQUIREMENTS.that(1, "a client that is authenticated is refused with error 61 for each of the four requests", source="DelegationTokenManager")
+@REQUIREMENTS.that(1, "an authenticated client gets DELEGATION_TOKEN_AUTH_DISABLED for each of the four requests", source="DelegationTokenManager")
 def disabled(target: Target) -> None:
     require_authorizer(target)
     with as_alice(target) as peer:
@@ -58,7 +59,7 @@ def disabled(target: Target) -> None:
     expect_equal(found, dict.fromkeys(found, int(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)), "errors")
 
 
-@REQUIREMENTS.that(2, "a client that is not authenticated is refused with error 64, super user or not", source="KafkaApis.allowTokenRequests")
+@REQUIREMENTS.that(2, "an unauthenticated client gets DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, super user or not", source="KafkaApis.allowTokenRequests")
 def not_allowed(target: Target) -> None:
     require_authorizer(target)
     with target.peer() as peer:
@@ -67,7 +68,10 @@ def not_allowed(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    3, "a token of another principal needs CREATE_TOKENS on it, which is looked at first: error 65", source="KIP-373; KafkaApis", since="3.3"
+    3,
+    "a token of another principal needs CREATE_TOKENS on it, which is checked first: DELEGATION_TOKEN_AUTHORIZATION_FAILED",
+    source="KIP-373; KafkaApis",
+    since="3.3",
 )
 def of_another(target: Target) -> None:
     require_authorizer(target)

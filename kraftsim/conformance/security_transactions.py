@@ -1,4 +1,4 @@
-"""Access rules and transactions: the right to a transactional id, to its topics and groups, and to ask as brokers do.
+"""ACLs for transactions: on the transactional id, its topics and groups, and for requests of brokers.
 
 Source: KIP-98, KIP-664, KIP-890; KafkaApis.
 """
@@ -19,7 +19,7 @@ from protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
 from protocol.messages.k65_describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from protocol.messages.k66_list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
-REQUIREMENTS = Requirements("security", 3, "What one may do in transactions")
+REQUIREMENTS = Requirements("security", 3, "ACLs for transactions")
 HANDLERS = "KafkaApis"
 WRITE, READ, DESCRIBE = AclOperation.WRITE, AclOperation.READ, AclOperation.DESCRIBE
 FAILED = int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -27,7 +27,7 @@ OF_PRODUCERS, OF_BROKERS, VERSION = (0, 1, 2, 3), 4, 3
 
 
 def added(peer: Peer, transactional_id: TransactionalId, producer: Producer, partitions: Partitions, version: int = VERSION) -> list[int]:
-    """Add partitions as whoever is connected; return the errors in their order."""
+    """Add partitions as the connected principal; return the errors in their order."""
     asked = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id.name,
         v3_and_below_producer_id=producer[0],
@@ -40,25 +40,25 @@ def added(peer: Peer, transactional_id: TransactionalId, producer: Producer, par
 
 
 def offsets_added(peer: Peer, transactional_id: TransactionalId, producer: Producer, group_id: str) -> int:
-    """Add the offsets of a group as whoever is connected."""
+    """Add the offsets of a group as the connected principal."""
     asked = AddOffsetsToTxnRequest(transactional_id=transactional_id.name, producer_id=producer[0], producer_epoch=producer[1], group_id=group_id)
     return peer.ask(asked, VERSION, AddOffsetsToTxnResponse).error_code
 
 
 def ended(peer: Peer, transactional_id: TransactionalId, producer: Producer) -> int:
-    """Commit as whoever is connected."""
+    """Commit as the connected principal."""
     asked = EndTxnRequest(transactional_id=transactional_id.name, producer_id=producer[0], producer_epoch=producer[1], committed=True)
     return peer.ask(asked, VERSION, EndTxnResponse).error_code
 
 
 def listed(peer: Peer, producer: Producer) -> list[str]:
-    """List the ids of a producer as whoever is connected."""
+    """List the ids of a producer as the connected principal."""
     answer = peer.ask(ListTransactionsRequest(producer_id_filters=[producer[0]]), 0, ListTransactionsResponse)
     return [row.transactional_id for row in answer.transaction_states]
 
 
 def _begun(target: Target, partitions: int = 1) -> tuple[TransactionalId, Producer, str]:
-    """A transaction that a super user has begun."""
+    """A transaction that a super user started."""
     require_authorizer(target)
     topic, transactional_id = target.topic(partitions), TransactionalId(target)
     producer = transactional_id.producer()
@@ -66,7 +66,11 @@ def _begun(target: Target, partitions: int = 1) -> tuple[TransactionalId, Produc
     return transactional_id, producer, topic.name
 
 
-@REQUIREMENTS.that(1, "without WRITE on the transactional id partitions, offsets and ends are error 53", source="KIP-98; " + HANDLERS)
+@REQUIREMENTS.that(
+    1,
+    "without WRITE on the transactional id AddPartitionsToTxn, AddOffsetsToTxn and EndTxn return TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+    source="KIP-98; " + HANDLERS,
+)
 def without_the_id(target: Target) -> None:
     transactional_id, producer, topic = _begun(target, 2)
     group_id = target.fresh_name("group")
@@ -80,7 +84,9 @@ def without_the_id(target: Target) -> None:
     expect_equal(transactional_id.described().transaction_state, "Ongoing", "state")
 
 
-@REQUIREMENTS.that(2, "a topic that may not be written is error 29, and keeps all others out with 55", source="KIP-98; " + HANDLERS)
+@REQUIREMENTS.that(
+    2, "a topic without WRITE returns TOPIC_AUTHORIZATION_FAILED, and all others OPERATION_NOT_ATTEMPTED", source="KIP-98; " + HANDLERS
+)
 def without_the_topic(target: Target) -> None:
     transactional_id, producer, topic = _begun(target, 2)
     other = target.topic().name
@@ -92,7 +98,9 @@ def without_the_topic(target: Target) -> None:
     expect_equal(partitions_of(transactional_id.described()), [(topic, 0)], "partitions")
 
 
-@REQUIREMENTS.that(3, "with WRITE on id and topic a producer adds, and ends", source="KIP-98; " + HANDLERS)
+@REQUIREMENTS.that(
+    3, "with WRITE on the transactional id and topic a producer can add partitions, and end the transaction", source="KIP-98; " + HANDLERS
+)
 def with_both(target: Target) -> None:
     transactional_id, producer, topic = _begun(target, 2)
     with ruled(target, rule(transactional_id.name, WRITE, resource=TRANSACTION), rule(topic, WRITE)) as peer:
@@ -101,7 +109,7 @@ def with_both(target: Target) -> None:
     transactional_id.reached("CompleteCommit")
 
 
-@REQUIREMENTS.that(4, "the offsets of a group that may not be read are error 30", source="KIP-98; " + HANDLERS)
+@REQUIREMENTS.that(4, "the offsets of a group without READ return GROUP_AUTHORIZATION_FAILED", source="KIP-98; " + HANDLERS)
 def without_the_group(target: Target) -> None:
     transactional_id, producer, _ = _begun(target)
     group_id = target.fresh_name("group")
@@ -113,18 +121,25 @@ def without_the_group(target: Target) -> None:
         expect_error(offsets_added(peer, transactional_id, producer, group_id), ErrorCode.NONE, "with READ")
 
 
-@REQUIREMENTS.that(5, "who is no broker may not ask as one: error 31 for the whole request", source="KIP-890; " + HANDLERS, since="3.8")
+@REQUIREMENTS.that(
+    5,
+    "a client that is no broker may not send broker versions: CLUSTER_AUTHORIZATION_FAILED for the whole request",
+    source="KIP-890; " + HANDLERS,
+    since="3.8",
+)
 def not_a_broker(target: Target) -> None:
     transactional_id, producer, topic = _begun(target)
     with ruled(target, rule(transactional_id.name, WRITE, resource=TRANSACTION), rule(topic, WRITE)) as peer:
         for version in target.versions(ApiKey.ADD_PARTITIONS_TO_TXN, since=OF_BROKERS):
             asked = AddPartitionsToTxnRequest(transactions=[transactional_id.row(producer, [(topic, 0)], verifies=True)])
             answer = peer.ask(asked, version, AddPartitionsToTxnResponse)
-            told = (answer.error_code, answer.results_by_transaction)
-            expect_equal(told, (int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), []), f"version {version}: error, results")
+            returned = (answer.error_code, answer.results_by_transaction)
+            expect_equal(returned, (int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), []), f"version {version}: error, results")
 
 
-@REQUIREMENTS.that(6, "ids that may not be described are error 53, and are not listed", source="KIP-664; " + HANDLERS)
+@REQUIREMENTS.that(
+    6, "transactional ids without DESCRIBE return TRANSACTIONAL_ID_AUTHORIZATION_FAILED, and are not listed", source="KIP-664; " + HANDLERS
+)
 def not_described(target: Target) -> None:
     shown, producer, topic = _begun(target)
     hidden, other, _ = _begun(target)
@@ -136,7 +151,7 @@ def not_described(target: Target) -> None:
         expect_equal((listed(peer, producer), listed(peer, other)), ([shown.name], []), "ids that are listed")
 
 
-@REQUIREMENTS.that(7, "topics that may not be described are left out of a transaction", source="KIP-664; " + HANDLERS)
+@REQUIREMENTS.that(7, "topics without DESCRIBE are left out of the description of a transaction", source="KIP-664; " + HANDLERS)
 def hidden_topics(target: Target) -> None:
     transactional_id, producer, topic = _begun(target)
     other = target.topic().name

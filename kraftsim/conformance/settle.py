@@ -1,4 +1,4 @@
-"""Waiting until a node has heard of what was changed: what the controller has committed, a broker knows a moment later."""
+"""Waiting for propagation: a broker applies what the controller has committed with a delay."""
 
 import time
 from collections.abc import Callable
@@ -15,19 +15,19 @@ PAUSE_SECONDS: Final = 0.02
 
 
 def settled(look: Callable[[], T], is_there: Callable[[T], bool], what: str, seconds: float = SETTLE_SECONDS) -> T:
-    """Look again and again until it is there, and return what was seen. Raises Unmet if it never is."""
+    """Poll until the condition is true, and return the value. Raises Unmet after a time-out."""
     give_up_at = time.monotonic() + seconds
     while True:
         seen = look()
         if is_there(seen):
             return seen
         if time.monotonic() > give_up_at:
-            raise Unmet(f"{what} did not come: last seen {seen!r}")
+            raise Unmet(f"{what} timed out: last seen {seen!r}")
         time.sleep(PAUSE_SECONDS)
 
 
 def own_broker_id(target: Target) -> int:
-    """Return the id of the broker that is asked. Raises Unmet if its address is none of those that the cluster tells."""
+    """Return the id of the broker at the target's address. Raises Unmet if its address is not in the cluster's Metadata."""
     with target.peer() as peer:
         answer = peer.ask(MetadataRequest(topics=[]), target.newest(ApiKey.METADATA), MetadataResponse)
     found = [broker.node_id for broker in answer.brokers if f"{broker.host}:{broker.port}" == target.address]

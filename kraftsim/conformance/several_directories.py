@@ -1,6 +1,7 @@
-"""A broker with several log directories: where partitions go, how they are moved, and what a move keeps.
+"""A broker with several log directories: placement of replicas, moves between directories, and what a move preserves.
 
-Held to it is a node that has at least two directories, all of them well.   Source: KIP-112, KIP-113; kafka.log.LogManager, ReplicaManager.
+Applies to a node with at least two directories, all of them online.   Source: KIP-112, KIP-113;
+kafka.log.LogManager, ReplicaManager.
 """
 
 from collections.abc import Iterator
@@ -26,13 +27,13 @@ from protocol.messages.k35_describe_log_dirs import DescribeLogDirsRequest, Desc
 REQUIREMENTS = Requirements("describe", 4, "Several log directories")
 MOVES = "ReplicaManager.alterReplicaLogDirs"
 NAMES_UNTIL = 12
-"""The last version of Fetch that calls topics by name."""
+"""The last version of Fetch with topic names."""
 DIRECTORIES_OF_MOVE = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Lying:
-    """A replica in a directory; `is_future` while it is a copy under way."""
+    """A replica in a directory; `is_future` for the future replica of a move."""
 
     path: str
     size: int
@@ -41,7 +42,7 @@ class Lying:
 
 
 def _directories(target: Target, leader: str) -> list[DescribeLogDirsResult]:
-    """Return all directories of a node. Raises Inapplicable where there is only one."""
+    """Return all directories of a node. Raises Inapplicable if there is only one."""
     with target.peer(leader) as peer:
         found = peer.ask(DescribeLogDirsRequest(topics=None), target.newest(ApiKey.DESCRIBE_LOG_DIRS), DescribeLogDirsResponse).results
     if len(found) < DIRECTORIES_OF_MOVE:
@@ -69,7 +70,7 @@ def _move(target: Target, leader: str, path: str, topic: str, partition: int = 0
 
 
 def _moved(target: Target, leader: str, path: str, topic: str) -> Lying:
-    """Move a topic's only partition, wait until it lies in its new directory and nowhere else, and return how it lies there."""
+    """Move a topic's only partition, wait until it is in its new directory only, and return its description there."""
     expect_error(_move(target, leader, path, topic), ErrorCode.NONE, f"moving to {path}")
 
     def is_there(lying: list[Lying]) -> bool:
@@ -82,7 +83,7 @@ def _other(target: Target, leader: str, home: str) -> str:
     return next(each.log_dir for each in _directories(target, leader) if each.log_dir != home)
 
 
-@REQUIREMENTS.that(1, "every replica lies in one directory, and new ones go where there are fewest", source="LogManager.nextLogDirs")
+@REQUIREMENTS.that(1, "every replica is in one directory, and new ones are placed in the directory with the fewest", source="LogManager.nextLogDirs")
 def spread(target: Target) -> None:
     def counts() -> list[int]:
         return sorted(sum(len(topic.partitions) for topic in each.topics) for each in _directories(target, target.address))
@@ -95,7 +96,7 @@ def spread(target: Target) -> None:
     expect(after[-1] - after[0] <= 1, f"directories hold {after} partitions, and held {before} before")
 
 
-@REQUIREMENTS.that(2, "a replica that is moved lies in its new directory alone, as large as before, and is read as before", source=MOVES)
+@REQUIREMENTS.that(2, "a moved replica is only in its new directory, with the same size and content", source=MOVES)
 def moved_whole(target: Target) -> None:
     topic = filled_topic(target, batches=5)
     [home] = _lying(target, topic.leader, topic.name)
@@ -113,7 +114,7 @@ def moved_whole(target: Target) -> None:
     expect_equal((written.error_code, written.base_offset), (0, 5), "what is written after the move")
 
 
-@REQUIREMENTS.that(3, "a move keeps what is known of producers: what comes again is recognised", source="KIP-113; UnifiedLog (future logs)")
+@REQUIREMENTS.that(3, "a move preserves the producer state: duplicates are recognised", source="KIP-113; UnifiedLog (future logs)")
 def moved_producers(target: Target) -> None:
     topic = target.topic()
     producer_id, producer_epoch = target.producer_id()
@@ -123,25 +124,27 @@ def moved_producers(target: Target) -> None:
         [home] = _lying(target, topic.leader, topic.name)
         _moved(target, topic.leader, _other(target, topic.leader, home.path), topic.name)
         again = [produce(peer, topic.name, each) for each in batches]
-        expect_equal([(each.error_code, each.base_offset) for each in again], [(0, offset) for offset in offsets], "what came again")
+        expect_equal([(each.error_code, each.base_offset) for each in again], [(0, offset) for offset in offsets], "duplicates")
         gap = batch(producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=9)
         expect_error(produce(peer, topic.name, gap).error_code, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "a gap in the sequence")
 
 
-@REQUIREMENTS.that(4, "whoever is told to lie where it lies stays", source=MOVES)
+@REQUIREMENTS.that(4, "a move to the current directory changes nothing", source=MOVES)
 def not_moved(target: Target) -> None:
     topic = filled_topic(target, batches=1)
     before = _lying(target, topic.leader, topic.name)
-    expect_error(_move(target, topic.leader, before[0].path, topic.name), ErrorCode.NONE, "moving to where it is")
-    expect_equal(_lying(target, topic.leader, topic.name), before, "where it lies")
+    expect_error(_move(target, topic.leader, before[0].path, topic.name), ErrorCode.NONE, "a move to the current directory")
+    expect_equal(_lying(target, topic.leader, topic.name), before, "its directory")
 
 
-@REQUIREMENTS.that(5, "a directory is remembered for a partition that is not there yet, though the answer is error 3", source=MOVES)
+@REQUIREMENTS.that(
+    5, "a directory is stored for a partition that does not exist yet, though the response is UNKNOWN_TOPIC_OR_PARTITION", source=MOVES
+)
 def wished(target: Target) -> None:
     name = target.fresh_name("wished")
     for path in [each.log_dir for each in _directories(target, target.address)]:
         topic = f"{name}-{path.rpartition('/')[2]}"
         expect_error(_move(target, target.address, path, topic), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"a wish for {path}")
         made = target.topic(name=topic)
-        if made.leader == target.address:  # another broker was told nothing
-            expect_equal([each.path for each in _lying(target, made.leader, topic)], [path], "where it lies")
+        if made.leader == target.address:  # other brokers did not receive the request
+            expect_equal([each.path for each in _lying(target, made.leader, topic)], [path], "its directory")

@@ -1,4 +1,4 @@
-"""The node under judgement, and the things that checks need made on it: topics, producer ids, connections to a partition's leader."""
+"""The node that is checked, and what checks create on it: topics, producer ids, connections to a partition's leader."""
 
 import itertools
 import os
@@ -28,12 +28,12 @@ from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitPr
 SETTLE_SECONDS = 20.0
 PAUSE_SECONDS = 0.02
 TOPIC_IDS_SINCE = 10
-"""The first version of Metadata that names topic ids."""
+"""The first version of Metadata with topic ids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """A topic made for one check. `leader` is the address of the leader of its partition 0, `leader_id` its id."""
+    """A topic created for one check. `leader` is the address of the leader of its partition 0, `leader_id` its id."""
 
     name: str
     topic_id: bytes
@@ -44,8 +44,8 @@ class Topic:
 class Target:
     """A cluster, by the address of one of its brokers.
 
-    `controller` is the address of its active controller's own listener, `sasl` that of a listener that wants to know who a client is, of a node with
-    an authorizer; either may be missing.
+    `controller` is the address of its active controller's listener, `sasl` that of a listener with
+    authentication, of a node with an authorizer; either may be missing.
     """
 
     def __init__(self, address: str, controller: str = "", sasl: str = "") -> None:
@@ -56,41 +56,41 @@ class Target:
         self.controller = controller
         self.sasl = sasl
         self.sasl_controller = ""
-        """A listener of the controller that wants to know who asks, if it has one."""
+        """A controller listener with authentication, if there is one."""
         self.transcript = Transcript()
         self._give_up_at: float | None = None
         self._numbers = itertools.count(1)
         self._ranges: dict[str, Mapping[int, tuple[int, int]]] = {}
 
     def begin(self, seconds: float) -> None:
-        """Begin a check: what it does is written down from here on, and it may take so long."""
+        """Begin a check: its traffic is recorded from here on, and its time limit starts."""
         self.transcript = Transcript()
         self._give_up_at = time.monotonic() + seconds
 
     def end(self) -> None:
-        """End a check: what is asked from here on has no limit of its time."""
+        """End a check: there is no time limit from here on."""
         self._give_up_at = None
 
     def peer(self, address: str | None = None, timeout_seconds: float = ANSWER_SECONDS) -> Peer:
-        """Return a new connection to the node, or to another one of its cluster. Raises Unmet for an address that is none, which a node has told."""
+        """Return a new connection to the node, or to another one of its cluster. Raises Unmet for an invalid address in a response."""
         try:
             host, port = split_address(address or self.address)
         except ValueError as strange:
-            raise Unmet("an address is none", "HOST:PORT", str(address)) from strange
+            raise Unmet("an invalid address", "HOST:PORT", str(address)) from strange
         return Peer(host, port, timeout_seconds, self._give_up_at, self.transcript)
 
     def controller_peer(self) -> Peer:
-        """Return a new connection to the controller. Raises Inapplicable if nobody said where it is."""
+        """Return a new connection to the controller. Raises Inapplicable if its address is not given."""
         return self.peer(self.controller_address())
 
     def controller_address(self) -> str:
-        """Return where the controller listens. Raises Inapplicable if nobody said so."""
+        """Return the controller's address. Raises Inapplicable if it is not given."""
         if not self.controller:
-            raise Inapplicable("no controller was named")
+            raise Inapplicable("no controller address is given")
         return self.controller
 
     def fresh_name(self, word: str = "conformance") -> str:
-        """Return a name that nobody has used on this cluster."""
+        """Return a name that is unused on this cluster."""
         return f"{word}-{os.getpid()}-{time.time_ns() // 1000}-{next(self._numbers)}"
 
     def ranges(self, address: str | None = None) -> Mapping[int, tuple[int, int]]:
@@ -109,7 +109,7 @@ class Target:
         return self.ranges(address)[api_key]
 
     def versions(self, api_key: ApiKey, since: int = 0, address: str | None = None) -> Iterator[int]:
-        """Yield the versions of an API, from `since` on, that the node advertises and this side can speak. Raises Inapplicable if there are none."""
+        """Yield the versions of an API, from `since` on, that both sides support. Raises Inapplicable if there are none."""
         ours_first, ours_last = registry.versions_of(api_key)
         first, last = self.range_of(api_key, address)
         common = range(max(first, ours_first, since), min(last, ours_last) + 1)
@@ -118,14 +118,14 @@ class Target:
         return iter(common)
 
     def newest(self, api_key: ApiKey, until: int = 99, address: str | None = None) -> int:
-        """Return the newest version of an API, not above `until`, that both sides speak. Raises Inapplicable if there is none."""
+        """Return the newest version of an API, not above `until`, that both sides support. Raises Inapplicable if there is none."""
         common = [version for version in self.versions(api_key, address=address) if version <= until]
         if not common:
             raise Inapplicable(f"{api_key.name} is offered in no version up to {until}")
         return common[-1]
 
     def topic(self, partitions: int = 1, configs: Mapping[str, str] | None = None, name: str = "") -> Topic:
-        """Make a topic with one replica, under a fresh name unless one is given; return when all its leaders answer and all brokers know them."""
+        """Create a topic with one replica, by default with a new name; return when all its leaders respond and all brokers have its metadata."""
         name = name or self.fresh_name()
         rows = [CreatableTopicConfig(name=key, value=value) for key, value in sorted((configs or {}).items())]
         wanted = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=rows)
@@ -137,7 +137,7 @@ class Target:
         return self.led_topic(name, partitions)
 
     def producer_id(self) -> tuple[int, int]:
-        """Return a fresh producer id and its epoch, asking again while the node fetches a block."""
+        """Return a new producer id and its epoch, with retries while the node fetches a block."""
         version = self.newest(ApiKey.INIT_PRODUCER_ID)
         give_up_at = time.monotonic() + SETTLE_SECONDS
         with self.peer() as peer:
@@ -146,11 +146,11 @@ class Target:
                 if answer.error_code == ErrorCode.NONE:
                     return answer.producer_id, answer.producer_epoch
                 if answer.error_code not in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REQUEST_TIMED_OUT) or time.monotonic() > give_up_at:
-                    raise Unmet(f"no producer id was to be had: {error_name(answer.error_code)}")
+                    raise Unmet(f"no producer id could be allocated: {error_name(answer.error_code)}")
                 time.sleep(PAUSE_SECONDS)
 
     def led_topic(self, name: str, partitions: int) -> Topic:
-        """Return a topic once all its leaders, so many of them, answer and all brokers know them. Raises Unmet if they get none."""
+        """Return a topic once all its leaders respond and all brokers have its metadata. Raises Unmet after a time-out."""
         give_up_at = time.monotonic() + SETTLE_SECONDS
         version = self.newest(ApiKey.METADATA)
         asked = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
@@ -169,7 +169,7 @@ class Target:
             time.sleep(PAUSE_SECONDS)
 
     def _all_know(self, asked: MetadataRequest, leader_ids: list[int], brokers: Iterable[str]) -> bool:
-        """Tell whether every other broker knows the same leaders: the coordinator that a requirement asks next may be any of them."""
+        """Return whether every other broker has the same leaders: the coordinator of the next request may be any of them."""
         version = self.newest(ApiKey.METADATA)
         for address in brokers:
             if address == self.address:
@@ -181,7 +181,7 @@ class Target:
         return True
 
     def _all_lead(self, name: str, leaders: list[str]) -> bool:
-        """Tell whether the leaders say so themselves: a broker may tell who leads before the leader has taken over."""
+        """Return whether the leaders respond as leaders: a broker's Metadata may contain a leader before it has become leader."""
         version = self.newest(ApiKey.LIST_OFFSETS)
         for index, leader in enumerate(leaders):
             row = ListOffsetsPartition(partition_index=index, timestamp=EARLIEST_TIMESTAMP)

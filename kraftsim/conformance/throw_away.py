@@ -1,6 +1,6 @@
-"""A broker that registers with the controller and is no broker at all: what the checks of the controller's listener ask with.
+"""An emulated broker that only registers with the controller: the client of the checks of the controller listener.
 
-Its id is high and nobody else's. It is fenced at the end, and unregistered where the controller offers that.
+Its id is high and unique. It is fenced at the end, and unregistered if the controller supports that.
 """
 
 import os
@@ -24,15 +24,15 @@ FIRST_ID = 1_000_000_000
 IDS = 1_000_000_000
 FEATURES_SINCE = 3
 LEVEL_ZERO_SINCE = 4
-"""The first version of BrokerRegistration that can name a feature whose lowest level is 0."""
+"""The first version of BrokerRegistration with features whose minimum level is 0."""
 LOG_DIRS_SINCE = 2
 CLUSTER_ID_SINCE = 2
 CAUGHT_UP = 1 << 40
-"""A metadata offset that no controller has reached."""
+"""A metadata offset above that of any controller."""
 
 
 class ThrowAwayBroker:
-    """One id, and a connection to the controller to speak of it."""
+    """One broker id, and a connection to the controller."""
 
     def __init__(self, target: Target, peer: Peer) -> None:
         self.broker_id = FIRST_ID + time.time_ns() // 1000 % IDS
@@ -46,7 +46,7 @@ class ThrowAwayBroker:
         self._features = _features(target, lowest=0 if self._version >= LEVEL_ZERO_SINCE else 1)
 
     def request(self, incarnation: int = 1) -> BrokerRegistrationRequest:
-        """Return a registration that nothing is wrong with."""
+        """Return a valid registration."""
         asked = BrokerRegistrationRequest(
             broker_id=self.broker_id,
             cluster_id=self._cluster_id,
@@ -59,7 +59,7 @@ class ThrowAwayBroker:
         return asked
 
     def register(self, asked: BrokerRegistrationRequest | None = None) -> BrokerRegistrationResponse:
-        """Ask to be registered."""
+        """Send BrokerRegistration."""
         return self._peer.ask(asked or self.request(), self._version, BrokerRegistrationResponse)
 
     def registered(self, incarnation: int = 1) -> int:
@@ -72,7 +72,7 @@ class ThrowAwayBroker:
     def heartbeat(
         self, *, epoch: int | None = None, offset: int = 0, want_fence: bool = True, want_shut_down: bool = False
     ) -> BrokerHeartbeatResponse:
-        """Send a heartbeat; without anything else one that stays fenced."""
+        """Send a heartbeat; by default one that stays fenced."""
         asked = BrokerHeartbeatRequest(
             broker_id=self.broker_id,
             broker_epoch=self.epoch if epoch is None else epoch,
@@ -89,7 +89,7 @@ class ThrowAwayBroker:
         return self._peer.ask(asked, version, AllocateProducerIdsResponse)
 
     def leave(self) -> None:
-        """Be fenced and forgotten."""
+        """Become fenced and unregistered."""
         if self.epoch < 0:
             return
         self.heartbeat(offset=CAUGHT_UP)
@@ -101,7 +101,7 @@ class ThrowAwayBroker:
 
 @contextmanager
 def throw_away_broker(target: Target) -> Iterator[ThrowAwayBroker]:
-    """Hold a broker that is not registered yet, and let it leave at the end."""
+    """Yield a broker that is not registered yet, and remove it at the end."""
     with target.controller_peer() as peer:
         broker = ThrowAwayBroker(target, peer)
         yield broker
@@ -109,26 +109,26 @@ def throw_away_broker(target: Target) -> Iterator[ThrowAwayBroker]:
 
 
 def cluster_id_of(target: Target) -> str:
-    """Return the id of the cluster. Raises Unmet if a broker does not tell it."""
+    """Return the cluster id. Raises Unmet if a broker does not return it."""
     with target.peer() as peer:
         version = target.newest(ApiKey.METADATA)
         answer = peer.ask(MetadataRequest(topics=[]), version, MetadataResponse)
     if version < CLUSTER_ID_SINCE or answer.cluster_id is None:
-        raise Unmet("a broker does not tell the id of its cluster")
+        raise Unmet("a broker does not return the cluster id")
     return answer.cluster_id
 
 
 def uuid_of(broker_id: int, number: int) -> bytes:
-    """Return 16 bytes that are nobody else's."""
+    """Return 16 unique bytes."""
     return broker_id.to_bytes(6) + os.getpid().to_bytes(4) + number.to_bytes(6)
 
 
 def _features(target: Target, lowest: int) -> list[Feature]:
-    """Return what a real broker of this cluster supports: the controller lets nobody in who supports less."""
+    """Return the features that a real broker of this cluster supports: the controller registers no broker that supports less."""
     with target.peer() as peer:
         version = target.newest(ApiKey.API_VERSIONS)
         if version < FEATURES_SINCE:
-            raise Unmet("a broker does not tell which features it supports")
+            raise Unmet("a broker does not return its supported features")
         answer = peer.ask(ApiVersionsRequest(client_software_name="kraftsim", client_software_version="1.0"), version, ApiVersionsResponse)
     return [
         Feature(name=row.name, min_supported_version=row.min_version, max_supported_version=row.max_version)

@@ -1,7 +1,8 @@
-"""Tiered storage: which topics may be tiered, where their logs begin, here and in the remote store, and how they are read and cut there.
+"""Tiered storage: which topics can be tiered, log start offsets of the local and the remote log, remote reads and deletion.
 
-Held to it is a node that has a remote store, and copies what is closed within seconds (remote.log.manager.task.interval.ms).
-Source: KIP-405, KIP-950, KIP-956, KIP-1005; asked of Apache Kafka 3.9.1 and 4.1.2 with LocalTieredStorage.
+Applies to a node with remote storage that uploads closed segments within seconds
+(remote.log.manager.task.interval.ms).
+Source: KIP-405, KIP-950, KIP-956, KIP-1005; verified against Apache Kafka 3.9.1 and 4.1.2 with LocalTieredStorage.
 """
 
 import time
@@ -64,14 +65,14 @@ OFFSETS = "UnifiedLog.fetchOffsetByTimestamp"
 READS = "ReplicaManager.processRemoteFetches"
 FETCH_BY_NAME = 12
 NEWEST_OF_FOLLOWERS = 14
-"""The last version of Fetch in which a follower stands in the request itself, and not in a tagged field."""
+"""The last version of Fetch with the replica id in the request itself, and not in a tagged field."""
 TIMEOUT_MS = 10_000
 UNLIMITED = str(2**63 - 1)
 HELD_SECONDS = 1.5
 QUOTA_SECONDS = 25.0
-"""So long at least what was copied before the limit is held against a node: eleven windows of a second, unless it was told otherwise."""
+"""The time for which earlier uploads count against the quota: eleven windows of a second, unless configured otherwise."""
 REMOTE = 3
-"""An offset in the middle of what is in the remote store only."""
+"""An offset in the middle of the remote-only part of the log."""
 
 
 def _refused(target: Target, configs: Mapping[str, str], error: ErrorCode = ErrorCode.INVALID_CONFIG) -> None:
@@ -80,7 +81,7 @@ def _refused(target: Target, configs: Mapping[str, str], error: ErrorCode = Erro
 
 
 def _set(target: Target, topic: str, configs: Mapping[str, str]) -> tuple[int, str | None]:
-    """Change configurations of a topic; return what is said of it."""
+    """Change configurations of a topic; return error and message."""
     rows = [AlterableConfig(name=name, config_operation=SET, value=value) for name, value in configs.items()]
     resource = AlterConfigsResource(resource_type=ConfigResourceType.TOPIC, resource_name=topic, configs=rows)
     with target.peer() as peer:
@@ -107,7 +108,7 @@ def _offsets(row: PartitionData) -> list[int]:
 
 
 def _read_from(target: Target, topic: Topic, offset: int) -> list[int]:
-    """Read until something comes: a remote read that takes too long is answered with nothing for now."""
+    """Fetch until there are records: a remote read that takes too long returns an empty response."""
     return settled(lambda: _offsets(_read(target, topic, offset)), bool, f"records from {offset} on")
 
 
@@ -119,14 +120,14 @@ def _delete_records(target: Target, topic: Topic, offset: int) -> tuple[int, int
     return found.error_code, found.low_watermark
 
 
-@REQUIREMENTS.that(1, "without a remote store no topic can be tiered: error 40", source=CONFIGS, since="3.6")
+@REQUIREMENTS.that(1, "without remote storage no topic can be tiered: INVALID_CONFIG", source=CONFIGS, since="3.6")
 def no_store(target: Target) -> None:
     if has_remote_store(target):
-        raise Inapplicable("the node has a remote store")
+        raise Inapplicable("the node has remote storage")
     _refused(target, {ENABLE: "true"})
 
 
-@REQUIREMENTS.that(2, "a topic is not tiered unless it is said, and its local retention is that of the whole log (-2)", source="KIP-405", since="3.6")
+@REQUIREMENTS.that(2, "a topic is not tiered by default, and its local retention is that of the whole log (-2)", source="KIP-405", since="3.6")
 def defaults(target: Target) -> None:
     topic = target.topic()
     for key, value in ((ENABLE, "false"), ("local.retention.ms", "-2"), ("local.retention.bytes", "-2")):
@@ -134,7 +135,7 @@ def defaults(target: Target) -> None:
         expect_equal((row.value, row.config_source), (value, 5), f"{key} and where it comes from")
 
 
-@REQUIREMENTS.that(3, "a compacted topic cannot be tiered: error 40", source=CONFIGS, since="3.6")
+@REQUIREMENTS.that(3, "a compacted topic cannot be tiered: INVALID_CONFIG", source=CONFIGS, since="3.6")
 def compacted(target: Target) -> None:
     need_remote_store(target)
     for policy in ("compact", "compact,delete"):
@@ -145,13 +146,15 @@ def compacted(target: Target) -> None:
     expect_error(_set(target, name, {ENABLE: "true"})[0], ErrorCode.INVALID_CONFIG, "tiering it later")
 
 
-@REQUIREMENTS.that(4, "a tiered topic cannot be compacted later: error 40", source=CONFIGS, since="3.6")
+@REQUIREMENTS.that(4, "a tiered topic cannot become compacted: INVALID_CONFIG", source=CONFIGS, since="3.6")
 def compacted_later(target: Target) -> None:
     topic = archived_topic(target)
     expect_error(_set(target, topic.name, {"cleanup.policy": "compact"})[0], ErrorCode.INVALID_CONFIG, "cleanup.policy=compact")
 
 
-@REQUIREMENTS.that(5, "less may be kept here than in all, and not more: else error 40, in milliseconds as in bytes", source=CONFIGS, since="3.6")
+@REQUIREMENTS.that(
+    5, "local retention must not exceed the total retention: else INVALID_CONFIG, in milliseconds as in bytes", source=CONFIGS, since="3.6"
+)
 def local_retention(target: Target) -> None:
     need_remote_store(target)
     for unit in ("ms", "bytes"):
@@ -164,24 +167,26 @@ def local_retention(target: Target) -> None:
         expect_error(created(target, {ENABLE: "true", whole: "-1", local: "-1"})[1], ErrorCode.NONE, f"{local}=-1 beside {whole}=-1")
 
 
-@REQUIREMENTS.that(6, "of a topic that is not tiered nobody asks how its local retention fits", source=CONFIGS, since="3.6")
+@REQUIREMENTS.that(6, "the local retention of a topic that is not tiered is not validated", source=CONFIGS, since="3.6")
 def local_retention_unasked(target: Target) -> None:
     need_remote_store(target)
     expect_error(created(target, {"retention.ms": "1000", "local.retention.ms": "2000"})[1], ErrorCode.NONE, "a topic that is not tiered")
 
 
-@REQUIREMENTS.that(7, "tiering is not turned off without a word about what lies there: error 40", source="KIP-950", since="3.9")
+@REQUIREMENTS.that(7, "tiering cannot be disabled without remote.log.delete.on.disable: INVALID_CONFIG", source="KIP-950", since="3.9")
 def turned_off(target: Target) -> None:
     topic = new_archived_topic(target)
     expect_error(_set(target, topic.name, {ENABLE: "false"})[0], ErrorCode.INVALID_CONFIG, "turning it off")
-    expect_error(_set(target, topic.name, {ENABLE: "false", "remote.log.delete.on.disable": "true"})[0], ErrorCode.NONE, "with leave to delete")
+    expect_error(
+        _set(target, topic.name, {ENABLE: "false", "remote.log.delete.on.disable": "true"})[0], ErrorCode.NONE, "with remote.log.delete.on.disable"
+    )
     settled(lambda: listed(target, topic, EARLIEST_TIMESTAMP).offset, lambda seen: seen == END, "a log that begins where the local one does")
-    expect_equal(_read_from(target, topic, END), [END], "what is left")
+    expect_equal(_read_from(target, topic, END), [END], "the remaining data")
 
 
 @REQUIREMENTS.that(
     8,
-    "where nothing more is copied, as much is kept here as in all: else error 40",
+    "with remote.log.copy.disable the local retention must be the total retention: else INVALID_CONFIG",
     source="KIP-950; LogConfig",
     since="3.9",
 )
@@ -194,7 +199,7 @@ def copy_disabled_retention(target: Target) -> None:
         expect_error(created(target, {**base, **local})[1], ErrorCode.NONE, f"with {local}")
 
 
-@REQUIREMENTS.that(9, "where copying was turned off nothing more is copied, and what lies there is read as before", source="KIP-950", since="3.9")
+@REQUIREMENTS.that(9, "with remote.log.copy.disable nothing more is uploaded, and remote data stays readable", source="KIP-950", since="3.9")
 def copy_disabled(target: Target) -> None:
     topic = new_archived_topic(target)
     wish = {"remote.log.copy.disable": "true", "local.retention.bytes": "-2"}
@@ -203,13 +208,16 @@ def copy_disabled(target: Target) -> None:
     before = listed(target, topic, LATEST_TIERED_TIMESTAMP).offset
     fill(target, topic, END + 1, 2 * BATCHES_EACH)
     expect_error(_set(target, topic.name, {"remote.log.copy.disable": "false", "local.retention.bytes": "1"})[0], ErrorCode.NONE, "copying again")
-    expect(before >= END - 1, f"{before} was the last offset in the store")
+    expect(before >= END - 1, f"{before} was the last offset in remote storage")
     wait_for_local_start(target, topic, END + 2)
-    expect_equal(_read_from(target, topic, 0)[:2], [0, 1], "what was copied first")
+    expect_equal(_read_from(target, topic, 0)[:2], [0, 1], "what was uploaded first")
 
 
 @REQUIREMENTS.that(
-    10, "the whole log begins where it began (-2), the local one later (-4), and the store ends before that (-5)", source=OFFSETS, since="3.6"
+    10,
+    "the log start offset stays (-2), the local log start offset is later (-4), and the last tiered offset precedes it (-5)",
+    source=OFFSETS,
+    since="3.6",
 )
 def three_beginnings(target: Target) -> None:
     topic = archived_topic(target)
@@ -220,17 +228,20 @@ def three_beginnings(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    11, "of a topic that is not tiered the local log is the whole one (-4), and the store has nothing (-5: offset -1)", source=OFFSETS, since="3.6"
+    11,
+    "without tiering the local log start offset is the log start offset (-4), and there is no tiered offset (-5: offset -1)",
+    source=OFFSETS,
+    since="3.6",
 )
 def not_tiered(target: Target) -> None:
     need_remote_store(target)
     topic = target.topic(configs={"retention.ms": "-1"})
     fill(target, topic, 0, 3)
     expect_equal([listed(target, topic, each).offset for each in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP)], [0, 0], "both beginnings")
-    expect_equal(listed(target, topic, LATEST_TIERED_TIMESTAMP).offset, -1, "the last offset in the store")
+    expect_equal(listed(target, topic, LATEST_TIERED_TIMESTAMP).offset, -1, "the last offset in remote storage")
 
 
-@REQUIREMENTS.that(12, "a point in time is found in the store as in the local log", source="RemoteLogManager.findOffsetByTimestamp", since="3.6")
+@REQUIREMENTS.that(12, "a timestamp is found in remote storage as in the local log", source="RemoteLogManager.findOffsetByTimestamp", since="3.6")
 def points_in_time(target: Target) -> None:
     topic = archived_topic(target)
     for offset in (0, 1, REMOTE, END - 1, END):
@@ -239,9 +250,7 @@ def points_in_time(target: Target) -> None:
     expect_equal(listed(target, topic, FIRST_TIMESTAMP + END + 1).offset, -1, "a time after the last record")
 
 
-@REQUIREMENTS.that(
-    13, "a consumer reads through: what is in the store is answered as if it were here, up to the end of its segment", source=READS, since="3.6"
-)
+@REQUIREMENTS.that(13, "a consumer reads remote data as if it were local, up to the end of its segment", source=READS, since="3.6")
 def reads_through(target: Target) -> None:
     topic = archived_topic(target)
     for offset in range(END + 1):
@@ -250,16 +259,16 @@ def reads_through(target: Target) -> None:
         expect_equal(found, wanted, f"offsets read from {offset} on")
 
 
-@REQUIREMENTS.that(14, "an answer from the store tells where the whole log begins and ends", source=READS, since="3.6")
+@REQUIREMENTS.that(14, "a response from remote storage contains log start offset and high watermark", source=READS, since="3.6")
 def bounds(target: Target) -> None:
     topic = archived_topic(target)
-    row = settled(lambda: _read(target, topic, REMOTE), lambda each: bool(each.records), "an answer from the store")
-    told_bounds = (row.error_code, row.log_start_offset, row.high_watermark, row.last_stable_offset)
-    expect_equal(told_bounds, (0, 0, END + 1, END + 1), "error, log start, high watermark, last stable offset")
+    row = settled(lambda: _read(target, topic, REMOTE), lambda each: bool(each.records), "a response from remote storage")
+    returned_bounds = (row.error_code, row.log_start_offset, row.high_watermark, row.last_stable_offset)
+    expect_equal(returned_bounds, (0, 0, END + 1, END + 1), "error, log start, high watermark, last stable offset")
 
 
 @REQUIREMENTS.that(
-    15, "a first batch that is larger than what may be sent comes all the same from the store", source="KIP-74; RemoteLogManager.read", since="3.6"
+    15, "a first batch above the limit of bytes is returned from remote storage, too", source="KIP-74; RemoteLogManager.read", since="3.6"
 )
 def large_batch(target: Target) -> None:
     topic = archived_topic(target)
@@ -267,15 +276,17 @@ def large_batch(target: Target) -> None:
     expect_equal(found[0], REMOTE, "the first record of it")
 
 
-@REQUIREMENTS.that(16, "beyond either end of the whole log nothing is read: error 1", source="UnifiedLog.read", since="3.6")
+@REQUIREMENTS.that(
+    16, "a fetch below the log start offset or above the log end offset returns OFFSET_OUT_OF_RANGE", source="UnifiedLog.read", since="3.6"
+)
 def out_of_range(target: Target) -> None:
     topic = archived_topic(target)
-    expect_error(_read(target, topic, END + 5).error_code, ErrorCode.OFFSET_OUT_OF_RANGE, "an offset behind the end")
+    expect_error(_read(target, topic, END + 5).error_code, ErrorCode.OFFSET_OUT_OF_RANGE, "an offset after the end")
 
 
 @REQUIREMENTS.that(
     17,
-    "a follower that asks for what is in the store only hears so (error 109); from the local log it copies",
+    "a follower's fetch of remote-only data returns OFFSET_MOVED_TO_TIERED_STORAGE; it replicates from the local log",
     source="KIP-405",
     since="3.6",
 )
@@ -289,11 +300,11 @@ def followers(target: Target) -> None:
         row = _read(target, topic, REMOTE, follower=broker.broker_id)
         expect_error(row.error_code, ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, f"a follower that asks for {REMOTE}")
         expect_equal((row.log_start_offset, bytes(row.records or b"")), (0, b""), "log start offset and records of that answer")
-        expect_equal(_offsets(_read(target, topic, END, follower=broker.broker_id)), [END], "what is copied from the local log")
+        expect_equal(_offsets(_read(target, topic, END, follower=broker.broker_id)), [END], "what is replicated from the local log")
 
 
 def _replicated(target: Target, follower: int) -> Topic:
-    """Make a topic of the node that is asked and a follower."""
+    """Create a topic of the checked node and a follower."""
     leader = target.topic()
     name = target.fresh_name("tiered")
     rows = [CreatableTopicConfig(name=key, value=value) for key, value in TIERED.items()]
@@ -306,7 +317,7 @@ def _replicated(target: Target, follower: int) -> Topic:
 
 
 @REQUIREMENTS.that(
-    18, "records are deleted in the store, too: the whole log begins later, and what is before is out of range", source="KIP-405", since="3.6"
+    18, "records are deleted in remote storage, too: the log start offset advances, and lower offsets are out of range", source="KIP-405", since="3.6"
 )
 def deleted_records(target: Target) -> None:
     topic = new_archived_topic(target)
@@ -315,12 +326,12 @@ def deleted_records(target: Target) -> None:
     expect_equal(listed(target, topic, EARLIEST_LOCAL_TIMESTAMP).offset, END, "where the local log begins")
     expect_error(_read(target, topic, REMOTE - 1).error_code, ErrorCode.OFFSET_OUT_OF_RANGE, "reading what was deleted")
     expect_equal(_read_from(target, topic, REMOTE)[0], REMOTE, "the first record that is left")
-    expect_equal(_delete_records(target, topic, END), (0, END), "error and low watermark where the store is emptied")
+    expect_equal(_delete_records(target, topic, END), (0, END), "error and low watermark where remote storage is emptied")
     expect_equal([listed(target, topic, each).offset for each in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP)], [END, END], "both beginnings")
 
 
 @REQUIREMENTS.that(
-    19, "what is copied is not forgotten by leader epochs: an epoch ends where it ended", source="KIP-320; RemoteLogManager", since="3.6"
+    19, "leader epochs of remote data are kept: the end offset of an epoch does not change", source="KIP-320; RemoteLogManager", since="3.6"
 )
 def epochs(target: Target) -> None:
     topic = archived_topic(target)
@@ -331,7 +342,7 @@ def epochs(target: Target) -> None:
     expect_equal((found.error_code, found.leader_epoch, found.end_offset), (0, 0, END + 1), "error, epoch and its end")
 
 
-@REQUIREMENTS.that(20, "a tiered topic is deleted as any other, and its name is free again", source="KIP-405", since="3.6")
+@REQUIREMENTS.that(20, "a tiered topic can be deleted, and its name can be reused", source="KIP-405", since="3.6")
 def deleted_topic(target: Target) -> None:
     topic = new_archived_topic(target)
     version = target.newest(ApiKey.DELETE_TOPICS)
@@ -341,11 +352,11 @@ def deleted_topic(target: Target) -> None:
     expect_error(answer.responses[0].error_code, ErrorCode.NONE, "deleting it")
     again = settled(lambda: created_again(target, topic.name), lambda code: code != ErrorCode.TOPIC_ALREADY_EXISTS, "a free name")
     expect_error(again, ErrorCode.NONE, "a topic of the same name")
-    expect_equal(listed(target, target.led_topic(topic.name, 1), LATEST_TIERED_TIMESTAMP).offset, -1, "what lies in the store of the new one")
+    expect_equal(listed(target, target.led_topic(topic.name, 1), LATEST_TIERED_TIMESTAMP).offset, -1, "the remote data of the new one")
 
 
 def created_again(target: Target, name: str) -> int:
-    """Ask for a tiered topic under a name; return the error."""
+    """Create a tiered topic with a name; return the error."""
     rows = [CreatableTopicConfig(name=key, value=value) for key, value in TIERED.items()]
     wanted = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=rows)
     with target.peer() as peer:
@@ -356,7 +367,7 @@ def created_again(target: Target, name: str) -> int:
 
 @contextmanager
 def _limited(target: Target, key: str) -> Iterator[None]:
-    """Let all brokers move a byte a second while the block lasts, and be without limit behind it."""
+    """Limit all brokers to a byte a second for the duration of the block, and remove the limit afterwards."""
     _set_for_brokers(target, key, "1")
     try:
         yield
@@ -376,9 +387,7 @@ def _set_for_brokers(target: Target, key: str, value: str) -> None:
     settled(lambda: told(target, ConfigResourceType.BROKER, broker, key).value, lambda seen: seen == value, f"{key}={value}")
 
 
-@REQUIREMENTS.that(
-    21, "copies are held back by a rate that can be changed at any time; the first one is made all the same", source="KIP-956", since="3.9"
-)
+@REQUIREMENTS.that(21, "uploads are throttled by a dynamic quota; the first one is always permitted", source="KIP-956", since="3.9")
 def copies_held_back(target: Target) -> None:
     need_remote_store(target)
     with _limited(target, "remote.log.manager.copy.max.bytes.per.second"):
@@ -392,13 +401,11 @@ def copies_held_back(target: Target) -> None:
         )
         time.sleep(HELD_SECONDS)
         seen = listed(target, topic, LATEST_TIERED_TIMESTAMP).offset
-        expect(seen < END - 1, f"all that is closed was copied at once, up to {seen}")
+        expect(seen < END - 1, f"all closed segments were uploaded at once, up to {seen}")
     wait_for_local_start(target, topic, END)
 
 
-@REQUIREMENTS.that(
-    22, "reads from the store are held back by a rate: who is too fast gets nothing for now, and no error", source="KIP-956", since="3.9"
-)
+@REQUIREMENTS.that(22, "remote reads are throttled by a quota: above it a fetch returns empty, without an error", source="KIP-956", since="3.9")
 def reads_held_back(target: Target) -> None:
     topic = archived_topic(target)
     with _limited(target, "remote.log.manager.fetch.max.bytes.per.second"):

@@ -1,4 +1,4 @@
-"""Topics in a remote store, for the checks of tiered storage: made, filled, and looked at until what is closed lies there alone."""
+"""Topics in remote storage, for the checks of tiered storage: created, filled, and polled until closed segments are remote only."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -29,7 +29,7 @@ SYSTEM: Final = "remote.log.storage.system.enable"
 ENABLE: Final = "remote.storage.enable"
 SEGMENTS, BATCHES_EACH = 4, 2
 END: Final = SEGMENTS * BATCHES_EACH
-"""Where the last segment begins, which is written to and is never copied; it has one record."""
+"""The base offset of the active segment, which is never uploaded; it has one record."""
 FIRST_TIMESTAMP: Final = 1000
 TIERED: Final = {
     ENABLE: "true",
@@ -39,12 +39,12 @@ TIERED: Final = {
     "index.interval.bytes": "1",
 }
 PADDING: Final = b"x" * 400_000
-"""Two of them fill the smallest segment that there is since 4.0 (KIP-1030)."""
+"""Two of them fill the smallest possible segment since 4.0 (KIP-1030)."""
 _ARCHIVED: "WeakKeyDictionary[Target, Topic]" = WeakKeyDictionary()
 
 
 def has_remote_store(target: Target) -> bool:
-    """Tell whether the node has a remote store; one that never heard of such a thing has none."""
+    """Return whether the node has remote storage; a release without tiered storage has none."""
     if ApiKey.DESCRIBE_CONFIGS not in target.ranges():
         return False
     row = told(target, ConfigResourceType.BROKER, str(own_broker_id(target)), SYSTEM)
@@ -52,13 +52,13 @@ def has_remote_store(target: Target) -> bool:
 
 
 def need_remote_store(target: Target) -> None:
-    """Raise Inapplicable where there is none."""
+    """Raise Inapplicable without remote storage."""
     if not has_remote_store(target):
-        raise Inapplicable(f"the node has no remote store: tell it {SYSTEM}=true, and where that is")
+        raise Inapplicable(f"the node has no remote storage: set {SYSTEM}=true, and a storage manager")
 
 
 def created(target: Target, configs: Mapping[str, str]) -> tuple[str, int, str | None]:
-    """Ask for a topic; return its name and what is said of it: an error and a message."""
+    """Create a topic; return its name, error and message."""
     name = target.fresh_name("tiered")
     rows = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
     wanted = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=rows)
@@ -87,12 +87,12 @@ def fill(target: Target, topic: Topic, first: int, count: int) -> None:
 
 
 def wait_for_local_start(target: Target, topic: Topic, offset: int) -> None:
-    """Wait until what lies before an offset is in the remote store alone. Raises Unmet if it never is."""
+    """Wait until everything before an offset is remote only. Raises Unmet after a time-out."""
     settled(lambda: listed(target, topic, EARLIEST_LOCAL_TIMESTAMP).offset, lambda seen: seen >= offset, f"a local log from {offset} on")
 
 
 def new_archived_topic(target: Target, configs: Mapping[str, str] | None = None) -> Topic:
-    """Make a topic of four closed segments that are in the remote store alone, and an active one. Raises Inapplicable without a store."""
+    """Create a topic of four closed segments that are remote only, and an active one. Raises Inapplicable without remote storage."""
     need_remote_store(target)
     topic = target.topic(configs={**TIERED, **(configs or {})}, name=target.fresh_name("tiered"))
     fill(target, topic, 0, END + 1)
@@ -101,7 +101,7 @@ def new_archived_topic(target: Target, configs: Mapping[str, str] | None = None)
 
 
 def archived_topic(target: Target) -> Topic:
-    """Return such a topic that nobody changes; it is made once."""
+    """Return such a topic for read-only checks; it is created once."""
     if target not in _ARCHIVED:
         _ARCHIVED[target] = new_archived_topic(target)
     return _ARCHIVED[target]

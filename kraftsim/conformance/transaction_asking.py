@@ -1,6 +1,7 @@
-"""A transactional id as the checks use it: every question to its coordinator one call, and its answer as it came.
+"""A transactional id for the checks: each request to its coordinator is one call that returns the response.
 
-While the coordinators' topic is made and taken over, a question is put again; CONCURRENT_TRANSACTIONS is waited for only where a check says so.
+While the internal topic is created and its coordinator is loading, requests are retried;
+CONCURRENT_TRANSACTIONS is retried only where a check requests it.
 """
 
 import time
@@ -34,7 +35,7 @@ BUSY: Final = (*NOT_READY, ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
 class TransactionalId:
-    """A transactional id that nobody has used, and the address of its coordinator."""
+    """An unused transactional id, and the address of its coordinator."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -46,7 +47,7 @@ class TransactionalId:
     def init(
         self, version: int = INIT_VERSION, producer: Producer = NOBODY, timeout_ms: int = TIMEOUT_MS, *, waits: bool = False
     ) -> InitProducerIdResponse:
-        """Ask for an epoch, naming the producer that one is (or nobody)."""
+        """Send InitProducerId, with the current producer id and epoch or without."""
         asked = InitProducerIdRequest(
             transactional_id=self.name, transaction_timeout_ms=timeout_ms, producer_id=producer[0], producer_epoch=producer[1]
         )
@@ -54,7 +55,7 @@ class TransactionalId:
             return patiently(lambda: peer.ask(asked, version, InitProducerIdResponse), lambda answer: answer.error_code, BUSY if waits else NOT_READY)
 
     def producer(self, timeout_ms: int = TIMEOUT_MS) -> Producer:
-        """Become the producer of the id, once the transaction before is over. Raises Unmet."""
+        """Become the producer of the id, once the previous transaction has completed. Raises Unmet."""
         answer = self.init(timeout_ms=timeout_ms, waits=True)
         expect_error(answer.error_code, ErrorCode.NONE, "a producer id for a transactional id")
         return answer.producer_id, answer.producer_epoch
@@ -74,18 +75,18 @@ class TransactionalId:
         with self.target.peer(self.address) as peer:
             answer = patiently(lambda: peer.ask(asked, version, AddPartitionsToTxnResponse), _first_error, BUSY if waits else NOT_READY)
         found = {(topic.name, row.partition_index): row for topic in answer.results_by_topic_v3_and_below for row in topic.results_by_partition}
-        expect(sorted(found) == sorted(partitions), f"asked about {sorted(partitions)}, told about {sorted(found)}")
+        expect(sorted(found) == sorted(partitions), f"requested {sorted(partitions)}, returned {sorted(found)}")
         return [found[each].partition_error_code for each in partitions]
 
     def begin(self, producer: Producer, partitions: Partitions) -> None:
-        """Add partitions, once the transaction before is over. Raises Unmet."""
+        """Add partitions, once the previous transaction has completed. Raises Unmet."""
         for error in self.add(producer, partitions):
             expect_error(error, ErrorCode.NONE, "a partition added to the transaction")
 
     def ask_as_broker(
         self, rows: list[AddPartitionsToTxnTransaction], version: int = FIRST_VERSION_OF_BROKERS
     ) -> dict[str, dict[tuple[str, int], int]]:
-        """Put several transactions to the coordinator as brokers do; return the errors by transactional id and partition."""
+        """Send several transactions to the coordinator as brokers do; return the errors by transactional id and partition."""
         with self.target.peer(self.address) as peer:
             answer = peer.ask(AddPartitionsToTxnRequest(transactions=rows), version, AddPartitionsToTxnResponse)
         expect_error(answer.error_code, ErrorCode.NONE, "the whole request")
@@ -97,7 +98,7 @@ class TransactionalId:
         }
 
     def row(self, producer: Producer, partitions: Partitions, *, verifies: bool, name: str | None = None) -> AddPartitionsToTxnTransaction:
-        """Return the question of a broker about this id."""
+        """Return a broker's row for this id."""
         return AddPartitionsToTxnTransaction(
             transactional_id=self.name if name is None else name,
             producer_id=producer[0],
@@ -127,7 +128,7 @@ class TransactionalId:
             return patiently(lambda: peer.ask(asked, version, EndTxnResponse), lambda answer: answer.error_code, BUSY if waits else NOT_READY)
 
     def ended(self, producer: Producer, version: int = END_VERSION, *, commits: bool) -> EndTxnResponse:
-        """End a transaction, and wait until it is over. Raises Unmet."""
+        """End a transaction, and wait until it has completed. Raises Unmet."""
         answer = self.end(producer, version, commits=commits)
         expect_error(answer.error_code, ErrorCode.NONE, "the end of a transaction")
         self.reached("CompleteCommit" if commits else "CompleteAbort")
@@ -136,14 +137,14 @@ class TransactionalId:
     # DescribeTransactions ------------------------------------------------------------------------------------------------------------------
 
     def described(self) -> TransactionState:
-        """Return what the coordinator tells of the id."""
+        """Return the coordinator's description of the id."""
         with self.target.peer(self.address) as peer:
             asked = DescribeTransactionsRequest(transactional_ids=[self.name])
             answer = peer.ask(asked, DESCRIBE_VERSION, DescribeTransactionsResponse)
         return answer.transaction_states[0]
 
     def reached(self, state: str, seconds: float = SETTLE_SECONDS) -> TransactionState:
-        """Wait until the id is in a state, and return what is told of it. Raises Unmet."""
+        """Wait until the id is in a state, and return its description. Raises Unmet."""
         give_up_at = time.monotonic() + seconds
         while True:
             found = self.described()
@@ -155,12 +156,12 @@ class TransactionalId:
 
 
 def partitions_of(state: TransactionState) -> Partitions:
-    """Return the partitions that are told, sorted."""
+    """Return the described partitions, sorted."""
     return sorted((topic.topic, number) for topic in state.topics for number in topic.partitions)
 
 
 def topics_of(partitions: Partitions) -> list[AddPartitionsToTxnTopic]:
-    """Return partitions as a request names them."""
+    """Return partitions as rows of a request."""
     topics: dict[str, AddPartitionsToTxnTopic] = {}
     for topic, number in partitions:
         topics.setdefault(topic, AddPartitionsToTxnTopic(name=topic)).partitions.append(number)

@@ -1,4 +1,4 @@
-"""A transactional producer as the checks use it: its coordinator found, a transaction begun for offsets of groups, and ended."""
+"""A transactional producer for the checks: its coordinator is known, a transaction is begun for offsets of groups, and ended."""
 
 from typing import Final
 
@@ -25,13 +25,13 @@ MAY_PASS: Final = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.CONCURRENT_TRANSACTIONS,
 )
-"""What is answered while the coordinators' topic is made, and while the transaction before is being ended."""
+"""Transient errors while the internal topic is created, and while the previous transaction is completing."""
 TIMEOUT_MS: Final = 60_000
 INIT_VERSION, ADD_VERSION, END_VERSION, COMMIT_VERSION, FIND_VERSION = 3, 3, 3, 3, 2
 
 
 class TransactionTalk:
-    """A producer of a fresh transactional id, with its producer id."""
+    """A producer of a new transactional id, with its producer id."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -44,7 +44,7 @@ class TransactionTalk:
         self.producer_id, self.producer_epoch = found.producer_id, found.producer_epoch
 
     def add_offsets(self, group_id: str) -> None:
-        """Let the offsets of a group be part of the transaction."""
+        """Add the offsets of a group to the transaction."""
         asked = AddOffsetsToTxnRequest(
             transactional_id=self.transactional_id, producer_id=self.producer_id, producer_epoch=self.producer_epoch, group_id=group_id
         )
@@ -53,7 +53,7 @@ class TransactionTalk:
         expect_error(answer.error_code, ErrorCode.NONE, "offsets added to the transaction")
 
     def end(self, *, commits: bool) -> None:
-        """End the transaction; that it ended is decided when this returns, and known everywhere soon after."""
+        """End the transaction; it is decided when this returns, and completes soon afterwards."""
         asked = EndTxnRequest(
             transactional_id=self.transactional_id, producer_id=self.producer_id, producer_epoch=self.producer_epoch, committed=commits
         )
@@ -63,7 +63,7 @@ class TransactionTalk:
 
     def commit_request(
         self,
-        talk: GroupTalk,
+        group: GroupTalk,
         partitions: list[tuple[str, int]],
         offset: int,
         *,
@@ -76,7 +76,7 @@ class TransactionTalk:
         """Return a request that commits the same offset for some partitions, each a topic of its own in the request."""
         return TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
-            group_id=talk.group_id,
+            group_id=group.group_id,
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch,
             generation_id_or_member_epoch=generation_id,
@@ -97,7 +97,7 @@ class TransactionTalk:
 
     def commit(
         self,
-        talk: GroupTalk,
+        group: GroupTalk,
         partitions: list[tuple[str, int]],
         offset: int,
         *,
@@ -109,20 +109,20 @@ class TransactionTalk:
     ) -> list[int]:
         """Commit offsets in the transaction, and return the errors of the partitions."""
         asked = self.commit_request(
-            talk, partitions, offset, member_id=member_id, generation_id=generation_id, instance_id=instance_id, metadata=metadata
+            group, partitions, offset, member_id=member_id, generation_id=generation_id, instance_id=instance_id, metadata=metadata
         )
-        return self.put(talk, asked, version)
+        return self.put(group, asked, version)
 
-    def put(self, talk: GroupTalk, asked: TxnOffsetCommitRequest, version: int = COMMIT_VERSION) -> list[int]:
+    def put(self, group: GroupTalk, asked: TxnOffsetCommitRequest, version: int = COMMIT_VERSION) -> list[int]:
         """Send a request to the group's coordinator, and return the errors of the partitions in their order."""
-        with talk.peer() as peer:
+        with group.peer() as peer:
             answer = peer.ask(asked, version, TxnOffsetCommitResponse)
         found = {(topic.name, row.partition_index): row.error_code for topic in answer.topics for row in topic.partitions}
         return [found[topic.name, row.partition_index] for topic in asked.topics for row in topic.partitions]
 
 
 def find_transaction_coordinator(target: Target, transactional_id: str) -> str:
-    """Return the address of the coordinator of a transactional id, asking again while the coordinators' topic is made. Raises Unmet."""
+    """Return the address of the coordinator of a transactional id, with retries while the internal topic is created. Raises Unmet."""
     asked = FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTION)
     version = target.newest(ApiKey.FIND_COORDINATOR, until=FIND_VERSION)
     with target.peer() as peer:

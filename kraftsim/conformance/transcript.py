@@ -1,4 +1,4 @@
-"""What went over the wire during one check, kept so that a requirement that is not met can show what was sent and what came."""
+"""The traffic of one check, kept so that an unmet requirement can show what was sent and received."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from protocol.requests import UnsupportedApi, decode_request, decode_response, p
 
 KEPT_PIECES = 400
 KEPT_BYTES = 8192
-"""Of one piece; what is longer is cut and says so."""
+"""The limit of one piece; a longer one is truncated and marked."""
 SHOWN_PIECES = 8
 SHOWN_BYTES = 96
 SHOWN_CHARACTERS = 300
@@ -19,7 +19,7 @@ SIZE_BYTES = 4
 
 
 class Way(Enum):
-    """Which way a piece went."""
+    """The direction of a piece."""
 
     SENT = ">"
     CAME = "<"
@@ -28,7 +28,7 @@ class Way(Enum):
 
 @dataclass(slots=True)
 class Piece:
-    """Bytes that went one way without any going the other; for the end of a connection, how it ended."""
+    """Bytes in one direction without any in the other; for the end of a connection, how it ended."""
 
     connection: int
     way: Way
@@ -50,7 +50,7 @@ class Transcript:
         return self._connections
 
     def sent(self, connection: int, data: bytes) -> None:
-        """Write down what was sent; pieces that follow each other become one."""
+        """Record what was sent; consecutive pieces are merged."""
         last = self._pieces[-1] if self._pieces else None
         if last is not None and last.connection == connection and last.way is Way.SENT and last.size < SHOWN_BYTES:
             last.data += data[: KEPT_BYTES - len(last.data)]
@@ -59,22 +59,22 @@ class Transcript:
         self._pieces.append(Piece(connection, Way.SENT, bytes(data[:KEPT_BYTES]), len(data)))
 
     def came(self, connection: int, frame: bytes) -> None:
-        """Write down a frame that came, without its size."""
+        """Record a received frame, without its size."""
         self._pieces.append(Piece(connection, Way.CAME, bytes(frame[:KEPT_BYTES]), len(frame)))
 
     def ended(self, connection: int, words: str) -> None:
-        """Write down how a connection ended, or that nothing came."""
+        """Record how a connection ended, or that nothing was received."""
         self._pieces.append(Piece(connection, Way.ENDED, b"", 0, words))
 
     def lines(self) -> list[str]:
-        """Return the last pieces for a reader: what they mean, and their bytes."""
+        """Return the last pieces as text: their meaning, and their bytes."""
         asked: dict[tuple[int, int], tuple[int, int]] = {}
-        told = [self._told(piece, asked) for piece in self._pieces]
-        shown = told[-SHOWN_PIECES:]
-        left_out = [f"({len(told) - len(shown)} pieces before these)"] if len(shown) < len(told) else []
+        returned = [self._lines_of(piece, asked) for piece in self._pieces]
+        shown = returned[-SHOWN_PIECES:]
+        left_out = [f"({len(returned) - len(shown)} pieces before these)"] if len(shown) < len(returned) else []
         return left_out + [line for lines in shown for line in lines]
 
-    def _told(self, piece: Piece, asked: dict[tuple[int, int], tuple[int, int]]) -> list[str]:
+    def _lines_of(self, piece: Piece, asked: dict[tuple[int, int], tuple[int, int]]) -> list[str]:
         mark = f"#{piece.connection} {piece.way.value}"
         if piece.way is Way.ENDED:
             return [f"{mark} {piece.words}"]
@@ -83,7 +83,7 @@ class Transcript:
 
 
 def _meaning_of_sent(piece: Piece, asked: dict[tuple[int, int], tuple[int, int]]) -> Iterator[str]:
-    """Say what each frame of a piece asks, and remember its API and version for the answer."""
+    """Describe each frame of a piece, and store its API and version for the response."""
     data, position, frames = piece.data, 0, 0
     while position + SIZE_BYTES <= len(data):
         size = int.from_bytes(data[position : position + SIZE_BYTES], signed=True)
@@ -105,11 +105,11 @@ def _meaning_of_request(frame: bytes, connection: int, asked: dict[tuple[int, in
     try:
         head = read_request_head(frame)
         asked[connection, head.correlation_id] = (head.api_key, head.api_version)
-        name = f"{_api(head.api_key)} v{head.api_version}, correlation id {head.correlation_id}, client id {_cut(repr(head.client_id), 60)}"
+        name = f"{_api(head.api_key)} v{head.api_version}, correlation id {head.correlation_id}, client id {_shortened(repr(head.client_id), 60)}"
     except (MalformedMessage, UnsupportedApi) as trouble:
         return f"no request that can be read ({trouble})"
     try:
-        return _cut(f"{name}: {decode_request(head, frame)!r}")
+        return _shortened(f"{name}: {decode_request(head, frame)!r}")
     except (MalformedMessage, UnsupportedApi) as trouble:
         return f"{name}: a body that cannot be read ({trouble})"
 
@@ -123,7 +123,7 @@ def _meaning_of_answer(piece: Piece, asked: dict[tuple[int, int], tuple[int, int
         body = decode_response(*pair, piece.data)[1]
     except (MalformedMessage, UnsupportedApi) as trouble:
         return f"an answer that cannot be read ({trouble})"
-    return _cut(f"{_api(pair[0])} v{pair[1]}, correlation id {correlation_id}: {body!r}")
+    return _shortened(f"{_api(pair[0])} v{pair[1]}, correlation id {correlation_id}: {body!r}")
 
 
 def _api(api_key: int) -> str:
@@ -137,5 +137,5 @@ def _hex(piece: Piece) -> str:
     return piece.data[:SHOWN_BYTES].hex(" ", -2) + more
 
 
-def _cut(text: str, characters: int = SHOWN_CHARACTERS) -> str:
+def _shortened(text: str, characters: int = SHOWN_CHARACTERS) -> str:
     return text if len(text) <= characters else f"{text[:characters]}..."

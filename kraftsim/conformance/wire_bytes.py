@@ -1,6 +1,6 @@
-"""Requests put together by hand, and what their answers must look like: what the checks of the wire chapter share.
+"""Handmade requests, and checks of their responses: shared by the checks of the wire chapter.
 
-No codec writes these requests, so that they can be wrong in exactly one place.
+No codec writes these requests, so that they can be malformed in exactly one place.
 Source: the protocol guide (framing, request header v0 to v2, primitive types); KIP-482.
 """
 
@@ -49,12 +49,12 @@ def metadata(
     correlation_id: int = 1, *, header_tags: bytes = NO_TAGS, topics: bytes = NO_TOPICS, body_tags: bytes = NO_TAGS, client_id: bytes = NO_CLIENT_ID
 ) -> bytes:
     """Return a request for Metadata in its first flexible version, without its size."""
-    flags = bytes(3)  # no topic is created, no operations are told
+    flags = bytes(3)  # no topic is created, no operations are returned
     return head(ApiKey.METADATA, FLEXIBLE_METADATA, correlation_id, client_id) + header_tags + topics + flags + body_tags
 
 
 def api_versions(correlation_id: int = 1, client_id: bytes = NO_CLIENT_ID) -> bytes:
-    """Return a request for ApiVersions in version 0, without its size: the shortest question that every node answers."""
+    """Return a request for ApiVersions in version 0, without its size: the shortest request that every node answers."""
     return head(ApiKey.API_VERSIONS, 0, correlation_id, client_id)
 
 
@@ -64,18 +64,18 @@ def api_versions_3(correlation_id: int = 1, *, name: bytes = b"\x02x", software_
 
 
 def answer_on(peer: Peer, payload: bytes, what: str) -> bytes:
-    """Send a request on a connection and return the frame that answers it. Raises Unmet if none comes, or one that does not answer it."""
+    """Send a request on a connection and return the response frame. Raises Unmet if there is none, or if it does not match."""
     peer.send_bytes(framed(payload))
     return next_answer(peer, payload, what)
 
 
 def next_answer(peer: Peer, payload: bytes, what: str) -> bytes:
-    """Return the next frame, which must answer this request: its correlation id in front, and a body of its API and version behind."""
+    """Return the next frame, which must be the response to this request: its correlation id, and a body of its API and version."""
     return _next(peer, payload, what)[0]
 
 
 def body_on(peer: Peer, payload: bytes, what: str) -> Message:
-    """Send a request of a version that both sides know, and return its answer's body."""
+    """Send a request of a version that both sides support, and return the response body."""
     peer.send_bytes(framed(payload))
     body = _next(peer, payload, what)[1]
     assert body is not None, "the version is known here"
@@ -93,13 +93,13 @@ def _next(peer: Peer, payload: bytes, what: str) -> tuple[bytes, Message | None]
     try:
         return frame, decode_response(api_key, version, frame)[1]
     except UnsupportedApi:
-        return frame, None  # a version that nobody knows; the caller looks at the bytes
+        return frame, None  # an unknown version; the caller checks the bytes
     except MalformedMessage as trouble:
         raise Unmet(f"{what}: the answer cannot be read ({trouble})", "a body of this version", frame[:64].hex(" ", -2)) from trouble
 
 
 def answers(target: Target, payloads: Mapping[str, bytes]) -> None:
-    """Each of these requests is answered, and the connection goes on."""
+    """Each of these requests gets a response, and the connection stays usable."""
     for what, payload in payloads.items():
         with target.peer() as peer:
             answer_on(peer, payload, what)
@@ -107,14 +107,14 @@ def answers(target: Target, payloads: Mapping[str, bytes]) -> None:
 
 
 def closes(target: Target, payloads: Mapping[str, bytes]) -> None:
-    """Each of these requests closes its connection without an answer, and the node goes on to serve others."""
+    """Each of these requests closes its connection without a response, and the node still serves other connections."""
     for what, payload in payloads.items():
         closes_after(target, framed(payload), what)
     still_answers(target)
 
 
 def closes_after(target: Target, data: bytes, what: str, address: str | None = None) -> None:
-    """The node closes a connection on which these bytes come, and says nothing."""
+    """The node closes a connection after these bytes, without a response."""
     with target.peer(address) as peer:
         peer.send_bytes(data)
         expect_closed(peer, what)

@@ -1,4 +1,4 @@
-"""Connections: many at once, short ones, idle ones, and those that break.
+"""Connections: many at once, short ones, idle ones, and aborted ones.
 
 Source: SocketServer (Acceptor, Processor); Selector. The limits on connections are Kafka's defaults, which are none.
 """
@@ -18,7 +18,7 @@ ACCEPTOR = "SocketServer: Acceptor"
 MANY = 150
 
 
-@REQUIREMENTS.that(1, "many connections at once are all served", source=ACCEPTOR)
+@REQUIREMENTS.that(1, "many simultaneous connections are all served", source=ACCEPTOR)
 def many_connections(target: Target) -> None:
     with ExitStack() as open_ones:
         peers = [open_ones.enter_context(target.peer()) for _ in range(MANY)]
@@ -28,28 +28,28 @@ def many_connections(target: Target) -> None:
             next_answer(peer, metadata(number), f"connection {number} of {MANY}")
 
 
-@REQUIREMENTS.that(2, "connections that come and go without a word do no harm", source=ACCEPTOR)
+@REQUIREMENTS.that(2, "connections that are opened and closed without a request do no harm", source=ACCEPTOR)
 def silent_connections(target: Target) -> None:
     for _ in range(MANY):
         target.peer().close()
     still_answers(target)
 
 
-@REQUIREMENTS.that(3, "a connection on which nothing is sent stays open", source=f"{SELECTOR}: connections.max.idle.ms")
+@REQUIREMENTS.that(3, "an idle connection stays open", source=f"{SELECTOR}: connections.max.idle.ms")
 def idle_connection(target: Target) -> None:
     with target.peer() as peer:
         expect(peer.is_silent(), "a new connection is closed, or something comes on it")
         answer_on(peer, metadata(), "the first request after a while")
 
 
-@REQUIREMENTS.that(4, "a connection whose sender finishes without a request is closed", source=SELECTOR)
+@REQUIREMENTS.that(4, "a connection whose client shuts down its sending half without a request is closed", source=SELECTOR)
 def finished_without_a_request(target: Target) -> None:
     with target.peer() as peer:
         peer.finish_sending()
         expect_closed(peer, "the end without a request")
 
 
-@REQUIREMENTS.that(5, "a connection that is reset in the middle of a request does no harm", source=SELECTOR)
+@REQUIREMENTS.that(5, "a reset in the middle of a request does no harm", source=SELECTOR)
 def reset_in_a_request(target: Target) -> None:
     for size in (0, 2, 4, 12):
         peer = target.peer()
@@ -58,7 +58,7 @@ def reset_in_a_request(target: Target) -> None:
     still_answers(target)
 
 
-@REQUIREMENTS.that(6, "a connection that is reset before its answer comes does no harm", source=SELECTOR)
+@REQUIREMENTS.that(6, "a reset before the response does no harm", source=SELECTOR)
 def reset_before_the_answer(target: Target) -> None:
     for _ in range(20):
         peer = target.peer()
@@ -67,7 +67,7 @@ def reset_before_the_answer(target: Target) -> None:
     still_answers(target)
 
 
-@REQUIREMENTS.that(7, "a connection that is reset while a Fetch waits does no harm", source="DelayedFetch; Selector")
+@REQUIREMENTS.that(7, "a reset while a Fetch waits does no harm", source="DelayedFetch; Selector")
 def reset_while_waiting(target: Target) -> None:
     topic = target.topic()
     limits = int32(-1) + int32(300) + int32(1) + int32(1_000_000) + b"\x00"
@@ -82,7 +82,7 @@ def reset_while_waiting(target: Target) -> None:
     still_answers(target)
 
 
-@REQUIREMENTS.that(8, "a connection is good for any number of requests", source=SELECTOR)
+@REQUIREMENTS.that(8, "a connection can be used for any number of requests", source=SELECTOR)
 def long_conversation(target: Target) -> None:
     with target.peer() as peer:
         for number in range(300):

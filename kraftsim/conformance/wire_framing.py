@@ -1,6 +1,7 @@
-"""Framing: an int32 size, then so many bytes, however they come.
+"""Framing: an int32 size, then so many bytes, in any number of TCP segments.
 
-Source: the protocol guide; NetworkReceive, SocketServer, Selector; socket.request.max.bytes. The limit is Kafka's default of 104857600.
+Source: the protocol guide; NetworkReceive, SocketServer, Selector; socket.request.max.bytes. The limit is
+Kafka's default of 104857600.
 """
 
 import time
@@ -45,7 +46,7 @@ def oversized_frame(target: Target) -> None:
     still_answers(target)
 
 
-@REQUIREMENTS.that(3, "a frame of socket.request.max.bytes is waited for", source=NETWORK_RECEIVE)
+@REQUIREMENTS.that(3, "a frame of exactly socket.request.max.bytes is accepted", source=NETWORK_RECEIVE)
 def largest_frame(target: Target) -> None:
     with target.peer() as peer:
         peer.send_bytes(int32(REQUEST_MAX_BYTES))
@@ -58,7 +59,7 @@ def empty_frame(target: Target) -> None:
     still_answers(target)
 
 
-@REQUIREMENTS.that(5, "a frame that is cut by the end of the connection is forgotten without harm", source=NETWORK_RECEIVE)
+@REQUIREMENTS.that(5, "a frame that is truncated by the end of the connection is dropped without harm", source=NETWORK_RECEIVE)
 def truncated_frame(target: Target) -> None:
     whole = framed(metadata())
     for size in (1, 3, 4, 9, len(whole) - 1):
@@ -69,7 +70,7 @@ def truncated_frame(target: Target) -> None:
     still_answers(target)
 
 
-@REQUIREMENTS.that(6, "a request that comes byte by byte is answered", source=NETWORK_RECEIVE)
+@REQUIREMENTS.that(6, "a request that arrives byte by byte is answered", source=NETWORK_RECEIVE)
 def byte_by_byte(target: Target) -> None:
     payload = metadata(17)
     with target.peer() as peer:
@@ -78,7 +79,7 @@ def byte_by_byte(target: Target) -> None:
         next_answer(peer, payload, "a request byte by byte")
 
 
-@REQUIREMENTS.that(7, "a size that comes in two pieces is put together", source=NETWORK_RECEIVE)
+@REQUIREMENTS.that(7, "a size that arrives in two pieces is reassembled", source=NETWORK_RECEIVE)
 def size_in_pieces(target: Target) -> None:
     payload = metadata()
     for cut in (1, 2, 3):
@@ -86,10 +87,10 @@ def size_in_pieces(target: Target) -> None:
             peer.send_bytes(framed(payload)[:cut])
             time.sleep(PAUSE_SECONDS)
             peer.send_bytes(framed(payload)[cut:])
-            next_answer(peer, payload, f"a size cut after {cut} bytes")
+            next_answer(peer, payload, f"a size split after {cut} bytes")
 
 
-@REQUIREMENTS.that(8, "a request is not answered before its last byte, and then it is", source=NETWORK_RECEIVE)
+@REQUIREMENTS.that(8, "a request is answered once its last byte has arrived, and not before", source=NETWORK_RECEIVE)
 def waits_for_the_last_byte(target: Target) -> None:
     payload = metadata()
     with target.peer() as peer:
@@ -99,7 +100,7 @@ def waits_for_the_last_byte(target: Target) -> None:
         next_answer(peer, payload, "a request whose last byte came late")
 
 
-@REQUIREMENTS.that(9, "two hundred frames in one piece are answered, each by itself", source="Selector.pollSelectionKeys: buffered receives")
+@REQUIREMENTS.that(9, "two hundred frames in one piece are answered one by one", source="Selector.pollSelectionKeys: buffered receives")
 def many_frames_at_once(target: Target) -> None:
     payloads = [metadata(number) for number in range(200)]
     with target.peer() as peer:
@@ -108,7 +109,7 @@ def many_frames_at_once(target: Target) -> None:
             next_answer(peer, payload, f"frame {number}")
 
 
-@REQUIREMENTS.that(10, "where the pieces end does not matter", source=NETWORK_RECEIVE)
+@REQUIREMENTS.that(10, "the boundaries of TCP segments do not matter", source=NETWORK_RECEIVE)
 def pieces_of_every_size(target: Target) -> None:
     payloads = [metadata(number) if number % 2 else api_versions(number) for number in range(12)]
     stream = b"".join(map(framed, payloads))
@@ -120,7 +121,7 @@ def pieces_of_every_size(target: Target) -> None:
                 next_answer(peer, payload, f"pieces of {size} bytes, request {number}")
 
 
-@REQUIREMENTS.that(11, "what stands before a bad request in the same piece is answered", source=SOCKET_SERVER)
+@REQUIREMENTS.that(11, "a request before a malformed one in the same piece is answered", source=SOCKET_SERVER)
 def good_before_bad(target: Target) -> None:
     payload = metadata()
     with target.peer() as peer:
@@ -129,18 +130,18 @@ def good_before_bad(target: Target) -> None:
         expect_closed(peer, "the bad request")
 
 
-@REQUIREMENTS.that(12, "what stands behind a bad request in the same piece is not answered", source=SOCKET_SERVER)
+@REQUIREMENTS.that(12, "a request after a malformed one in the same piece is not answered", source=SOCKET_SERVER)
 def good_behind_bad(target: Target) -> None:
     closes_after(target, framed(head(NOT_AN_API, 0)) + framed(metadata()), "a bad request before a good one")
     still_answers(target)
 
 
-@REQUIREMENTS.that(13, "a request of some megabytes is read whole", source=NETWORK_RECEIVE)
+@REQUIREMENTS.that(13, "a request of several megabytes is read completely", source=NETWORK_RECEIVE)
 def large_request(target: Target) -> None:
-    answers(target, {f"a request with {LARGE_BYTES} bytes behind its body": metadata() + bytes(LARGE_BYTES)})
+    answers(target, {f"a request with {LARGE_BYTES} bytes after its body": metadata() + bytes(LARGE_BYTES)})
 
 
-@REQUIREMENTS.that(14, "a frame of the largest size that never comes keeps nobody else waiting", source="SocketServer: one mute state per channel")
+@REQUIREMENTS.that(14, "an incomplete frame of the largest size does not delay other connections", source="SocketServer: one mute state per channel")
 def announced_and_never_sent(target: Target) -> None:
     with target.peer() as idle, target.peer() as busy:
         idle.send_bytes(int32(REQUEST_MAX_BYTES // 100) + head(3, 9))
@@ -148,7 +149,7 @@ def announced_and_never_sent(target: Target) -> None:
             answer_on(busy, metadata(number), "a request beside a connection in the middle of a frame")
 
 
-@REQUIREMENTS.that(15, "a client of another protocol is closed: HTTP, TLS, SSH", source=NETWORK_RECEIVE)
+@REQUIREMENTS.that(15, "a client of another protocol is disconnected: HTTP, TLS, SSH", source=NETWORK_RECEIVE)
 def other_protocols(target: Target) -> None:
     hello = bytes.fromhex("1603010200010001fc0303") + bytes(520)
     for what, data in {"HTTP": b"GET / HTTP/1.1\r\nHost: kafka\r\n\r\n", "TLS": hello, "SSH": b"SSH-2.0-OpenSSH_9.6\r\n"}.items():
@@ -156,9 +157,9 @@ def other_protocols(target: Target) -> None:
     still_answers(target)
 
 
-@REQUIREMENTS.that(16, "noise closes the connection", source=SOCKET_SERVER)
+@REQUIREMENTS.that(16, "random bytes close the connection", source=SOCKET_SERVER)
 def noise(target: Target) -> None:
     rubbish = bytes((step * 197 + 131) % 256 for step in range(256))
     for start in range(0, 64, 16):
-        closes_after(target, framed(rubbish[start:]), f"noise from {start} on")
+        closes_after(target, framed(rubbish[start:]), f"random bytes from {start} on")
     still_answers(target)

@@ -1,4 +1,4 @@
-"""Malformed bodies: what cannot be read closes the connection without an answer, and costs neither time nor memory.
+"""Malformed bodies close the connection without a response, and cost neither time nor memory.
 
 Source: RequestContext.parseRequest; MessageDataGenerator; ByteBufferAccessor.
 """
@@ -38,11 +38,11 @@ def _rigid_metadata(version: int, rest: bytes) -> bytes:
 
 
 def _produce(records: bytes) -> bytes:
-    """Produce v3 to partition 0 of a topic that nobody has."""
+    """Produce v3 to partition 0 of an unknown topic."""
     return head(ApiKey.PRODUCE, 3) + int16(-1) + int16(1) + int32(1000) + int32(1) + string(b"no-such-topic") + int32(1) + int32(0) + records
 
 
-@REQUIREMENTS.that(1, "a body that ends before its last field closes the connection, wherever it ends", source=PARSE)
+@REQUIREMENTS.that(1, "a body that ends before its last field closes the connection, at every length", source=PARSE)
 def truncated_bodies(target: Target) -> None:
     init = request_bytes(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60000), 4, 1)[4:]
     header = len(head(ApiKey.METADATA, 9)) + len(NO_TAGS)
@@ -52,11 +52,11 @@ def truncated_bodies(target: Target) -> None:
         ("InitProducerId", init, init.index(b"\x02t")),
     ):
         for size in range(start, len(whole)):
-            closes_after(target, framed(whole[:size]), f"{what} cut after {size} of {len(whole)} bytes")
+            closes_after(target, framed(whole[:size]), f"{what} truncated after {size} of {len(whole)} bytes")
     still_answers(target)
 
 
-@REQUIREMENTS.that(2, "bytes behind a whole body are ignored", source=PARSE)
+@REQUIREMENTS.that(2, "bytes after a complete body are ignored", source=PARSE)
 def bytes_behind_the_body(target: Target) -> None:
     answers(
         target,
@@ -73,7 +73,8 @@ def array_beyond_the_frame(target: Target) -> None:
 def compact_array_beyond_the_frame(target: Target) -> None:
     enormous = b"\xff\xff\xff\xff\x07"
     closes(
-        target, {"two thousand million topics": metadata(topics=enormous), "three said, one there": metadata(topics=b"\x04\x02a\x00", body_tags=b"")}
+        target,
+        {"two thousand million topics": metadata(topics=enormous), "three declared, one present": metadata(topics=b"\x04\x02a\x00", body_tags=b"")},
     )
 
 
@@ -82,12 +83,12 @@ def negative_array(target: Target) -> None:
     closes(target, {f"a length of {length}": _rigid_metadata(0, int32(length)) for length in (-1, -2, -(2**31))})
 
 
-@REQUIREMENTS.that(6, "any negative length of an array stands for null where null is allowed", source=f"{GENERATOR}: arrayLength < 0")
+@REQUIREMENTS.that(6, "any negative array length is null where null is allowed", source=f"{GENERATOR}: arrayLength < 0")
 def negative_array_is_null(target: Target) -> None:
     answers(target, {f"a length of {length}": _rigid_metadata(1, int32(length)) for length in (-1, -2, -(2**31))})
 
 
-@REQUIREMENTS.that(7, "a compact array of length 0 stands for null where null is allowed", source="KIP-482")
+@REQUIREMENTS.that(7, "a compact array of length 0 is null where null is allowed", source="KIP-482")
 def compact_null_array(target: Target) -> None:
     answers(target, {"all topics": metadata(topics=b"\x00")})
 
@@ -97,7 +98,7 @@ def negative_string(target: Target) -> None:
     closes(target, {f"a length of {length}": _rigid_metadata(0, int32(1) + int16(length)) for length in (-1, -2, -32768)})
 
 
-@REQUIREMENTS.that(9, "any negative length of a string stands for null where null is allowed", source=f"{GENERATOR}: length < 0")
+@REQUIREMENTS.that(9, "any negative string length is null where null is allowed", source=f"{GENERATOR}: length < 0")
 def negative_string_is_null(target: Target) -> None:
     timeout = int32(60000)
     answers(target, {f"a length of {length}": head(ApiKey.INIT_PRODUCER_ID, 0) + int16(length) + timeout for length in (-1, -5, -32768)})
@@ -110,10 +111,10 @@ def compact_null_string(target: Target) -> None:
 
 @REQUIREMENTS.that(11, "a string that is longer than its frame closes the connection", source=GENERATOR)
 def string_beyond_the_frame(target: Target) -> None:
-    closes(target, {"32767 bytes said, 1 there": _rigid_metadata(1, int32(1) + int16(32767) + b"t"), "compact": api_versions_3(name=b"\x7fx")})
+    closes(target, {"32767 bytes declared, 1 present": _rigid_metadata(1, int32(1) + int16(32767) + b"t"), "compact": api_versions_3(name=b"\x7fx")})
 
 
-@REQUIREMENTS.that(12, "a string of 32767 bytes is taken, a longer compact one closes the connection", source=f"{GENERATOR}: 0x7fff")
+@REQUIREMENTS.that(12, "a string of 32767 bytes is accepted, a longer compact one closes the connection", source=f"{GENERATOR}: 0x7fff")
 def longest_string(target: Target) -> None:
     answers(target, {"32767 bytes": metadata(topics=b"\x02\x80\x80\x02" + b"x" * 32767 + NO_TAGS)})
     closes(target, {"32768 bytes": metadata(topics=b"\x02\x81\x80\x02" + b"x" * 32768 + NO_TAGS)})
@@ -125,13 +126,15 @@ def endless_length(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    14, "a name that is no UTF-8 is read, and refused as a name with error 17", source="Readable.readString: malformed input is replaced"
+    14,
+    "a name with invalid UTF-8 is decoded, and rejected as a topic name with INVALID_TOPIC_EXCEPTION",
+    source="Readable.readString: malformed input is replaced",
 )
 def bad_utf8(target: Target) -> None:
     for name in (b"\xff\xfe", b"a\xc3", b"\xed\xa0\x80"):
         with target.peer() as peer:
             answer = body_on(peer, _rigid_metadata(1, int32(1) + string(name)), f"a topic called {name!r}")
-            assert isinstance(answer, MetadataResponse), "Metadata was asked"
+            assert isinstance(answer, MetadataResponse), "the request was Metadata"
             expect_equal([topic.error_code for topic in answer.topics], [int(ErrorCode.INVALID_TOPIC_EXCEPTION)], f"error codes for {name!r}")
 
 
@@ -141,15 +144,15 @@ def odd_booleans(target: Target) -> None:
         plain = answer_on(peer, _rigid_metadata(8, int32(0) + b"\x00\x01\x00"), "true as 1")[-4:]
         for value in (2, 0x7F, 0x80, 0xFF):
             odd = answer_on(peer, _rigid_metadata(8, int32(0) + bytes((0, value, 0))), f"true as {value}")
-            expect_equal(odd[-4:], plain, f"the cluster's operations, which are told if they are asked for, where true is {value}")
+            expect_equal(odd[-4:], plain, f"the cluster's operations, which are returned on request, where true is {value}")
 
 
 @REQUIREMENTS.that(16, "records that are longer than their frame close the connection", source="ByteBufferAccessor.readRecords")
 def records_beyond_the_frame(target: Target) -> None:
-    closes(target, {f"{size} bytes said, 1 there": _produce(int32(size) + b"x") for size in (2, 1_000_000, 2**31 - 1)})
+    closes(target, {f"{size} bytes declared, 1 present": _produce(int32(size) + b"x") for size in (2, 1_000_000, 2**31 - 1)})
 
 
-@REQUIREMENTS.that(17, "after a bad body on one connection the others of the same client go on", source=PARSE)
+@REQUIREMENTS.that(17, "after a malformed body on one connection the client's other connections stay usable", source=PARSE)
 def others_go_on(target: Target) -> None:
     with target.peer() as steady:
         answer_on(steady, metadata(1), "before")
@@ -157,11 +160,11 @@ def others_go_on(target: Target) -> None:
         answer_on(steady, metadata(2), "after")
 
 
-@REQUIREMENTS.that(18, "what was asked before a bad body in the same piece is answered", source=PARSE)
+@REQUIREMENTS.that(18, "a request before a malformed body in the same piece is answered", source=PARSE)
 def good_before_bad_body(target: Target) -> None:
     with target.peer() as peer:
         peer.send_bytes(framed(metadata(1)) + framed(_rigid_metadata(0, int32(-1))))
         frame = peer.receive_frame()
         expect_equal(frame[:4], int32(1), "correlation id")
         if not peer.is_closed_by_node():
-            expect_equal("open", "closed", "the connection behind a bad body")
+            expect_equal("open", "closed", "the connection after a malformed body")

@@ -1,6 +1,6 @@
-"""Correlation and order: a connection has one request in process at a time, and its answers leave in the order of the requests.
+"""Correlation and order: a connection has one request in process at a time, and responses are in the order of the requests.
 
-Source: Selector (a channel is muted until its answer is sent); SocketServer; KIP-219.
+Source: Selector (a channel is muted until its response is sent); SocketServer; KIP-219.
 """
 
 import time
@@ -24,20 +24,20 @@ from protocol.records import Record
 from protocol.requests import decode_response
 from protocol.schema import Message
 
-REQUIREMENTS = Requirements("wire", 6, "Correlation and order of answers")
+REQUIREMENTS = Requirements("wire", 6, "Correlation and order of responses")
 MUTED = "SocketServer: a channel is muted until its answer is sent"
 WAIT_MS = 400
 SLACK_SECONDS = 0.05
-"""What a clock may be early by."""
+"""The tolerance for clock differences."""
 PIPELINED = 1000
 PRODUCE_VERSION = 9
 LARGE_RECORD_BYTES = 300_000
 PAUSE_SECONDS = 0.03
-"""So long apart, what is sent is mostly read apart."""
+"""The delay after which two pieces are usually read separately."""
 
 
 def _waiting_fetch(topic: Topic, correlation_id: int, wait_ms: int = WAIT_MS) -> bytes:
-    """Fetch v4 of an empty partition that wants a byte: answered when its time is over."""
+    """Fetch v4 of an empty partition with min_bytes 1: it is answered after max_wait_ms."""
     limits = int32(-1) + int32(wait_ms) + int32(1) + int32(1_000_000) + b"\x00"
     partition = int32(1) + int32(0) + bytes(8) + int32(1_000_000)
     return head(ApiKey.FETCH, 4, correlation_id) + limits + int32(1) + string(topic.name.encode()) + partition
@@ -48,12 +48,12 @@ def _send_all(peer: Peer, payloads: list[bytes]) -> None:
 
 
 def _send_all_if_possible(peer: Peer, payloads: list[bytes]) -> None:
-    """For a thread: who waits for the answers hears of it if something could not be sent."""
+    """For a thread: the main thread raises the error if a request could not be sent."""
     with suppress(OSError, OutOfTime):
         _send_all(peer, payloads)
 
 
-@REQUIREMENTS.that(1, "requests of several APIs in one piece are answered in their order", source=f"KIP-219; {MUTED}")
+@REQUIREMENTS.that(1, "requests of several APIs in one piece are answered in order", source=f"KIP-219; {MUTED}")
 def pipelined_requests(target: Target) -> None:
     init = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60000)
     pattern: list[tuple[Message, int]] = [
@@ -70,7 +70,7 @@ def pipelined_requests(target: Target) -> None:
             next_answer(peer, payload, f"request {number}")
 
 
-@REQUIREMENTS.that(2, "a thousand requests at once are answered in their order", source=MUTED)
+@REQUIREMENTS.that(2, "a thousand pipelined requests are answered in order", source=MUTED)
 def a_long_pipeline(target: Target) -> None:
     payloads = [api_versions(number) if number % 3 else metadata(number) for number in range(PIPELINED)]
     with target.peer() as peer:
@@ -79,7 +79,7 @@ def a_long_pipeline(target: Target) -> None:
             next_answer(peer, payload, f"request {number}")
 
 
-@REQUIREMENTS.that(3, "what is asked behind a Fetch that waits is answered behind it", source=MUTED)
+@REQUIREMENTS.that(3, "a request after a waiting Fetch is answered after it", source=MUTED)
 def behind_a_waiting_fetch(target: Target) -> None:
     topic = target.topic()
     payloads = [_waiting_fetch(topic, 1), api_versions(2), metadata(3)]
@@ -89,10 +89,10 @@ def behind_a_waiting_fetch(target: Target) -> None:
         next_answer(peer, payloads[0], "the Fetch that waits")
         expect(time.monotonic() - started >= WAIT_MS / 1000 - SLACK_SECONDS, f"Fetch with nothing to read did not wait for {WAIT_MS} ms")
         for payload in payloads[1:]:
-            next_answer(peer, payload, "a request behind it")
+            next_answer(peer, payload, "a request after it")
 
 
-@REQUIREMENTS.that(4, "several Fetches that wait, sent at once, wait one after the other", source=MUTED)
+@REQUIREMENTS.that(4, "several pipelined Fetches that wait are processed one after the other", source=MUTED)
 def one_at_a_time(target: Target) -> None:
     topic = target.topic()
     payloads = [_waiting_fetch(topic, number, WAIT_MS // 2) for number in range(3)]
@@ -105,7 +105,7 @@ def one_at_a_time(target: Target) -> None:
             expect(waited_seconds >= number * (WAIT_MS // 2) / 1000 - SLACK_SECONDS, f"Fetch {number} was answered after {waited_seconds:.3f} s")
 
 
-@REQUIREMENTS.that(5, "a Fetch that waits keeps no other connection waiting", source="SocketServer; DelayedFetch")
+@REQUIREMENTS.that(5, "a waiting Fetch does not delay other connections", source="SocketServer; DelayedFetch")
 def beside_a_waiting_fetch(target: Target) -> None:
     topic = target.topic()
     with target.peer(topic.leader) as slow, target.peer(topic.leader) as quick:
@@ -117,7 +117,7 @@ def beside_a_waiting_fetch(target: Target) -> None:
         expect(time.monotonic() - started < 2.0, "the other connection was answered after the Fetch")
 
 
-@REQUIREMENTS.that(6, "correlation ids may repeat, fall and jump", source="ResponseHeader.json: a number is sent back")
+@REQUIREMENTS.that(6, "correlation ids may repeat, decrease and skip", source="ResponseHeader.json: a number is sent back")
 def odd_correlation_ids(target: Target) -> None:
     payloads = [metadata(number) for number in (5, 5, 4, -3, 2**31 - 1, -(2**31), 5, 0)]
     with target.peer() as peer:
@@ -126,7 +126,7 @@ def odd_correlation_ids(target: Target) -> None:
             next_answer(peer, payload, f"correlation id {int.from_bytes(payload[4:8], signed=True)}")
 
 
-@REQUIREMENTS.that(7, "connections do not share correlation ids", source="RequestContext: a header belongs to its connection")
+@REQUIREMENTS.that(7, "correlation ids are independent between connections", source="RequestContext: a header belongs to its connection")
 def independent_connections(target: Target) -> None:
     with target.peer() as one, target.peer() as other:
         for number in range(5):
@@ -137,7 +137,7 @@ def independent_connections(target: Target) -> None:
             next_answer(one, metadata(number), "the first connection")
 
 
-@REQUIREMENTS.that(8, "a produce without acknowledgement leaves no gap in the answers", source="KafkaApis.sendNoOpResponseExemptThrottle")
+@REQUIREMENTS.that(8, "a Produce with acks=0 leaves no gap in the responses", source="KafkaApis.sendNoOpResponseExemptThrottle")
 def no_gap(target: Target) -> None:
     topic = target.topic()
     silent = request_bytes(produce_request(topic.name, batch(), acks=0), PRODUCE_VERSION, 2)
@@ -147,7 +147,9 @@ def no_gap(target: Target) -> None:
             next_answer(peer, metadata(number), "a request beside produces without acknowledgement")
 
 
-@REQUIREMENTS.that(9, "a request that was sent whole is answered although the sender has stopped sending", source="asked of Apache Kafka 3.9.1")
+@REQUIREMENTS.that(
+    9, "a complete request is answered although the client has shut down its sending half", source="verified against Apache Kafka 3.9.1"
+)
 def half_closed(target: Target) -> None:
     with target.peer() as peer:
         peer.send_bytes(framed(metadata()))
@@ -157,7 +159,7 @@ def half_closed(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    10, "all whole requests before the end of sending are answered, then the connection is closed", source="asked of Apache Kafka 3.9.1"
+    10, "all complete requests before the client's shutdown are answered, then the connection is closed", source="verified against Apache Kafka 3.9.1"
 )
 def half_closed_pipeline(target: Target) -> None:
     payloads = [metadata(number) for number in range(20)]
@@ -170,7 +172,7 @@ def half_closed_pipeline(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    11, "who does not read its answers gets them later, all and in order, and disturbs nobody", source="Selector: a channel is muted while it sends"
+    11, "a client that reads slowly gets all responses in order, and does not affect others", source="Selector: a channel is muted while it sends"
 )
 def slow_reader(target: Target) -> None:
     payloads = [api_versions(number) for number in range(3000)]
@@ -185,10 +187,10 @@ def slow_reader(target: Target) -> None:
         sender.join()
 
 
-@REQUIREMENTS.that(12, "answers are those of the requests, not only their numbers", source="RequestChannel")
+@REQUIREMENTS.that(12, "responses match their requests by content, not only by correlation id", source="RequestChannel")
 def right_answers(target: Target) -> None:
     with target.peer() as peer:
-        alone = [answer_on(peer, question, "a question of its own")[4:] for question in (api_versions(), metadata())]
+        alone = [answer_on(peer, question, "its own request")[4:] for question in (api_versions(), metadata())]
         payloads = [metadata(number) if number % 3 else api_versions(number) for number in range(40)]
         _send_all(peer, payloads)
         for number, payload in enumerate(payloads):
@@ -198,7 +200,7 @@ def right_answers(target: Target) -> None:
 
 @REQUIREMENTS.that(
     13,
-    "a large request that begins to come with the end of a small one, while an earlier one waits, is served in its turn, and so is what follows",
+    "a large request that starts in the piece of a small one, while an earlier one waits, is processed in order, and so are later ones",
     source=f"NetworkReceive; {MUTED}",
 )
 def large_behind_waiting(target: Target) -> None:
@@ -225,4 +227,4 @@ def large_behind_waiting(target: Target) -> None:
             assert isinstance(produced, ProduceResponse), "the version is known here"
             expect_error(produced.responses[0].partition_responses[0].error_code, ErrorCode.NONE, "the large request")
             for payload in behind:
-                next_answer(peer, payload, "a request behind the large one")
+                next_answer(peer, payload, "a request after the large one")

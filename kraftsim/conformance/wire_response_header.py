@@ -24,7 +24,7 @@ from protocol.schema import Message, declaration_of
 REQUIREMENTS = Requirements("wire", 3, "Response headers")
 CORRELATION_ID_BYTES = 4
 NAMED_SINCE = 3
-"""Since then a client must say to ApiVersions what it is."""
+"""The first version of ApiVersions that requires the client's software name."""
 HARMLESS: dict[ApiKey, Message] = {
     ApiKey.FETCH: FetchRequest(max_wait_ms=0, min_bytes=0),
     ApiKey.LIST_OFFSETS: ListOffsetsRequest(),
@@ -33,11 +33,11 @@ HARMLESS: dict[ApiKey, Message] = {
     ApiKey.CREATE_TOPICS: CreateTopicsRequest(),
     ApiKey.INIT_PRODUCER_ID: InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60000),
 }
-"""A request of each API that asks for nothing, or for nothing that matters."""
+"""A request of each API without content, or without effect."""
 
 
 def _frames(target: Target) -> Iterator[tuple[ApiKey, int, bytes]]:
-    """Ask for each API in every version that both sides speak; yield key, version and the answer's frame."""
+    """Send each API in every version that both sides support; yield key, version and the response frame."""
     with target.peer() as peer:
         for api_key, body in HARMLESS.items():
             for version in target.versions(api_key):
@@ -51,7 +51,7 @@ def _is_flexible(api_key: ApiKey, version: int) -> bool:
     return flexible is not None and version in flexible
 
 
-@REQUIREMENTS.that(1, "an answer begins with the correlation id of its request, whatever it is", source="ResponseHeader.json")
+@REQUIREMENTS.that(1, "a response begins with the correlation id of its request, whatever its value", source="ResponseHeader.json")
 def any_correlation_id(target: Target) -> None:
     with target.peer() as peer:
         for correlation_id in (0, 1, -1, 2**31 - 1, -(2**31), 0x01020304):
@@ -66,7 +66,9 @@ def every_version_is_answered(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    3, "an answer of a flexible version has a header with tagged fields, an older one has not", source="ApiMessageType.responseHeaderVersion"
+    3,
+    "a response of a flexible version has a header with tagged fields, one of an older version does not",
+    source="ApiMessageType.responseHeaderVersion",
 )
 def header_by_version(target: Target) -> None:
     for api_key, version, frame in _frames(target):
@@ -76,29 +78,29 @@ def header_by_version(target: Target) -> None:
             expect_equal(frame[4:5], b"\x00", f"{api_key.name} v{version}: the number of tagged fields in the header")
 
 
-@REQUIREMENTS.that(4, "ApiVersions is answered with header v0 in every version", source="KIP-511; ApiVersionsResponse.json")
+@REQUIREMENTS.that(4, "ApiVersions responses have header v0 in every version", source="KIP-511; ApiVersionsResponse.json")
 def api_versions_header(target: Target) -> None:
     with target.peer() as peer:
         for version in target.versions(ApiKey.API_VERSIONS):
             asked = HARMLESS[ApiKey.API_VERSIONS] if version >= NAMED_SINCE else ApiVersionsRequest()
             payload = request_bytes(asked, version, 5)[4:]
             frame = answer_on(peer, payload, f"version {version}")
-            expect_equal(frame[4:6], b"\x00\x00", f"version {version}: the error code, right behind the correlation id")
+            expect_equal(frame[4:6], b"\x00\x00", f"version {version}: the error code, right after the correlation id")
             _read(ApiKey.API_VERSIONS, version, frame, CORRELATION_ID_BYTES)
         frame = answer_on(peer, api_versions_3(6, name=b"\x02-"), "an illegal software name")
-        expect_equal(frame[4:6], b"\x00\x2a", "the error code of a refusal, right behind the correlation id")
+        expect_equal(frame[4:6], b"\x00\x2a", "the error code in an error response, right after the correlation id")
 
 
-@REQUIREMENTS.that(5, "an answer ends with its last field", source="the protocol guide; each response's definition")
+@REQUIREMENTS.that(5, "a response ends with its last field", source="the protocol guide; each response's definition")
 def nothing_behind_the_body(target: Target) -> None:
     for api_key, version, frame in _frames(target):
         has_tags = api_key != ApiKey.API_VERSIONS and _is_flexible(api_key, version)
         end = _read(api_key, version, frame, CORRELATION_ID_BYTES + (1 if has_tags else 0))
-        expect_equal(len(frame) - end, 0, f"{api_key.name} v{version}: bytes behind the last field")
+        expect_equal(len(frame) - end, 0, f"{api_key.name} v{version}: bytes after the last field")
 
 
 def _read(api_key: ApiKey, version: int, frame: bytes, position: int) -> int:
-    """Read a body in exactly this version from exactly this position and return where it ends."""
+    """Decode a body in exactly this version from exactly this position and return its end."""
     try:
         return codec(response_class(api_key), version).decode(frame, position)[1]
     except MalformedMessage as trouble:

@@ -1,7 +1,9 @@
-"""Tagged fields: what a node does not know it skips, wherever it stands.
+"""Tagged fields: a node skips unknown ones, in every position.
 
-KIP-482 wants tags to ascend; Apache Kafka writes them so and reads them in any order, so a node that shall be taken for Kafka reads them, too.
-Source: KIP-482; MessageDataGenerator; ByteBufferAccessor.readUnsignedVarint; asked of Apache Kafka 3.5.2, 3.9.1, 4.1.2 and 4.4.0.
+KIP-482 requires ascending tags; Apache Kafka writes them so and reads them in any order, so a compatible node
+reads them in any order, too.
+Source: KIP-482; MessageDataGenerator; ByteBufferAccessor.readUnsignedVarint; verified against Apache Kafka
+3.5.2, 3.9.1, 4.1.2 and 4.4.0.
 """
 
 from kraftsim.conformance.expect import expect_equal
@@ -41,7 +43,7 @@ def _in_header_and_body(tags: bytes) -> dict[str, bytes]:
 
 
 def _fetch(tags: bytes) -> bytes:
-    """Fetch of nothing in its first version with tagged fields: tag 0 is a cluster id, which brokers do not look at."""
+    """Fetch of nothing in its first version with tagged fields: tag 0 is a cluster id, which brokers ignore."""
     limits = int32(-1) + int32(0) + int32(0) + int32(1000) + b"\x00" + int32(0) + int32(-1)
     return head(ApiKey.FETCH, TAGGED_FETCH) + NO_TAGS + limits + b"\x01\x01\x01" + tags
 
@@ -82,7 +84,7 @@ def large_field(target: Target) -> None:
     answers(target, _in_header_and_body(_tags(_tag(UNKNOWN_TAG, b"x" * 100_000))))
 
 
-@REQUIREMENTS.that(8, "the highest tags are ignored like all that are unknown", source=VARINT)
+@REQUIREMENTS.that(8, "the highest tags are ignored like all unknown ones", source=VARINT)
 def highest_tags(target: Target) -> None:
     for tag in (127, 128, 2**28, 2**31 - 1, 2**32 - 1):
         answers(target, _in_header_and_body(_tags(_tag(tag, b"x"))))
@@ -93,12 +95,12 @@ def out_of_order(target: Target) -> None:
     answers(target, _in_header_and_body(_tags(_tag(UNKNOWN_TAG, b"x"), _tag(7, b"yz"), _tag(50, b""))))
 
 
-@REQUIREMENTS.that(10, "an unknown tagged field that comes twice is ignored twice", source=READER)
+@REQUIREMENTS.that(10, "a duplicate unknown tagged field is ignored", source=READER)
 def duplicates(target: Target) -> None:
     answers(target, _in_header_and_body(_tags(_tag(UNKNOWN_TAG, b"x"), _tag(UNKNOWN_TAG, b"yz"))))
 
 
-@REQUIREMENTS.that(11, "a known tagged field is read beside unknown ones, in any order, and if it comes twice", source=READER)
+@REQUIREMENTS.that(11, "a known tagged field is read among unknown ones, in any order, and when duplicated", source=READER)
 def known_beside_unknown(target: Target) -> None:
     cluster = _tag(0, b"\x02c")
     rows = {
@@ -111,11 +113,11 @@ def known_beside_unknown(target: Target) -> None:
     for what, tags in rows.items():
         with target.peer() as peer:
             answer = body_on(peer, _fetch(tags), f"a cluster id {what}")
-            assert isinstance(answer, FetchResponse), "Fetch was asked"
+            assert isinstance(answer, FetchResponse), "the request was Fetch"
             expect_equal(answer.error_code, int(ErrorCode.NONE), f"a cluster id {what}: error code")
 
 
-@REQUIREMENTS.that(12, "unknown tagged fields change nothing in the answer", source=TAGGED)
+@REQUIREMENTS.that(12, "unknown tagged fields do not change the response", source=TAGGED)
 def answers_are_the_same(target: Target) -> None:
     tags = _tags(_tag(UNKNOWN_TAG, b"abc"))
     with target.peer() as peer:
@@ -126,13 +128,15 @@ def answers_are_the_same(target: Target) -> None:
 
 @REQUIREMENTS.that(13, "a tagged field that is longer than its frame closes the connection", source=TAGGED)
 def field_beyond_the_frame(target: Target) -> None:
-    closes(target, {f"{size} bytes said, 1 there": metadata(body_tags=b"\x01\x63" + _varint(size) + b"x") for size in (2, 127, 2**28, 2**32 - 1)})
+    closes(
+        target, {f"{size} bytes declared, 1 present": metadata(body_tags=b"\x01\x63" + _varint(size) + b"x") for size in (2, 127, 2**28, 2**32 - 1)}
+    )
     closes(target, {"in the header": head(ApiKey.METADATA, 9) + b"\x01\x05\x7fx"})
 
 
-@REQUIREMENTS.that(14, "more tagged fields said than there close the connection", source=TAGGED)
+@REQUIREMENTS.that(14, "fewer tagged fields than announced close the connection", source=TAGGED)
 def too_many_said(target: Target) -> None:
-    closes(target, {"three said, one there": metadata(body_tags=b"\x03" + _tag(UNKNOWN_TAG, b"x"))})
+    closes(target, {"three declared, one present": metadata(body_tags=b"\x03" + _tag(UNKNOWN_TAG, b"x"))})
     closes(target, {"in the header": head(ApiKey.METADATA, 9) + b"\x7f" + _tag(5, b"")})
 
 
@@ -141,7 +145,7 @@ def missing_count(target: Target) -> None:
     closes(target, {"Metadata v9": metadata(body_tags=b""), "ApiVersions v3": api_versions_3(tags=b"")})
 
 
-@REQUIREMENTS.that(16, "a varint may be longer than it need be", source=VARINT)
+@REQUIREMENTS.that(16, "a varint may be longer than necessary", source=VARINT)
 def overlong_varint(target: Target) -> None:
     answers(target, {"no tags in two bytes": metadata(header_tags=b"\x80\x00"), "no tags in five": metadata(body_tags=b"\x80\x80\x80\x80\x00")})
 

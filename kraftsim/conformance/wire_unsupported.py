@@ -1,4 +1,4 @@
-"""Unsupported keys and versions: all but ApiVersions close the connection, without a word.
+"""Unsupported keys and versions close the connection without a response, except for ApiVersions.
 
 Source: SocketServer.processCompletedReceives; RequestHeader.parse; ApiVersionManager.isApiEnabled.
 """
@@ -15,7 +15,7 @@ SOCKET_SERVER = "SocketServer.processCompletedReceives"
 LISTENERS = "the listeners of each request's definition"
 LAST_KEY_ASKED = 127
 TELEMETRY = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
-"""Served, but advertised only by brokers that have a receiver for what clients measure (KIP-714)."""
+"""Served, but advertised only by brokers with a client metrics receiver (KIP-714)."""
 SOME_BODY = bytes(24)
 BETWEEN_NODES = (
     ApiKey.VOTE,
@@ -35,7 +35,7 @@ def unknown_api_key(target: Target) -> None:
     closes(target, {f"api key {api_key}": head(api_key, 0) for api_key in (-1, -32768, 1000, NOT_AN_API, 32767)})
 
 
-@REQUIREMENTS.that(2, "every api key that is not advertised closes the connection, but for those of telemetry", source=f"{SOCKET_SERVER}; KIP-714")
+@REQUIREMENTS.that(2, "every unadvertised API key closes the connection, except for those of telemetry", source=f"{SOCKET_SERVER}; KIP-714")
 def keys_that_are_not_advertised(target: Target) -> None:
     absent = [key for key in range(LAST_KEY_ASKED + 1) if key not in target.ranges() and key not in TELEMETRY]
     closes(target, {f"api key {key}": head(key, 0) + SOME_BODY for key in absent})
@@ -47,13 +47,13 @@ def apis_of_controllers(target: Target) -> None:
     closes(target, {key.name: head(key, 0) + SOME_BODY for key in BETWEEN_NODES})
 
 
-@REQUIREMENTS.that(4, "APIs of ZooKeeper's time are neither advertised nor served", source="KIP-500; KIP-896")
+@REQUIREMENTS.that(4, "APIs of ZooKeeper mode are neither advertised nor served", source="KIP-500; KIP-896")
 def apis_of_zookeeper(target: Target) -> None:
-    expect_equal([key.name for key in OF_ZOOKEEPER if key in target.ranges()], [], "APIs of ZooKeeper's time")
+    expect_equal([key.name for key in OF_ZOOKEEPER if key in target.ranges()], [], "APIs of ZooKeeper mode")
     closes(target, {key.name: head(key, 0) + SOME_BODY for key in OF_ZOOKEEPER})
 
 
-@REQUIREMENTS.that(5, "a version above the last one advertised closes the connection, for every API but ApiVersions", source=SOCKET_SERVER)
+@REQUIREMENTS.that(5, "a version above the advertised range closes the connection, for every API but ApiVersions", source=SOCKET_SERVER)
 def versions_above(target: Target) -> None:
     for key, (_, last) in target.ranges().items():
         if key != ApiKey.API_VERSIONS:
@@ -61,7 +61,7 @@ def versions_above(target: Target) -> None:
     still_answers(target)
 
 
-@REQUIREMENTS.that(6, "a version below the first one advertised closes the connection, for every API but ApiVersions", source=SOCKET_SERVER)
+@REQUIREMENTS.that(6, "a version below the advertised range closes the connection, for every API but ApiVersions", source=SOCKET_SERVER)
 def versions_below(target: Target) -> None:
     for key, (first, _) in target.ranges().items():
         if key != ApiKey.API_VERSIONS:
@@ -69,10 +69,10 @@ def versions_below(target: Target) -> None:
     still_answers(target)
 
 
-@REQUIREMENTS.that(7, "a refused key or version closes only its own connection", source=SOCKET_SERVER)
+@REQUIREMENTS.that(7, "an unsupported key or version closes only its own connection", source=SOCKET_SERVER)
 def only_its_own_connection(target: Target) -> None:
     with target.peer() as steady:
         answer_on(steady, metadata(1), "before")
         closes_after(target, framed(head(NOT_AN_API, 0)), "an unknown key on another connection")
-        closes_after(target, framed(head(ApiKey.METADATA, 99) + NO_TAGS), "a version of the future on another connection")
+        closes_after(target, framed(head(ApiKey.METADATA, 99) + NO_TAGS), "a future version on another connection")
         answer_on(steady, metadata(2), "after")

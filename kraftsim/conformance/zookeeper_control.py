@@ -1,7 +1,8 @@
-"""LeaderAndIsr (4), StopReplica (5), UpdateMetadata (6) and what a broker tells of itself where its metadata is in ZooKeeper.
+"""LeaderAndIsr (4), StopReplica (5), UpdateMetadata (6) and the ApiVersions and Metadata of a broker in ZooKeeper mode.
 
-Every request here is one that a broker must refuse, so nothing changes in the cluster that is asked.
-Source: kafka.server.{KafkaApis, ZkSupport.isBrokerEpochStale}, ReplicaManager; KIP-380, KIP-570; asked of Apache Kafka 3.9.1.
+Every request here is one that a broker must reject, so nothing changes in the cluster.
+Source: kafka.server.{KafkaApis, ZkSupport.isBrokerEpochStale}, ReplicaManager; KIP-380, KIP-570; verified
+against Apache Kafka 3.9.1.
 """
 
 from collections.abc import Iterator
@@ -19,13 +20,13 @@ from protocol.messages.k05_stop_replica import StopReplicaRequest, StopReplicaRe
 from protocol.messages.k06_update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 
-REQUIREMENTS = Requirements("zookeeper", 1, "What controllers tell brokers")
+REQUIREMENTS = Requirements("zookeeper", 1, "Controller requests to brokers")
 KRAFT_ONLY = (ApiKey.UNREGISTER_BROKER, ApiKey.BROKER_REGISTRATION, ApiKey.BROKER_HEARTBEAT)
 STALE_EPOCH = 0
 NOBODY = -1
 FIRST_WITH_BROKER_EPOCH = {ApiKey.LEADER_AND_ISR: 2, ApiKey.STOP_REPLICA: 1, ApiKey.UPDATE_METADATA: 5}
 ANY_BROKER_EPOCH = -1
-AN_EARLIER_LIFE = 0
+EARLIER_BROKER_EPOCH = 0
 
 
 def _in_zookeeper(target: Target) -> None:
@@ -33,8 +34,8 @@ def _in_zookeeper(target: Target) -> None:
         raise Inapplicable("the metadata of this cluster is in a quorum of controllers")
 
 
-def _told(target: Target, controller_epoch: int, broker_epoch: int) -> Iterator[tuple[str, int, int]]:
-    """Yield (which request in which version, its version, the error it is answered with)."""
+def _controller_requests(target: Target, controller_epoch: int, broker_epoch: int) -> Iterator[tuple[str, int, int]]:
+    """Yield (request and version as text, its version, the error of its response)."""
     for version in target.versions(ApiKey.UPDATE_METADATA):
         epoch = broker_epoch if version >= FIRST_WITH_BROKER_EPOCH[ApiKey.UPDATE_METADATA] else ANY_BROKER_EPOCH
         with target.peer() as peer:
@@ -52,7 +53,7 @@ def _told(target: Target, controller_epoch: int, broker_epoch: int) -> Iterator[
             yield "StopReplica", version, peer.ask(asked_less, version, StopReplicaResponse).error_code
 
 
-@REQUIREMENTS.that(1, "a broker offers what controllers tell it, and nothing of KRaft", source="KIP-500; ApiKeys (zkBroker)")
+@REQUIREMENTS.that(1, "a broker advertises the controller requests of ZooKeeper mode, and no KRaft APIs", source="KIP-500; ApiKeys (zkBroker)")
 def offers(target: Target) -> None:
     _in_zookeeper(target)
     found = target.ranges()
@@ -62,38 +63,40 @@ def offers(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    2, "who speaks under an earlier epoch than the latest controller is not listened to: error 11", source="ReplicaManager.becomeLeaderOrFollower"
+    2,
+    "a request with a lower controller epoch than the latest one is rejected with STALE_CONTROLLER_EPOCH",
+    source="ReplicaManager.becomeLeaderOrFollower",
 )
 def deposed(target: Target) -> None:
     _in_zookeeper(target)
-    for name, version, error in _told(target, STALE_EPOCH, ANY_BROKER_EPOCH):
+    for name, version, error in _controller_requests(target, STALE_EPOCH, ANY_BROKER_EPOCH):
         expect_error(error, ErrorCode.STALE_CONTROLLER_EPOCH, f"{name}, version {version}")
 
 
-@REQUIREMENTS.that(3, "what was meant for an earlier life of a broker is refused: error 77, before anything else is looked at", source="KIP-380")
+@REQUIREMENTS.that(3, "a request for an earlier broker epoch is rejected with STALE_BROKER_EPOCH, before any other check", source="KIP-380")
 def earlier_life(target: Target) -> None:
     _in_zookeeper(target)
     firsts = {key.name.title().replace("_", ""): first for key, first in FIRST_WITH_BROKER_EPOCH.items()}
     firsts["LeaderAndIsr"] = FIRST_WITH_BROKER_EPOCH[ApiKey.LEADER_AND_ISR]
-    for name, version, error in _told(target, STALE_EPOCH, AN_EARLIER_LIFE):
+    for name, version, error in _controller_requests(target, STALE_EPOCH, EARLIER_BROKER_EPOCH):
         if version >= firsts[name]:
             expect_error(error, ErrorCode.STALE_BROKER_EPOCH, f"{name}, version {version}")
 
 
-@REQUIREMENTS.that(4, "a broker tells one of those that live as the controller, the same each time", source="ZkMetadataCache.getControllerId")
+@REQUIREMENTS.that(4, "a broker returns one of the live brokers as the controller, the same each time", source="ZkMetadataCache.getControllerId")
 def controller(target: Target) -> None:
     _in_zookeeper(target)
-    told = []
+    returned = []
     for _ in range(5):
         with target.peer() as peer:
             answer = peer.ask(MetadataRequest(topics=[]), target.newest(ApiKey.METADATA), MetadataResponse)
         expect(answer.controller_id in [broker.node_id for broker in answer.brokers], f"controller {answer.controller_id} is none of the brokers")
-        told.append(answer.controller_id)
-    expect_equal(len(set(told)), 1, "how many controllers were told")
+        returned.append(answer.controller_id)
+    expect_equal(len(set(returned)), 1, "number of different controllers")
 
 
 @REQUIREMENTS.that(
-    5, "a broker finalizes no features, as of version 0 of the znode that would say so", source="KIP-584; FinalizedFeatureChangeListener", since="2.7"
+    5, "a broker has no finalized features, as in version 0 of the /feature znode", source="KIP-584; FinalizedFeatureChangeListener", since="2.7"
 )
 def features(target: Target) -> None:
     _in_zookeeper(target)
@@ -107,7 +110,7 @@ def features(target: Target) -> None:
 
 @REQUIREMENTS.that(
     6,
-    "each broker describes the configs of a new topic at once, before any notification",
+    "each broker describes the configurations of a new topic at once, before any notification",
     source="AdminZkClient.createTopicWithAssignment; ConfigHelper",
 )
 def new_topics_configs(target: Target) -> None:

@@ -1,9 +1,9 @@
-"""ControlledShutdown (7), AlterPartition (56) and AllocateProducerIds (67) where a broker is the controller: what brokers ask of it.
+"""ControlledShutdown (7), AlterPartition (56) and AllocateProducerIds (67) sent to a broker that is the controller.
 
-A broker's epoch is told to nobody outside. It is found by asking: what is meant for an earlier life is refused with another error than what comes
-from a controller that was deposed, and nothing that is asked so changes anything.
-Source: KIP-380, KIP-497, KIP-730; kafka.controller.KafkaController (doControlledShutdown, tryProcessAlterPartition, processAllocateProducerIds);
-asked of Apache Kafka 3.9.1.
+A broker's epoch is not visible to clients. It is found by trial: a request with an earlier broker epoch is
+rejected with another error than a request of a deposed controller, and neither changes anything.
+Source: KIP-380, KIP-497, KIP-730; kafka.controller.KafkaController (doControlledShutdown,
+tryProcessAlterPartition, processAllocateProducerIds); verified against Apache Kafka 3.9.1.
 """
 
 import itertools
@@ -27,7 +27,7 @@ from protocol.messages.k56_alter_partition import (
 )
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
-REQUIREMENTS = Requirements("zookeeper", 3, "What brokers ask the controller")
+REQUIREMENTS = Requirements("zookeeper", 3, "Broker requests to the controller")
 NOBODY = -1
 NO_EPOCH = -1
 UNKNOWN_BROKER = 4711
@@ -35,19 +35,19 @@ HIGHEST_EPOCH = 2**62
 STALE_CONTROLLER = 0
 BLOCK_SIZE = 1000
 EPOCHS_SINCE, IDS_SINCE, BROKER_EPOCHS_SINCE = 2, 2, 3
-"""Versions of ControlledShutdown that say an epoch, of AlterPartition that name topics by id, and replicas with their epochs."""
+"""Versions of ControlledShutdown with an epoch, of AlterPartition with topic ids, and of replicas with epochs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """The broker that is asked, which is the controller: its id, and under which epoch it is registered."""
+    """The checked broker, which is the controller: its id, and its broker epoch."""
 
     broker_id: int
     epoch: int
 
 
 def _controller(target: Target) -> Controller:
-    """Find the controller's id and epoch. Raises Inapplicable unless the broker that is asked is the controller, and of ZooKeeper's time."""
+    """Find the controller's id and epoch. Raises Inapplicable unless the checked broker is the controller in ZooKeeper mode."""
     if ApiKey.DESCRIBE_QUORUM in target.ranges():
         raise Inapplicable("the metadata of this cluster is in a quorum of controllers")
     with target.peer() as peer:
@@ -69,7 +69,11 @@ def _shut_down(target: Target, version: int, broker_id: int, epoch: int = NO_EPO
         return peer.ask(ControlledShutdownRequest(broker_id=broker_id, broker_epoch=epoch), version, ControlledShutdownResponse)
 
 
-@REQUIREMENTS.that(1, "whoever is not there cannot stop: error 8, or -1 where an epoch is named", source="KafkaController.doControlledShutdown")
+@REQUIREMENTS.that(
+    1,
+    "ControlledShutdown of an unregistered broker returns BROKER_NOT_AVAILABLE, or UNKNOWN_SERVER_ERROR with an epoch",
+    source="KafkaController.doControlledShutdown",
+)
 def unknown_broker_stops(target: Target) -> None:
     _controller(target)
     for version in target.versions(ApiKey.CONTROLLED_SHUTDOWN, since=1):
@@ -80,14 +84,16 @@ def unknown_broker_stops(target: Target) -> None:
             expect_error(named.error_code, ErrorCode.UNKNOWN_SERVER_ERROR, f"version {version} with an epoch")
 
 
-@REQUIREMENTS.that(2, "an earlier life of a broker cannot stop the present one: error 77", source="KIP-380; KafkaController.doControlledShutdown")
+@REQUIREMENTS.that(
+    2, "ControlledShutdown with an earlier broker epoch is rejected with STALE_BROKER_EPOCH", source="KIP-380; KafkaController.doControlledShutdown"
+)
 def earlier_life_stops(target: Target) -> None:
     controller = _controller(target)
     for version in target.versions(ApiKey.CONTROLLED_SHUTDOWN, since=EPOCHS_SINCE):
         for epoch in (0, controller.epoch - 1):
             answer = _shut_down(target, version, controller.broker_id, epoch)
             expect_error(answer.error_code, ErrorCode.STALE_BROKER_EPOCH, f"version {version}, epoch {epoch} of {controller.epoch}")
-            expect_equal(answer.remaining_partitions, [], "partitions in a refusal")
+            expect_equal(answer.remaining_partitions, [], "partitions in an error response")
 
 
 def _allocate(target: Target, broker_id: int, epoch: int) -> AllocateProducerIdsResponse:
@@ -96,7 +102,7 @@ def _allocate(target: Target, broker_id: int, epoch: int) -> AllocateProducerIds
         return peer.ask(asked, target.newest(ApiKey.ALLOCATE_PRODUCER_IDS), AllocateProducerIdsResponse)
 
 
-@REQUIREMENTS.that(3, "a broker gets blocks of a thousand ids, none of which is given again", source="KIP-730", since="3.0")
+@REQUIREMENTS.that(3, "a broker gets blocks of a thousand ids, none of which is allocated again", source="KIP-730", since="3.0")
 def blocks(target: Target) -> None:
     controller = _controller(target)
     answers = [_allocate(target, controller.broker_id, controller.epoch) for _ in range(4)]
@@ -104,28 +110,30 @@ def blocks(target: Target) -> None:
     starts = [answer.producer_id_start for answer in answers]
     expect(all(after >= before + BLOCK_SIZE for before, after in itertools.pairwise(starts)), f"blocks that begin at {starts}")
     handed_out, _ = target.producer_id()
-    expect(not any(start <= handed_out < start + BLOCK_SIZE for start in starts), f"{handed_out} is of a block that was given away")
+    expect(not any(start <= handed_out < start + BLOCK_SIZE for start in starts), f"{handed_out} is in an allocated block")
 
 
-@REQUIREMENTS.that(4, "who is not there gets no ids: error 102", source="KafkaController.processAllocateProducerIds", since="3.0")
+@REQUIREMENTS.that(
+    4, "an unregistered broker gets no ids: BROKER_ID_NOT_REGISTERED", source="KafkaController.processAllocateProducerIds", since="3.0"
+)
 def unknown_broker_asks(target: Target) -> None:
     _controller(target)
     answer = _allocate(target, UNKNOWN_BROKER, 1)
-    expect_error(answer.error_code, ErrorCode.BROKER_ID_NOT_REGISTERED, "a question of a broker that is not there")
-    expect_equal(answer.producer_id_len, 0, "ids in a refusal")
+    expect_error(answer.error_code, ErrorCode.BROKER_ID_NOT_REGISTERED, "a request of a broker that does not exist")
+    expect_equal(answer.producer_id_len, 0, "ids in an error response")
 
 
-@REQUIREMENTS.that(5, "another life of a broker, be it earlier or later, gets no ids: error 77", source="KIP-730; KIP-380", since="3.0")
+@REQUIREMENTS.that(5, "a request with another broker epoch, lower or higher, gets no ids: STALE_BROKER_EPOCH", source="KIP-730; KIP-380", since="3.0")
 def another_life_asks(target: Target) -> None:
     controller = _controller(target)
     for epoch in (NO_EPOCH, controller.epoch - 1, controller.epoch + 1):
         answer = _allocate(target, controller.broker_id, epoch)
-        expect_error(answer.error_code, ErrorCode.STALE_BROKER_EPOCH, f"a question under epoch {epoch} of {controller.epoch}")
-        expect_equal(answer.producer_id_len, 0, "ids in a refusal")
+        expect_error(answer.error_code, ErrorCode.STALE_BROKER_EPOCH, f"a request with epoch {epoch} of {controller.epoch}")
+        expect_equal(answer.producer_id_len, 0, "ids in an error response")
 
 
 class _Partition:
-    """A partition of one replica, and how it is asked about."""
+    """A partition of one replica, and the requests for it."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -147,7 +155,7 @@ class _Partition:
         partition: int = 0,
         topic_id: bytes | None = None,
     ) -> AlterPartitionResponse:
-        """Ask for a set of replicas in sync; what is not said is as it is."""
+        """Send AlterPartition with an ISR; fields that are not given have their current value."""
         replicas = list(isr if isr is not None else (self.controller.broker_id,))
         row = AlterPartitionData(
             partition_index=partition,
@@ -164,12 +172,14 @@ class _Partition:
             )
 
     def result(self, answer: AlterPartitionResponse, what: str) -> AlterPartitionDataResult:
-        """Return what was answered of the partition."""
+        """Return the row of the partition in the response."""
         expect_error(answer.error_code, ErrorCode.NONE, f"{what}: the whole request")
         return answer.topics[0].partitions[0]
 
 
-@REQUIREMENTS.that(6, "replicas are altered for no other life of a broker, be it earlier or later: error 77", source="KIP-497; KIP-380", since="2.8")
+@REQUIREMENTS.that(
+    6, "AlterPartition with another broker epoch, lower or higher, is rejected with STALE_BROKER_EPOCH", source="KIP-497; KIP-380", since="2.8"
+)
 def another_life_alters(target: Target) -> None:
     partition = _Partition(target)
     epoch = partition.controller.epoch
@@ -181,7 +191,7 @@ def another_life_alters(target: Target) -> None:
 
 @REQUIREMENTS.that(
     7,
-    "who asks for what is so already is told how it is, whichever epoch of the partition it knows",
+    "a request for the current ISR returns the current partition state, with any partition epoch",
     source="KIP-497; tryProcessAlterPartition",
     since="2.8",
 )
@@ -196,7 +206,7 @@ def as_it_is(target: Target) -> None:
 
 @REQUIREMENTS.that(
     8,
-    "a leader of an earlier epoch is fenced: error 74; one of a later epoch has been told by another controller: error 41",
+    "a lower leader epoch returns FENCED_LEADER_EPOCH; a higher one, from another controller, NOT_CONTROLLER",
     source="KIP-497; tryProcessAlterPartition",
     since="2.8",
 )
@@ -212,7 +222,10 @@ def other_leader_epochs(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    9, "who is not there cannot be in sync: error 107, before version 2 error 55", source="KIP-497; KIP-841; tryProcessAlterPartition", since="3.0"
+    9,
+    "an unregistered replica cannot be in sync: INELIGIBLE_REPLICA, before version 2 OPERATION_NOT_ATTEMPTED",
+    source="KIP-497; KIP-841; tryProcessAlterPartition",
+    since="3.0",
 )
 def ineligible(target: Target) -> None:
     partition = _Partition(target)
@@ -220,17 +233,17 @@ def ineligible(target: Target) -> None:
         now = partition.result(partition.ask(version), f"version {version}").partition_epoch
         asked = partition.ask(version, isr=(partition.controller.broker_id, UNKNOWN_BROKER), partition_epoch=now)
         wanted = ErrorCode.INELIGIBLE_REPLICA if version >= IDS_SINCE else ErrorCode.OPERATION_NOT_ATTEMPTED
-        expect_error(partition.result(asked, f"version {version}").error_code, wanted, f"version {version}, a replica that is not there")
+        expect_error(partition.result(asked, f"version {version}").error_code, wanted, f"version {version}, a replica that does not exist")
 
 
 @REQUIREMENTS.that(
-    10, "of what there is not nothing is altered: error 3, or 100 of a topic that is called by its id", source="KIP-841; getTopicName", since="2.8"
+    10, "an unknown partition returns UNKNOWN_TOPIC_OR_PARTITION, or by topic id UNKNOWN_TOPIC_ID", source="KIP-841; getTopicName", since="2.8"
 )
 def unknown_partition(target: Target) -> None:
     partition = _Partition(target)
     for version in target.versions(ApiKey.ALTER_PARTITION):
         missing = partition.result(partition.ask(version, partition=77), f"version {version}")
-        expect_error(missing.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"version {version}, a partition that is not there")
+        expect_error(missing.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"version {version}, a partition that does not exist")
         if version >= IDS_SINCE:
             unknown = partition.result(partition.ask(version, topic_id=b"\x07" * 16), f"version {version}")
             expect_error(unknown.error_code, ErrorCode.UNKNOWN_TOPIC_ID, f"version {version}, an id that no topic has")

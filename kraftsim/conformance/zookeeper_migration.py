@@ -1,7 +1,9 @@
-"""A controller of KRaft that is told to take over from ZooKeeper, and waits for brokers: what it decides meanwhile, and what it refuses.
+"""A KRaft controller with migration enabled that waits for brokers: which requests it processes, and which it rejects.
 
-It is asked beside a broker in ZooKeeper mode that cannot be taken over yet. Every request here must be refused, so nothing changes.
-Source: KIP-866, KAFKA-14805, ClusterControlManager.registerBroker, QuorumController; asked of Apache Kafka 3.9.1.
+It is checked together with a broker in ZooKeeper mode that cannot be migrated yet. Every request here must be
+rejected, so nothing changes.
+Source: KIP-866, KAFKA-14805, ClusterControlManager.registerBroker, QuorumController; verified against Apache
+Kafka 3.9.1.
 """
 
 from kraftsim.conformance.expect import Inapplicable, expect, expect_equal, expect_error
@@ -16,14 +18,14 @@ from protocol.messages.k57_update_features import UPGRADE, FeatureUpdateKey, Upd
 from protocol.messages.k62_broker_registration import BrokerRegistrationRequest, Feature, Listener
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
-REQUIREMENTS = Requirements("zookeeper", 2, "Controllers that are to take over from ZooKeeper")
+REQUIREMENTS = Requirements("zookeeper", 2, "Controllers before a migration from ZooKeeper")
 REGISTER = "ClusterControlManager.registerBroker"
 WAITS = "KAFKA-14805; QuorumController (RUNS_IN_PREMIGRATION)"
 METADATA = "metadata.version"
 
 
 def _versions_of(target: Target) -> ApiVersionsResponse:
-    """Return what the controller says of itself. Raises Inapplicable where no controller is about to take over."""
+    """Return the controller's ApiVersions response. Raises Inapplicable unless a controller is ready for a migration."""
     if ApiKey.DESCRIBE_QUORUM in target.ranges():
         raise Inapplicable("the metadata of this cluster is in a quorum of controllers already")
     if not target.controller:
@@ -34,7 +36,7 @@ def _versions_of(target: Target) -> ApiVersionsResponse:
 
 
 def _migrating(asked: BrokerRegistrationRequest, level: int) -> BrokerRegistrationRequest:
-    """Say of a broker that it migrates, at just one level of metadata.version."""
+    """Register a migrating broker, with just one level of metadata.version."""
     asked.is_migrating_zk_broker = True
     asked.features = [Feature(name=METADATA, min_supported_version=level, max_supported_version=level)]
     return asked
@@ -42,27 +44,27 @@ def _migrating(asked: BrokerRegistrationRequest, level: int) -> BrokerRegistrati
 
 def _level(target: Target) -> int:
     found = [row.max_version_level for row in _versions_of(target).finalized_features if row.name == METADATA]
-    expect(bool(found), "the controller tells no level of metadata.version")
+    expect(bool(found), "the controller returns no level of metadata.version")
     return found[0]
 
 
-@REQUIREMENTS.that(1, "a controller that may take over says so in its answer to ApiVersions, and has finalized a level", source="KIP-866")
+@REQUIREMENTS.that(1, "a controller with migration enabled reports it in ApiVersions, and has finalized a level", source="KIP-866")
 def says_so(target: Target) -> None:
     answer = _versions_of(target)
     expect(answer.zk_migration_ready, "ZkMigrationReady is not set")
     expect(_level(target) > 0, "no level of metadata.version is finalized")
 
 
-@REQUIREMENTS.that(2, "a broker of KRaft is refused as long as nothing is copied: error 102", source=f"KAFKA-14805; {REGISTER}")
+@REQUIREMENTS.that(2, "a KRaft broker is rejected until the metadata is migrated: BROKER_ID_NOT_REGISTERED", source=f"KAFKA-14805; {REGISTER}")
 def broker_of_kraft(target: Target) -> None:
     _versions_of(target)
     with throw_away_broker(target) as broker:
         answer = broker.register()
         expect_error(answer.error_code, ErrorCode.BROKER_ID_NOT_REGISTERED, "a broker of KRaft")
-        expect_equal(answer.broker_epoch, -1, "the epoch of a refusal")
+        expect_equal(answer.broker_epoch, -1, "the epoch in an error response")
 
 
-@REQUIREMENTS.that(3, "a migrating broker at another level than the quorum's is refused with error 35", source=f"KIP-866; {REGISTER}")
+@REQUIREMENTS.that(3, "a migrating broker at another level than the quorum's is rejected with UNSUPPORTED_VERSION", source=f"KIP-866; {REGISTER}")
 def another_level(target: Target) -> None:
     level = _level(target)
     with throw_away_broker(target) as broker:
@@ -71,9 +73,7 @@ def another_level(target: Target) -> None:
             expect_error(answer.error_code, ErrorCode.UNSUPPORTED_VERSION, f"a migrating broker at level {wrong}, where {level} is finalized")
 
 
-@REQUIREMENTS.that(
-    4, "a migrating broker without the listener that the controllers know as that between brokers is refused with error 119", source=REGISTER
-)
+@REQUIREMENTS.that(4, "a migrating broker without the controllers' inter-broker listener is rejected with INVALID_REGISTRATION", source=REGISTER)
 def another_listener(target: Target) -> None:
     level = _level(target)
     with throw_away_broker(target) as broker:
@@ -83,7 +83,7 @@ def another_listener(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    5, "nothing but who is there is decided until all is copied: topics, producer ids and levels are refused with error 41", source=WAITS
+    5, "until the migration completes only registrations are processed: topics, producer ids and levels return NOT_CONTROLLER", source=WAITS
 )
 def decides_nothing(target: Target) -> None:
     level = _level(target)
@@ -93,7 +93,7 @@ def decides_nothing(target: Target) -> None:
         expect_equal([each.error_code for each in made.topics], [int(ErrorCode.NOT_CONTROLLER)], "what becomes of a topic")
         ids = peer.ask(AllocateProducerIdsRequest(broker_id=1, broker_epoch=1), 0, AllocateProducerIdsResponse)
         expect_error(ids.error_code, ErrorCode.NOT_CONTROLLER, "a question for producer ids")
-        expect_equal(ids.producer_id_len, 0, "ids in a refusal")
+        expect_equal(ids.producer_id_len, 0, "ids in an error response")
         raised = [FeatureUpdateKey(feature=METADATA, max_version_level=level, upgrade_type=UPGRADE)]
         update = peer.ask(UpdateFeaturesRequest(feature_updates=raised, timeout_ms=5000), 1, UpdateFeaturesResponse)
         expect_error(update.error_code, ErrorCode.NOT_CONTROLLER, "an update of levels")

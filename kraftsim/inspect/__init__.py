@@ -1,4 +1,4 @@
-"""Bytes of Kafka shown to people: frames, conversations in packet captures, and the files of a log directory.
+"""Human-readable views of Kafka bytes: frames, conversations in packet captures, and the files of a log directory.
 
-It only looks: nothing here serves a node. `kraftsim decode` and `kraftsim dump` print what this room finds.
+This package only reads: no node uses it. `kraftsim decode` and `kraftsim dump` print its results.
 """

@@ -1,6 +1,6 @@
-"""A whole packet capture: finds the connections that speak Kafka and yields their frames in the order in which they were complete.
+"""A whole packet capture: finds the Kafka connections and yields their frames in the order in which they became complete.
 
-Nothing is held but what is needed to go on: the bytes of frames that are not whole yet, and what responses are awaited.
+It buffers only the bytes of incomplete frames, and the requests without a response.
 """
 
 from collections import deque
@@ -15,9 +15,9 @@ from kraftsim.inspect.packets import SYN, Endpoint, Segment, Tally, segments
 from kraftsim.inspect.streams import Gap, Stream
 
 EARLY_SEGMENTS_MAX: Final = 128
-"""So many segments of a connection may pass while one waits for what it answers to."""
+"""The number of segments of a connection that may pass while one waits for the segment that it acknowledges."""
 UNDECIDED_SEGMENTS_MAX: Final = 64
-"""A connection that has shown no request in so many segments with content is not Kafka's."""
+"""A connection without a request in this many segments with payload is not a Kafka connection."""
 TLS_RECORD: Final = (b"\x16\x03", b"\x17\x03")
 
 Ends = tuple[Endpoint, Endpoint]
@@ -25,7 +25,7 @@ Ends = tuple[Endpoint, Endpoint]
 
 @dataclass(slots=True, kw_only=True)
 class CaptureSettings:
-    """What to look at: `ports` of nodes, empty for any connection that looks like Kafka."""
+    """What to decode: `ports` of nodes; empty for any connection that looks like Kafka."""
 
     ports: frozenset[int] = frozenset()
     with_records: bool = True
@@ -33,7 +33,7 @@ class CaptureSettings:
 
 @dataclass(slots=True)
 class _Connection:
-    """Two streams, and who is who as soon as that is known."""
+    """Two streams, and which of them is the client's once that is known."""
 
     streams: dict[Endpoint, Stream] = field(default_factory=dict)
     held: deque[Segment] = field(default_factory=deque)
@@ -41,13 +41,13 @@ class _Connection:
     is_foreign: bool = False
     opened_by: Endpoint | None = None
     early: list[tuple[int, Segment]] = field(default_factory=list)
-    """Segments that answer to what has not come by yet, with the number of segments that had passed then."""
+    """Segments that acknowledge data that was not captured yet, with the number of segments that had passed then."""
     passed: int = 0
     last: Segment | None = None
 
 
 class CaptureReader:
-    """Reads one capture; afterwards `tally` says what was in it, and `foreign` which connections were left out, with the reason."""
+    """Reads one capture; afterwards `tally` has the counts, and `foreign` the connections that were left out, with the reason."""
 
     def __init__(self, settings: CaptureSettings) -> None:
         self._settings = settings
@@ -58,7 +58,7 @@ class CaptureReader:
         self.foreign: dict[str, int] = {}
 
     def read(self, file: IO[bytes], progress: Callable[[int], None] = lambda read_bytes: None) -> Iterator[Exchange | Notice]:
-        """Yield what was said; `progress` hears how many bytes of the capture were read since it last did. Raises NoCapture."""
+        """Yield the frames; `progress` is called with the number of bytes read since its last call. Raises NoCapture."""
         reported = 0
         for segment in segments(file, self.tally):
             if self.tally.packets % 256 == 0:
@@ -74,7 +74,7 @@ class CaptureReader:
         connection = self._connections.get(ends)
         if connection is None:
             connection = self._connections[ends] = self._connection(segment)
-        elif segment.flags & SYN and self._begins_anew(connection, segment):
+        elif segment.flags & SYN and self._is_new_connection(connection, segment):
             yield from self._finish(connection)
             connection = self._connections[ends] = self._connection(segment)
         if connection.is_foreign:
@@ -101,12 +101,12 @@ class CaptureReader:
             connection.is_foreign = True
         return connection
 
-    def _begins_anew(self, connection: _Connection, segment: Segment) -> bool:
+    def _is_new_connection(self, connection: _Connection, segment: Segment) -> bool:
         stream = connection.streams.get(segment.source)
         return stream is not None and (stream.begins_anew(segment.sequence) or (segment.acknowledged is None and not stream.began_with_syn))
 
     def _decide(self, connection: _Connection, segment: Segment) -> None:
-        """Find out who asks: whom a given port says, who opened the connection, or who sends what looks like a request."""
+        """Find the client: the peer of a given port, the end that opened the connection, or the end that sends what looks like a request."""
         ports = self._settings.ports
         client: Endpoint | None = None
         if ports:
@@ -123,7 +123,7 @@ class CaptureReader:
             )
 
     def _begins_otherwise(self, connection: _Connection, segment: Segment) -> bool:
-        """Tell whether the first bytes of a connection that was seen from its start are no request."""
+        """Return whether the first bytes of a connection that was captured from its start are no request."""
         return segment.source == connection.opened_by and len(segment.payload) >= 14 and len(connection.held) == 1
 
     def _leave_out(self, connection: _Connection) -> None:
@@ -134,7 +134,7 @@ class CaptureReader:
         connection.held.clear()
 
     def _flow(self, connection: _Connection, segment: Segment) -> Iterator[Exchange | Notice]:
-        """Let a segment through; one that answers to what was captured later, as it happens with several queues, waits for that."""
+        """Pass a segment on; one that acknowledges data captured later, as it happens with several queues, waits for that."""
         connection.passed += 1
         connection.last = segment
         acknowledged = segment.acknowledged
@@ -148,7 +148,7 @@ class CaptureReader:
         yield from self._release(connection)
 
     def _release(self, connection: _Connection) -> Iterator[Exchange | Notice]:
-        """Let early segments through whose time has come, or who have waited long enough; one may wait for another."""
+        """Pass on early segments that are due, or have waited long enough; one may wait for another."""
         while (ready := self._ready(connection)) is not None:
             yield from self._feed(connection, connection.early.pop(ready)[1])
 
@@ -166,7 +166,7 @@ class CaptureReader:
 
     def _pass_on(self, connection: _Connection, source: Endpoint, piece: bytes | Gap, segment: Segment) -> Iterator[Exchange | Notice]:
         conversation = connection.conversation
-        assert conversation is not None, "it is known who speaks"
+        assert conversation is not None, "the client is known"
         from_client = source == conversation.client
         if isinstance(piece, Gap):
             yield from conversation.lose(int(piece), segment.time_ns, segment.number, from_client=from_client)

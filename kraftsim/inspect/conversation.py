@@ -1,4 +1,4 @@
-"""A connection between a client and a node: requests, and the responses that belong to them by their correlation ids.
+"""A connection between a client and a node: requests, and the responses that match them by correlation id.
 
 Source: KafkaChannel, NetworkClient (correlation ids); SaslServerAuthenticator (bare tokens after SaslHandshake v0).
 """
@@ -19,12 +19,12 @@ from protocol.messages.k00_produce import ACKS_NONE
 
 HEAD_BYTES: Final = 14
 PENDING_MAX: Final = 1 << 16
-"""Older requests than so many are forgotten: a capture may hold one direction only."""
+"""The limit of pending requests; older ones are dropped: a capture may contain one direction only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """A frame of a connection; `number` counts all frames of a capture from 1. Of a response, `answers` is the number of its request."""
+    """A frame of a connection; `number` counts all frames of a capture from 1. In a response, `answers` is the number of its request."""
 
     number: int
     packet: int
@@ -35,12 +35,12 @@ class Exchange:
     answers: int | None = None
     after_ns: int | None = None
     said: str = ""
-    """Why the frame could not be read, where that is not the frame's fault."""
+    """Why the frame could not be decoded, if the frame itself is not the cause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """Something to know about a connection besides its frames."""
+    """A remark about a connection besides its frames."""
 
     client: Endpoint
     node: Endpoint
@@ -70,26 +70,26 @@ class Numbers:
 
 
 class _Awaited:
-    """Requests whose responses are awaited. A client may use one correlation id for several at a time: they are answered in order."""
+    """Requests without a response. A client may use one correlation id for several at a time: they are answered in order."""
 
     def __init__(self) -> None:
         self._by_id: dict[int, deque[_Pending]] = {}
         self._count = 0
 
     def add(self, correlation_id: int, pending: _Pending) -> None:
-        """Await one more; the oldest is forgotten where there are too many."""
+        """Add a pending request; the oldest one is dropped if there are too many."""
         if self._count >= PENDING_MAX:
             self.take(next(iter(self._by_id)))
         self._by_id.setdefault(correlation_id, deque()).append(pending)
         self._count += 1
 
     def oldest(self, correlation_id: int) -> _Pending | None:
-        """Return the request that the next response with that id answers."""
+        """Return the request that matches the next response with that id."""
         found = self._by_id.get(correlation_id)
         return found[0] if found else None
 
     def take(self, correlation_id: int) -> _Pending | None:
-        """The same, and await it no longer."""
+        """The same, and remove it."""
         found = self._by_id.get(correlation_id)
         if not found:
             return None
@@ -101,7 +101,7 @@ class _Awaited:
 
 
 class Conversation:
-    """One connection. Feed it bytes of both directions in the order of their packets."""
+    """One connection. It gets the bytes of both directions in the order of their packets."""
 
     def __init__(self, client: Endpoint, node: Endpoint, numbers: Numbers, names: Names, *, from_its_start: bool, with_records: bool) -> None:
         self.client = client
@@ -116,12 +116,12 @@ class Conversation:
         self._responses = FrameCutter(self._is_response, in_step=from_its_start)
 
     def feed(self, data: bytes, time_ns: int, packet: int, *, from_client: bool) -> Iterator[Exchange | Notice]:
-        """Take bytes in order; yield the frames that are whole now."""
+        """Take bytes in order; yield the frames that are complete now."""
         for found in self._cutter(from_client).feed(data, time_ns, packet):
             yield self._found(found, packet, from_client)
 
     def lose(self, missing_bytes: int, time_ns: int, packet: int, *, from_client: bool) -> Iterator[Exchange | Notice]:
-        """So many bytes of a direction are not in the capture."""
+        """This many bytes of a direction are not in the capture."""
         for found in self._cutter(from_client).lose(missing_bytes, time_ns, packet):
             yield self._found(found, packet, from_client)
 
@@ -157,7 +157,7 @@ class Conversation:
         return self._exchange(raw, number, frame)
 
     def _expect(self, frame: Frame, raw: RawFrame, number: int) -> None:
-        """Remember what the response will answer."""
+        """Store the request until its response."""
         if frame.api_key < 0:
             return
         self._expects_tokens = frame.api_key == ApiKey.SASL_HANDSHAKE and frame.api_version == 0
@@ -205,7 +205,7 @@ class Conversation:
         )
 
     def _is_request(self, buffer: bytes | bytearray, position: int, begins_segment: bool) -> bool | None:
-        """Tell whether a request begins here: one that names its client is believed, any other must fit to its last byte."""
+        """Return whether a request begins here: one with a client id is accepted, any other must fit to its last byte."""
         if len(buffer) < position + HEAD_BYTES:
             return None if looks_like_start(buffer, position) else False
         if not looks_like_request(buffer, position):
@@ -216,7 +216,7 @@ class Conversation:
         return None if len(buffer) < end else dissect_request(bytes(buffer[position:end]), SIZE.size).tree.is_whole
 
     def _is_response(self, buffer: bytes | bytearray, position: int, begins_segment: bool) -> bool | None:
-        """Tell whether a response begins here that somebody waits for."""
+        """Return whether a response to a pending request begins here."""
         if len(buffer) < position + SIZE.size * 2:
             return None if looks_like_start(buffer, position) else False
         size, correlation_id = (SIZE.unpack_from(buffer, position + ahead)[0] for ahead in (0, SIZE.size))
@@ -230,12 +230,12 @@ class Conversation:
 
 
 def looks_like_start(buffer: bytes | bytearray, position: int) -> bool:
-    """Tell whether the few bytes there are can begin the size of a frame below 16 MiB."""
+    """Return whether the few available bytes can be the start of a frame size below 16 MiB."""
     return position < len(buffer) and buffer[position] == 0
 
 
 def _bare(kind: FrameKind, content: bytes, api_key: int) -> Frame:
-    """Return a frame that nothing is known about."""
+    """Return a frame that could not be identified."""
     return Frame(kind=kind, content=content, tree=Tree(), api_key=api_key, is_unknown=True)
 
 

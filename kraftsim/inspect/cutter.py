@@ -1,4 +1,4 @@
-"""Cuts the ordered bytes of one direction into frames, and finds the next frame again when it does not know where one begins.
+"""Splits the ordered bytes of one direction into frames, and resynchronizes after a gap.
 
 Source: org.apache.kafka.common.network.NetworkReceive: an int32 size, then so many bytes.
 """
@@ -12,7 +12,7 @@ from protocol.frames import SOCKET_REQUEST_MAX_BYTES
 
 SIZE: Final = Struct(">i")
 SEARCHED_BYTES_MAX: Final = 1 << 20
-"""While the beginning of a frame is looked for, a candidate is believed or dropped when so much follows it."""
+"""During resynchronization, a candidate is accepted or dropped when this many bytes follow it."""
 MISSED_SHOWN_BYTES: Final = 48
 
 
@@ -29,7 +29,7 @@ class RawFrame:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Bytes between frames that were left out; `start` is how they begin."""
+    """Bytes between frames that were skipped; `start` is how they begin."""
 
     size: int
     reason: str
@@ -37,11 +37,11 @@ class Skipped:
 
 
 IsFrame = Callable[[bytes | bytearray, int, bool], bool | None]
-"""Whether a frame begins at a position of a buffer; None: more bytes are needed to tell. True as third argument: a segment begins there."""
+"""Whether a frame begins at a position of a buffer; None: more bytes are needed. True as third argument: a segment begins there."""
 
 
 class FrameCutter:
-    """One direction of a connection. `is_frame` knows what frames look like on it; it is asked only while the cutter is out of step."""
+    """One direction of a connection. `is_frame` recognizes frames; it is called only while the cutter is out of sync."""
 
     def __init__(self, is_frame: IsFrame, *, in_step: bool) -> None:
         self._is_frame = is_frame
@@ -56,7 +56,7 @@ class FrameCutter:
         self._began = (0, 0)
 
     def feed(self, data: bytes, time_ns: int, packet: int) -> Iterator[RawFrame | Skipped]:
-        """Take bytes in order; yield the frames that are whole now."""
+        """Take bytes in order; yield the frames that are complete now."""
         if not self._buffer:
             self._began = (time_ns, packet)
         if not self._in_step:
@@ -65,12 +65,12 @@ class FrameCutter:
         if not self._in_step:
             yield from self._search()
         if self._in_step:
-            yield from self._cut(time_ns, packet)
+            yield from self._split(time_ns, packet)
 
     def lose(self, missing_bytes: int, time_ns: int, packet: int) -> Iterator[RawFrame | Skipped]:
-        """So many bytes are missing here, 0 if nobody knows how many; inside of one frame that does no harm to the next."""
+        """This many bytes are missing here, 0 if unknown; a gap inside one frame does not affect the next."""
         if not self._in_step:
-            self._forget(len(self._buffer))
+            self._drop(len(self._buffer))
             return
         expected = self._expected_bytes()
         if expected is not None and 0 < missing_bytes <= expected - len(self._buffer):
@@ -78,12 +78,12 @@ class FrameCutter:
                 self._first_missing = len(self._buffer)
             self._missing_bytes += missing_bytes
             self._buffer += bytes(missing_bytes)
-            yield from self._cut(time_ns, packet)
+            yield from self._split(time_ns, packet)
             return
         yield from self.abandon(f"{missing_bytes or 'unknown many'} bytes are not in the capture")
 
     def abandon(self, reason: str) -> Iterator[RawFrame | Skipped]:
-        """Give up the frame that has begun, and look for the next."""
+        """Give up the incomplete frame, and look for the next."""
         if self._in_step and self._buffer:
             expected = self._expected_bytes() or len(self._buffer)
             if self._first_missing < 0:
@@ -100,17 +100,17 @@ class FrameCutter:
             if self._buffer:
                 yield from self.abandon("the capture ends")
             return
-        self._forget(len(self._buffer))
+        self._drop(len(self._buffer))
         yield from self._report()
 
     def _expected_bytes(self) -> int | None:
-        """Return how long the frame at the beginning of the buffer is, with its size; None if that cannot be known."""
+        """Return the length of the frame at the start of the buffer, including its size; None if it cannot be known."""
         if len(self._buffer) < SIZE.size:
             return None
         size: int = SIZE.unpack_from(self._buffer)[0]
         return SIZE.size + size if 0 <= size <= SOCKET_REQUEST_MAX_BYTES else None
 
-    def _cut(self, time_ns: int, packet: int) -> Iterator[RawFrame | Skipped]:
+    def _split(self, time_ns: int, packet: int) -> Iterator[RawFrame | Skipped]:
         while len(self._buffer) >= SIZE.size:
             expected = self._expected_bytes()
             if expected is None:
@@ -120,7 +120,7 @@ class FrameCutter:
                 self._in_step = False
                 self._reason = f"a frame of {size} bytes"
                 self._skipped_start = start
-                self._forget(1)
+                self._drop(1)
                 yield from self._search()
                 if not self._in_step:
                     return
@@ -144,7 +144,7 @@ class FrameCutter:
         for position in (*self._segment_starts, *self._zeros()):
             verdict = self._is_frame(self._buffer, position, position in self._segment_starts)
             if verdict:
-                self._forget(position)
+                self._drop(position)
                 self._segment_starts.clear()
                 yield from self._report()
                 self._in_step = True
@@ -154,16 +154,16 @@ class FrameCutter:
         keep_from = max(0, len(self._buffer) - 3) if undecided is None else undecided
         if len(self._buffer) - keep_from > SEARCHED_BYTES_MAX:
             keep_from = len(self._buffer) - 3
-        self._forget(keep_from)
+        self._drop(keep_from)
 
     def _zeros(self) -> Iterator[int]:
-        """Yield where a size of less than 16 MiB can begin."""
+        """Yield the positions where a size of less than 16 MiB can begin."""
         position = self._buffer.find(0)
         while position >= 0:
             yield position
             position = self._buffer.find(0, position + 1)
 
-    def _forget(self, size: int) -> None:
+    def _drop(self, size: int) -> None:
         if not self._skipped_bytes and size and not self._skipped_start:
             self._skipped_start = bytes(self._buffer[:MISSED_SHOWN_BYTES])
         self._skipped_bytes += size

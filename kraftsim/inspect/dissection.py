@@ -1,8 +1,9 @@
-"""Takes a message apart by the layout of its version, field by field, and keeps where each of them stands.
+"""Decodes a message by the layout of its version, field by field, and keeps the position of each field.
 
-The codecs of `protocol` say what a message is; this says where. It must read exactly what they read (a test compares them), and in addition it leaves
-the parts that were read before something went wrong. What Kafka reads although it is wrong (tags in any order, sizes of tags that lie, text that is
-no UTF-8) is read as Kafka does, and noted in `oddities`.
+The codecs of `protocol` decode messages; this also records positions. It must decode exactly what they decode
+(a test compares them), and in addition it returns the parts that were decoded before an error. What Kafka
+accepts although it is malformed (tags in any order, wrong sizes of tags, invalid UTF-8) is accepted here, too,
+and recorded in `oddities`.
 Source: org.apache.kafka.common.protocol.types.Type, ByteBufferAccessor; KIP-482.
 """
 
@@ -26,11 +27,11 @@ NUMBERS: Final = {
 }
 INT16, INT32 = NUMBERS[Primitive.INT16], NUMBERS[Primitive.INT32]
 TAGS: Final = "(tags)"
-"""Where tagged fields stand that the declaration does not know."""
+"""Positions of unknown tagged fields."""
 
 
 class Unreadable(Exception):
-    """The bytes cannot be read on; the path is that of the dissector when it was raised."""
+    """The bytes cannot be decoded further; the path is that of the dissector when it was raised."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(position, reason)
@@ -39,7 +40,7 @@ class Unreadable(Exception):
 
 
 class Dissector:
-    """Reads one buffer. After `Unreadable`, `trouble()` says in which field."""
+    """Decodes one buffer. After `Unreadable`, `trouble()` names the field."""
 
     def __init__(self, buffer: bytes, end: int | None = None) -> None:
         self.buffer = buffer
@@ -48,7 +49,7 @@ class Dissector:
         self.oddities: list[Trouble] = []
 
     def trouble(self, failure: Unreadable) -> Trouble:
-        """Return the failure with the path of the field in which it happened, and forget that path."""
+        """Return the failure with the path of the field in which it happened, and clear that path."""
         place = self._place()
         self._path.clear()
         return Trouble(path=place, position=failure.position, reason=failure.reason)
@@ -63,7 +64,7 @@ class Dissector:
         self.oddities.append(Trouble(path=self._place(), position=position, reason=f"{reason}; Kafka reads on"))
 
     def message(self, layout: StructureLayout, position: int, parts: list[Part]) -> int:
-        """Append the fields of a message or structure to `parts` as they are read; return where it ends. Raises Unreadable."""
+        """Append the fields of a message or structure to `parts` as they are decoded; return the end position. Raises Unreadable."""
         for field in layout.fields:
             position = self._named(field, position, parts)
         return self._tags(layout, position, parts) if layout.flexible else position
@@ -95,7 +96,7 @@ class Dissector:
                 return self._elements(element, count, position, part, flexible=field.flexible)
 
     def _is_null(self, position: int, *, tagged: bool) -> tuple[bool, int]:
-        """Read the mark before a nullable structure: a byte, under a tag an unsigned varint."""
+        """Read the marker before a nullable structure: a byte, in a tagged field an unsigned varint."""
         if tagged:
             mark, position = self.unsigned_varint(position)
             return mark == 0, position
@@ -206,7 +207,7 @@ class Dissector:
         return None, position
 
     def unsigned_varint(self, position: int) -> tuple[int, int]:
-        """Read an unsigned varint of at most 31 bits; return it and where it ends. Raises Unreadable."""
+        """Read an unsigned varint of at most 31 bits; return it and its end position. Raises Unreadable."""
         value = 0
         start = position
         for shift in (0, 7, 14, 21, 28):

@@ -1,7 +1,8 @@
-"""Takes whole frames apart: a request by what its header says, a response by what was asked.
+"""Decodes whole frames: a request by its header, a response by its request.
 
-Positions count from the first byte of the frame's size where that is there, else from its header.
-Source: RequestHeader.parse, AbstractResponse.parseResponse, ApiVersionsResponse.parse (KIP-511: an ApiVersions error 35 comes as version 0).
+Positions count from the first byte of the frame's size if it is present, else from its header.
+Source: RequestHeader.parse, AbstractResponse.parseResponse, ApiVersionsResponse.parse (KIP-511: an ApiVersions
+error 35 has version 0).
 """
 
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ UNSUPPORTED_VERSION: Final = int(ErrorCode.UNSUPPORTED_VERSION)
 
 
 class FrameKind(Enum):
-    """Which way a frame goes."""
+    """The direction of a frame."""
 
     REQUEST = "request"
     RESPONSE = "response"
@@ -37,7 +38,7 @@ class FrameKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a response answers; `inner` is the request in an Envelope."""
+    """The request of a response; `inner` is the request in an Envelope."""
 
     api_key: int
     api_version: int
@@ -46,7 +47,7 @@ class Asked:
 
 @dataclass(slots=True, kw_only=True)
 class Frame:
-    """A frame taken apart. `content` is what positions count in; `is_unknown`: its API or version is not declared here, so the body stayed shut."""
+    """A decoded frame. Positions count in `content`; `is_unknown`: its API or version is not declared here, so the body is not decoded."""
 
     kind: FrameKind
     content: bytes
@@ -58,7 +59,7 @@ class Frame:
     body_version: int = -1
     is_unknown: bool = False
     inner: "Frame | None" = None
-    """The frame in an Envelope; its parts stand in the tree of this one."""
+    """The frame in an Envelope; its parts are in the tree of this one."""
 
     @property
     def api_name(self) -> str:
@@ -67,23 +68,23 @@ class Frame:
 
     @property
     def asked(self) -> Asked:
-        """What a response to this request answers."""
+        """The request that a response to this frame has."""
         return Asked(self.api_key, self.api_version, None if self.inner is None else self.inner.asked)
 
     @property
     def body(self) -> Part | None:
-        """The body, as far as it was read."""
+        """The body, as far as it was decoded."""
         return next((part for part in self.tree.parts if part.name == BODY), None)
 
 
 def api_name(api_key: int) -> str:
-    """Return for example `InitProducerId`, or `API 1000` for a key that nobody knows."""
+    """Return for example `InitProducerId`, or `API 1000` for an unknown key."""
     name = _API_NAMES.get(api_key)
     return f"API {api_key}" if name is None else name
 
 
 def is_declared(api_key: int, version: int) -> bool:
-    """Tell whether request and response of an API can be read in a version."""
+    """Return whether request and response of an API can be decoded in a version."""
     try:
         return version in declaration_of(registry.request_class(api_key)).versions
     except KeyError:
@@ -91,7 +92,7 @@ def is_declared(api_key: int, version: int) -> bool:
 
 
 def dissect_request(content: bytes, start: int = 0, end: int | None = None) -> Frame:
-    """Take the request between two positions apart, the first being that of its header; never raises for what the bytes hold."""
+    """Decode the request between two positions, the first being that of its header; never raises for malformed bytes."""
     end = len(content) if end is None else end
     tree = Tree()
     frame = Frame(kind=FrameKind.REQUEST, content=content, tree=tree)
@@ -115,7 +116,7 @@ def dissect_request(content: bytes, start: int = 0, end: int | None = None) -> F
 
 
 def dissect_response(content: bytes, asked: Asked, start: int = 0, end: int | None = None) -> Frame:
-    """Take the response to a request apart; never raises for what the bytes hold."""
+    """Decode the response to a request; never raises for malformed bytes."""
     end = len(content) if end is None else end
     tree = Tree()
     frame = Frame(kind=FrameKind.RESPONSE, content=content, tree=tree, api_key=asked.api_key, api_version=asked.api_version)
@@ -140,7 +141,7 @@ def dissect_response(content: bytes, asked: Asked, start: int = 0, end: int | No
 
 
 def _open_envelope(frame: Frame, field_name: str, asked: Asked | None) -> None:
-    """Take apart what a broker forwards, or what the controller answers to it."""
+    """Decode the request that a broker forwards, or the controller's response to it."""
     part = frame.body.part(field_name) if frame.body is not None else None
     if part is None or not isinstance(part.value, bytes):
         return
@@ -154,7 +155,7 @@ def _open_envelope(frame: Frame, field_name: str, asked: Asked | None) -> None:
 
 
 class _Reader:
-    """Appends header and body to a tree, and the trouble that ends it."""
+    """Appends header and body to a tree, and the error that ends it."""
 
     def __init__(self, content: bytes, end: int, tree: Tree) -> None:
         self._content = content
@@ -162,7 +163,7 @@ class _Reader:
         self._tree = tree
 
     def section(self, name: str, cls: type, version: int, position: int) -> int | None:
-        """Read one message; return where it ends, None if it cannot be read."""
+        """Decode one message; return its end position, None if it cannot be decoded."""
         part = Part(name, cls.__name__, position, parts=[])
         self._tree.parts.append(part)
         assert part.parts is not None
@@ -179,7 +180,7 @@ class _Reader:
         return None if failed else part.end
 
     def body(self, cls: type, version: int, position: int) -> None:
-        """Read the body; bytes behind it are a trouble, though Kafka ignores them."""
+        """Decode the body; bytes after it are reported as an error, though Kafka ignores them."""
         end = self.section(BODY, cls, version, position)
         if end is not None and end < self._end:
             left = self._end - end
@@ -187,7 +188,7 @@ class _Reader:
 
 
 def _request_header_version(api_key: int, version: int) -> int:
-    """Return the header version; of an API that is not declared the header is read as far as all versions share it."""
+    """Return the header version; for an undeclared API the fields that all versions share are decoded."""
     try:
         flexible = registry.is_flexible(api_key, version)
     except KeyError:

@@ -1,4 +1,4 @@
-"""Hex as people copy it: spaces, colons, commas, line ends, 0x, and the lines that hexdump, xxd and tcpdump -X print."""
+"""Hex in any common form: spaces, colons, commas, line ends, 0x, and the lines that hexdump, xxd and tcpdump -X print."""
 
 import re
 from typing import Final
@@ -10,11 +10,11 @@ SEPARATORS: Final = re.compile(r"0[xX]|\\x|[\s:,;_-]")
 
 
 class NotHex(ValueError):
-    """The text is no hex; the message says where."""
+    """The text is not hex; the message contains the position."""
 
 
 def bytes_of_hex(text: str) -> bytes:
-    """Return the bytes that a text writes. Raises NotHex."""
+    """Return the bytes of a hex text. Raises NotHex."""
     lines = [line for line in text.splitlines() if line.strip()]
     rows = [DUMP_LINE.match(line) for line in lines]
     if lines and all(rows) and any(row is not None and row["rest"].strip() for row in rows):
@@ -31,7 +31,7 @@ def bytes_of_hex(text: str) -> bytes:
 
 
 def is_hex_text(content: bytes) -> bool:
-    """Tell whether the content of a file is hex for people, rather than bytes."""
+    """Return whether the content of a file is hex text, rather than binary."""
     try:
         bytes_of_hex(content.decode("ascii"))
     except (UnicodeDecodeError, NotHex):

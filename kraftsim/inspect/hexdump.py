@@ -1,4 +1,4 @@
-"""Bytes sixteen to a line, with marks below those that something is said about."""
+"""Bytes sixteen to a line, with marks below those that a message refers to."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -8,7 +8,7 @@ CONTEXT_LINES: Final = 2
 
 
 def hexdump(content: bytes, *, marked: int | None = None, context_lines: int = CONTEXT_LINES) -> Iterator[str]:
-    """Yield the lines around a marked byte, or all lines; the mark stands on a line of its own. A mark at the end points behind the last byte."""
+    """Yield the lines around a marked byte, or all lines; the mark is on a line of its own. A mark at the end points after the last byte."""
     first, last = 0, max(0, len(content) - 1) // LINE_BYTES
     if marked is not None:
         first = max(0, marked // LINE_BYTES - context_lines)

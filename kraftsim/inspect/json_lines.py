@@ -1,6 +1,6 @@
-"""A dissected frame as one JSON object: fields under their names, and beside them where each of them stands.
+"""A dissected frame as one JSON object: fields under their names, and the position of each of them.
 
-Bytes are a string where they are printable text, else {"hex": "..."}; what a value means stands beside it as NAME_means.
+Bytes are a string if they are printable text, else {"hex": "..."}; the meaning of a value is in NAME_means.
 """
 
 from typing import Final, TypeAlias
@@ -25,7 +25,7 @@ def json_of_parts(parts: list[Part]) -> dict[str, Json]:
 
 
 def json_of(part: Part) -> Json:
-    """Return what a part holds."""
+    """Return the content of a part."""
     if part.parts is None:
         return _json_of_value(part.value, part.kind)
     if part.kind == "headers":
@@ -39,12 +39,12 @@ def json_of(part: Part) -> Json:
 
 
 def json_of_spans(tree: Tree) -> dict[str, Json]:
-    """Return [start, end) of every field by its path; fields of compressed records have no place in the frame and are left out."""
+    """Return [start, end) of every field by its path; fields of compressed records have no position in the frame and are left out."""
     return {path: [part.start, part.end] for path, part in walk(tree.parts) if not part.uncompressed and part.kind != HEADER_KIND}
 
 
 def json_of_troubles(troubles: list[Trouble]) -> list[Json]:
-    """Return what is wrong, in the order of the bytes."""
+    """Return the errors in the order of the bytes."""
     return [
         {"path": trouble.path, "position": trouble.position, "uncompressed": trouble.uncompressed, "reason": trouble.reason} for trouble in troubles
     ]

@@ -1,6 +1,7 @@
-"""Tells what bytes look like: the beginning of a request, a response to something, a batch.
+"""Recognizes bytes: the start of a request, a response to a request, a batch.
 
-A request says what it is, so few bytes are enough; a response does not, so it is tried against everything that could have been asked.
+A request has a header that identifies it, so few bytes are enough; a response does not, so it is decoded as a
+response to every possible request.
 """
 
 from functools import cache
@@ -20,15 +21,15 @@ from protocol.messages.registry import declared_api_keys, versions_of
 SIZED_REQUEST_HEAD: Final = Struct(">ihhih")
 REQUEST_HEAD: Final = Struct(">hhih")
 FUTURE_VERSIONS: Final = 5
-"""So many versions above the newest that is declared are still taken for versions."""
+"""A request version this far above the newest declared one is still accepted as a version."""
 CLIENT_ID_BYTES_MAX: Final = 255
-"""Kafka allows more; nobody uses it."""
+"""Kafka allows more; no client uses it."""
 LONG_THROTTLE_MS: Final = 3_600_000
 ERROR_CODES: Final = frozenset(int(code) for code in ErrorCode)
 
 
 def looks_like_request(content: bytes | bytearray | memoryview, position: int = 0) -> bool:
-    """Tell whether a size and the header of a request begin here."""
+    """Return whether a size and the header of a request begin here."""
     if len(content) < position + SIZED_REQUEST_HEAD.size:
         return False
     size, api_key, version, correlation_id, client_id_size = SIZED_REQUEST_HEAD.unpack_from(content, position)
@@ -38,9 +39,10 @@ def looks_like_request(content: bytes | bytearray | memoryview, position: int = 
 
 
 def is_surely_request(content: bytes, *, begins_connection: bool) -> bool:
-    """Tell whether a request begins here, and not a response: its small correlation id reads like the API and the version of a Produce request.
+    """Return whether a request begins here, and not a response, whose small correlation id reads like the API and the version of a Produce request.
 
-    Who opened the connection is believed; else a whole request must be one to its last byte, and one that goes on must name its client.
+    The end that opened the connection is the client; if unknown, a whole request must match to its last byte,
+    and an incomplete one must have a client id.
     """
     if not looks_like_request(content):
         return False
@@ -52,14 +54,14 @@ def is_surely_request(content: bytes, *, begins_connection: bool) -> bool:
 
 
 def looks_like_header(content: bytes, start: int, end: int) -> bool:
-    """Tell whether the header of a request, without a size, begins here."""
+    """Return whether the header of a request, without a size, begins here."""
     if end < start + REQUEST_HEAD.size:
         return False
     return _is_head(content, start, end - start, *REQUEST_HEAD.unpack_from(content, start))
 
 
 def looks_like_batch(content: bytes, position: int = 0) -> bool:
-    """Tell whether a whole batch with a right checksum begins here."""
+    """Return whether a whole batch with a valid checksum begins here."""
     try:
         return open_batch(content, position).crc_is_valid()
     except MalformedMessage:
@@ -67,7 +69,7 @@ def looks_like_batch(content: bytes, position: int = 0) -> bool:
 
 
 def resembles_batches(content: bytes) -> bool:
-    """Tell whether lengths and formats are those of batches up to the last byte, whatever the rest is."""
+    """Return whether lengths and formats are those of batches up to the last byte, whatever the rest is."""
     position = 0
     while position + LENGTH_OVERHEAD_BYTES < len(content):
         length = int.from_bytes(content[position + 8 : position + LENGTH_OVERHEAD_BYTES], signed=True)
@@ -78,7 +80,7 @@ def resembles_batches(content: bytes) -> bool:
 
 
 def fitting_responses(content: bytes, start: int, end: int) -> list[Frame]:
-    """Return what a response can be, read to its last byte, the likeliest first."""
+    """Return the possible types of a response that decode to its last byte, the likeliest first."""
     fitting = []
     for asked in _everything_askable():
         frame = dissect_response(content, asked, start, end)
@@ -101,7 +103,7 @@ def _is_head(
 
 @cache
 def _last_versions() -> dict[int, int]:
-    """Map every API key to the last version declared; one that is not declared has a high one."""
+    """Map every API key to the last version declared; an undeclared one gets a high version."""
     declared = set(declared_api_keys())
     return {int(key): versions_of(key)[1] if key in declared else 20 for key in ApiKey}
 
@@ -112,7 +114,7 @@ def _everything_askable() -> tuple[Asked, ...]:
 
 
 def _strangeness(parts: list[Part]) -> int:
-    """Count what a sane response would not hold."""
+    """Count implausible values."""
     return sum(_is_strange(part) for _, part in walk(parts))
 
 
@@ -131,14 +133,14 @@ def _is_strange(part: Part) -> bool:
 
 
 def _meaning(parts: list[Part]) -> int:
-    """Count the bytes that stand in strings: the more of them fit, the less it is chance."""
+    """Count the bytes in strings: the more of them match, the less likely is a coincidence."""
     return sum(len(part.value) for _, part in walk(parts) if isinstance(part.value, str))
 
 
 def frame_spans(content: bytes) -> list[tuple[int, int]]:
-    """Return (start of the header, end) of every frame if sizes tile the bytes, else of the whole, taken for a frame without its size.
+    """Return (start of the header, end) of every frame if sizes tile the bytes, else of the whole, as a frame without its size.
 
-    A last frame that is cut ends where the bytes end.
+    An incomplete last frame ends where the bytes end.
     """
     spans: list[tuple[int, int]] = []
     position = 0
@@ -156,7 +158,7 @@ def frame_spans(content: bytes) -> list[tuple[int, int]]:
 
 
 def _is_known_request(content: bytes) -> bool:
-    """Tell whether the bytes are one request without its size, from the first to the last."""
+    """Return whether the bytes are one request without its size, from the first to the last."""
     if not looks_like_header(content, 0, len(content)):
         return False
     request = dissect_request(content)

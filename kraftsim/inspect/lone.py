@@ -1,6 +1,6 @@
-"""Frames and batches that come alone, from hex or a file: what they are is told, or guessed, and then said.
+"""Frames and batches without a capture, from hex or a file: their type is given, or guessed and reported.
 
-Source: nothing in a response says what it is; only who asked can know.
+Source: a response does not contain its type; only the client that sent the request knows it.
 """
 
 from collections.abc import Iterator
@@ -22,11 +22,11 @@ from kraftsim.inspect.records import dissect_batches
 
 OTHERS_SHOWN: Final = 5
 GUESSED_BYTES_MAX: Final = 1 << 20
-"""Longer responses are not tried against everything."""
+"""Longer responses are not decoded as every type."""
 
 
 class Told(Enum):
-    """What the caller says that bytes are."""
+    """The type of the bytes given by the caller."""
 
     NOTHING = "nothing"
     REQUEST = "request"
@@ -35,7 +35,7 @@ class Told(Enum):
 
 @dataclass(slots=True, kw_only=True)
 class Found:
-    """A frame, or batches; `said` is what was guessed about it, empty if it was told."""
+    """A frame, or batches; `said` is the guess about it, empty if the type was given."""
 
     content: bytes
     tree: Tree
@@ -46,22 +46,22 @@ class Found:
 
     @property
     def size(self) -> int:
-        """The number of bytes, those of a frame's size too where it is there."""
+        """The number of bytes, including those of a frame's size if it is present."""
         return self.end - self.start + (SIZE.size if self.start >= SIZE.size else 0)
 
 
-def dissect_lone(content: bytes, told: Told | Asked, *, topic: str | None = None, with_records: bool = True) -> Iterator[Found]:
-    """Yield the frames, or the batches as one, in some bytes. `topic` says whose records they are."""
+def dissect_lone(content: bytes, declared: Told | Asked, *, topic: str | None = None, with_records: bool = True) -> Iterator[Found]:
+    """Yield the frames, or the batches as one, in some bytes. `topic` is the topic of the records."""
     names = Names()
-    if told is Told.BATCH or (told is Told.NOTHING and looks_like_batch(content)):
-        yield _batches(content, topic, names, "" if told is Told.BATCH else "record batches, as the checksum of the first one says", with_records)
+    if declared is Told.BATCH or (declared is Told.NOTHING and looks_like_batch(content)):
+        yield _batches(content, topic, names, "" if declared is Told.BATCH else "record batches, as the checksum of the first one says", with_records)
         return
-    if told is Told.NOTHING and resembles_batches(content):
+    if declared is Told.NOTHING and resembles_batches(content):
         yield _batches(content, topic, names, "record batches, as their lengths and formats say", with_records)
         return
     for start, end in frame_spans(content):
-        found = _frame(content, start, end, told)
-        if start == 0 and not isinstance(told, Asked):
+        found = _frame(content, start, end, declared)
+        if start == 0 and not isinstance(declared, Asked):
             found = _behind_wrong_size(content, end, found) or found
         if found is None:
             found = Found(content=content, tree=Tree(), said="neither a request, nor a response to anything known, nor a batch", start=start, end=end)
@@ -70,17 +70,17 @@ def dissect_lone(content: bytes, told: Told | Asked, *, topic: str | None = None
             begin = found.start
             announced = int.from_bytes(content[begin - SIZE.size : begin]) if begin >= SIZE.size else end - begin
             if announced != end - begin:
-                cut = "the frame is cut: " if announced > end - begin else ""
-                reason = f"{cut}its size says {announced} bytes, {end - begin} are there"
+                prefix = "the frame is truncated: " if announced > end - begin else ""
+                reason = f"{prefix}its size is {announced} bytes, {end - begin} are present"
                 found.tree.troubles.append(Trouble(path="", position=begin - SIZE.size, reason=reason))
         yield found
 
 
-def _frame(content: bytes, start: int, end: int, told: Told | Asked) -> Found | None:
-    """Take one frame apart; None if it is like nothing known."""
-    if isinstance(told, Asked):
-        return _found(dissect_response(content, told, start, end), start, end)
-    if told is Told.REQUEST:
+def _frame(content: bytes, start: int, end: int, declared: Told | Asked) -> Found | None:
+    """Decode one frame; None if it matches no known type."""
+    if isinstance(declared, Asked):
+        return _found(dissect_response(content, declared, start, end), start, end)
+    if declared is Told.REQUEST:
         return _found(dissect_request(content, start, end), start, end)
     request = dissect_request(content, start, end)
     is_like_request = looks_like_header(content, start, end)
@@ -93,7 +93,7 @@ def _frame(content: bytes, start: int, end: int, told: Told | Asked) -> Found | 
 
 
 def _behind_wrong_size(content: bytes, end: int, otherwise: Found | None) -> Found | None:
-    """Take the first four bytes for a size that is wrong, if a request behind them is more likely than what was found otherwise."""
+    """Treat the first four bytes as a wrong size, if a request after them is more likely than the other matches."""
     frame = None if otherwise is None else otherwise.frame
     is_certain = frame is not None and frame.kind is FrameKind.REQUEST and frame.tree.is_whole and not frame.is_unknown
     if is_certain or end <= SIZE.size or not looks_like_header(content, SIZE.size, end):
@@ -113,7 +113,7 @@ def _guess(responses: list[Frame]) -> str:
     if len(words) == 1:
         return f"a response to {words[0]}: nothing else fits"
     others = ", ".join(words[1 : 1 + OTHERS_SHOWN]) + (", ..." if len(words) > 1 + OTHERS_SHOWN else "")
-    return f"a response to {words[0]}; {len(words) - 1} others fit as well: {others} (tell with --response API VERSION)"
+    return f"a response to {words[0]}; {len(words) - 1} others fit as well: {others} (use --response API VERSION)"
 
 
 def _batches(content: bytes, topic: str | None, names: Names, said: str, with_records: bool) -> Found:

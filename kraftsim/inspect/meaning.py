@@ -1,6 +1,6 @@
-"""Says what values mean: names of errors and APIs, uuids as Kafka writes them, times, and what is inside of bytes.
+"""Explains values: names of errors and APIs, uuids in Kafka's notation, times, and the content of bytes fields.
 
-It works on trees that are already there, so nothing here can change what was read.
+It works on decoded trees, so it cannot change the decoding.
 """
 
 from dataclasses import dataclass, field
@@ -58,7 +58,7 @@ class Names:
 
 
 def explain(frame: Frame, names: Names, *, with_records: bool = True) -> None:
-    """Write notes into a frame's tree, and open its record batches; what is wrong inside them joins the frame's troubles."""
+    """Add explanations to a frame's tree, and decode its record batches; errors inside them are added to the frame's troubles."""
     for part in frame.tree.parts:
         _explain(part, names, frame.api_key)
     body = frame.body
@@ -67,7 +67,7 @@ def explain(frame: Frame, names: Names, *, with_records: bool = True) -> None:
 
 
 def open_values(batches: list[Part], path: str, topic: str | None, names: Names, *, guess: bool = False) -> list[Trouble]:
-    """Open the records of batches as far as their topic, or the control bit, says what they are; return what is wrong inside."""
+    """Decode the records of batches as far as their topic, or the control bit, identifies them; return the errors."""
     troubles: list[Trouble] = []
     for batch in batches:
         records = batch.part(RECORDS)
@@ -78,7 +78,7 @@ def open_values(batches: list[Part], path: str, topic: str | None, names: Names,
             opener = open_metadata_record
         place = joined(f"{path}{batch.name}", RECORDS)
         for record in records.parts:
-            _note_times(record)
+            _explain_times(record)
             if opener is not None:
                 key, value = record.part("key"), record.part("value")
                 assert key is not None and value is not None, "a record has key and value"
@@ -89,7 +89,7 @@ def open_values(batches: list[Part], path: str, topic: str | None, names: Names,
 
 
 def time_text(milliseconds: int) -> str:
-    """Return a time of Kafka's in words, in UTC; empty for what is no likely time."""
+    """Return a timestamp as text, in UTC; empty if it is implausible."""
     if not FIRST_LIKELY_TIME_MS <= milliseconds <= LAST_LIKELY_TIME_MS:
         return ""
     return datetime.fromtimestamp(milliseconds // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S") + f".{milliseconds % 1000:03d} UTC"
@@ -109,7 +109,7 @@ def _is_metadata(record: Part) -> bool:
     return value is not None and is_metadata_record(value.value if isinstance(value.value, bytes) else None)
 
 
-def _note_times(record: Part) -> None:
+def _explain_times(record: Part) -> None:
     timestamp = record.part("timestamp")
     if timestamp is not None and isinstance(timestamp.value, int):
         timestamp.note = time_text(timestamp.value)
@@ -117,13 +117,13 @@ def _note_times(record: Part) -> None:
 
 def _explain(part: Part, names: Names, api_key: int | None) -> None:
     if not part.note:
-        part.note = _note_of(part, names, api_key)
+        part.note = _explanation_of(part, names, api_key)
     for each in part.parts or ():
         _explain(each, names, api_key)
     _learn(part, names)
 
 
-def _note_of(part: Part, names: Names, api_key: int | None) -> str:
+def _explanation_of(part: Part, names: Names, api_key: int | None) -> str:
     value = part.value
     if part.kind == "uuid" and isinstance(value, bytes):
         known = names.topics.get(value) if part.name in ("topic_id", "id") else None
@@ -142,7 +142,7 @@ def _note_of(part: Part, names: Names, api_key: int | None) -> str:
 
 
 def _learn(part: Part, names: Names) -> None:
-    """Remember which name stands beside which topic id."""
+    """Store the name of a topic id."""
     topic_id, name = part.part("topic_id"), _topic_name(part)
     if name and topic_id is not None and isinstance(topic_id.value, bytes) and topic_id.value != ZERO_UUID:
         names.topics[topic_id.value] = name
@@ -157,7 +157,7 @@ def _topic_name(part: Part) -> str | None:
 
 
 class _Records:
-    """Finds the record batches of a body, and knows the topic around them."""
+    """Finds the record batches of a body, and the topic that they belong to."""
 
     def __init__(self, frame: Frame, names: Names, with_records: bool) -> None:
         self._frame = frame
@@ -165,7 +165,7 @@ class _Records:
         self._with_records = with_records
 
     def explore(self, part: Part, path: str, topic: str | None) -> None:
-        """Open every field of records below a part."""
+        """Decode every field of records below a part."""
         topic = _topic_name(part) or topic
         topic_id = part.part("topic_id")
         if topic_id is not None and isinstance(topic_id.value, bytes):
@@ -179,7 +179,7 @@ class _Records:
                 self.explore(each, place, topic)
 
     def _open_embedded(self, part: Part, path: str) -> None:
-        """Open what members of a consumer group tell each other; anything else may stand there, so what does not fit stays shut."""
+        """Decode embedded consumer protocol messages; other content is allowed, so what does not match is not decoded."""
         cls = EMBEDDED.get((self._frame.api_key, part.name))
         if cls is None or not isinstance(part.value, bytes) or not part.value:
             return
@@ -193,12 +193,12 @@ class _Records:
         part.parts = dissect_batches(self._frame.content, start, part.end, path, troubles, with_records=self._with_records)
         part.note = f"{len(value)} bytes"
         if troubles and troubles[-1].reason.startswith("the last batch is torn") and self._may_be_torn():
-            part.note += f", the last batch is cut at byte {part.end}"
+            part.note += f", the last batch is truncated at byte {part.end}"
             troubles.pop()
         troubles += open_values(part.parts, path, topic, self._names)
         part.value = None
         self._frame.tree.troubles += troubles
 
     def _may_be_torn(self) -> bool:
-        """A broker cuts what it reads for a fetch where the asked number of bytes ends; readers leave the last batch alone."""
+        """A broker truncates a fetch response at the requested number of bytes; consumers ignore the partial last batch."""
         return self._frame.kind is FrameKind.RESPONSE

@@ -1,4 +1,4 @@
-"""Takes messages of the formats 0 and 1 apart, wrappers with what is compressed in them.   Source: LegacyRecord, AbstractLegacyRecordBatch."""
+"""Decodes messages of the formats 0 and 1, including compressed inner messages.   Source: LegacyRecord, AbstractLegacyRecordBatch."""
 
 from typing import Final
 
@@ -21,7 +21,7 @@ CODECS: Final = ("no compression", "gzip", "snappy", "lz4", "zstd")
 def dissect_old_message(
     message: OldMessage, name: str, path: str, troubles: list[Trouble], *, with_records: bool, uncompressed: bool = False
 ) -> Part:
-    """Return a message as a part; what is wrong is appended to `troubles`."""
+    """Return a message as a part; errors are appended to `troubles`."""
     start, end = message.position, message.position + message.size_bytes
     values = (message.offset, message.size_bytes - 12, message.crc, message.magic, message.attributes)
     part = Part(name, MESSAGE, start, end, parts=[], uncompressed=uncompressed)
@@ -32,7 +32,7 @@ def dissect_old_message(
     crc.note = "ok" if message.crc_is_valid() else "wrong"
     if crc.note == "wrong":
         troubles.append(Trouble(path=f"{path}.crc", position=start + 12, reason="the checksum does not fit the bytes", uncompressed=uncompressed))
-    attributes.note = _attribute_words(message)
+    attributes.note = _attribute_text(message)
     if message.magic:
         part.parts.append(Part("timestamp", "int64", start + 18, start + 26, message.timestamp, uncompressed=uncompressed))
     try:
@@ -60,7 +60,7 @@ def _append_content(message: OldMessage, part: Part, path: str, troubles: list[T
             inner.parts.append(dissect_old_message(each, f"[{index}]", place, troubles, with_records=True, uncompressed=True))
 
 
-def _attribute_words(message: OldMessage) -> str:
+def _attribute_text(message: OldMessage) -> str:
     codec = message.attributes & COMPRESSION_MASK
     word = CODECS[codec] if codec < len(CODECS) else f"unknown codec {codec}"
     return f"{word}, log append time" if message.timestamp_type is TimestampType.LOG_APPEND_TIME else word

@@ -1,7 +1,8 @@
-"""Packet captures, pcap and pcapng: one TCP segment after another, with its time and with how much of it was not captured.
+"""Packet captures, pcap and pcapng: one TCP segment after another, with its time and the number of bytes that were not captured.
 
-The layers of a packet are dpkt's business. The files around them are read here: a pcapng of several interfaces has several link types and clocks, and
-a capture that was cut short is to be told.   Source: draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng; the link types of tcpdump.org.
+dpkt decodes the layers of a packet. The capture files are read here: a pcapng of several interfaces has several
+link types and clocks, and a truncated capture must be reported.   Source: draft-ietf-opsawg-pcap,
+draft-ietf-opsawg-pcapng; the link types of tcpdump.org.
 """
 
 import gzip
@@ -15,7 +16,7 @@ import dpkt
 
 PCAP_MAGICS: Final = tuple(bytes.fromhex(magic) for magic in ("a1b2c3d4", "d4c3b2a1", "a1b23c4d", "4d3cb2a1", "a1b2cd34", "34cdb2a1"))
 NANOSECOND_MARK, MODIFIED_MARK = 0x3C, 0xCD
-"""The byte of the magic that tells the three kinds of pcap apart: microseconds, nanoseconds, and one of 1997 with longer packet headers."""
+"""The byte of the magic that distinguishes the three kinds of pcap: microseconds, nanoseconds, and one of 1997 with longer packet headers."""
 PCAPNG_MAGIC: Final = bytes.fromhex("0a0d0d0a")
 GZIP_MAGIC: Final = b"\x1f\x8b"
 SECTION, INTERFACE, SIMPLE, ENHANCED = 0x0A0D0D0A, 1, 3, 6
@@ -26,7 +27,7 @@ FIN, SYN, RST = 0x01, 0x02, 0x04
 
 
 class NoCapture(ValueError):
-    """The file is no capture, or one that cannot be read on."""
+    """The file is not a capture, or is damaged."""
 
 
 class Endpoint(NamedTuple):
@@ -42,7 +43,7 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A TCP segment; `number` counts the packets of the capture from 1. `lost_bytes` were sent behind the payload, but not captured."""
+    """A TCP segment; `number` counts the packets of the capture from 1. `lost_bytes` were sent after the payload, but not captured."""
 
     number: int
     time_ns: int
@@ -57,7 +58,7 @@ class Segment:
 
 @dataclass(slots=True)
 class Tally:
-    """What was in a capture."""
+    """The counts of a capture."""
 
     packets: int = 0
     segments: int = 0
@@ -74,7 +75,7 @@ class _Packet(NamedTuple):
 
 
 def is_capture(start: bytes) -> bool:
-    """Tell from the first bytes of a file whether it is a capture, also a compressed one."""
+    """Return from the first bytes of a file whether it is a capture, also a compressed one."""
     return start[:4] in PCAP_MAGICS or start[:4] == PCAPNG_MAGIC
 
 
@@ -134,7 +135,7 @@ class _Interface:
 
 
 class _PcapngBlocks:
-    """The blocks of a pcapng file; each section has a byte order and interfaces of its own."""
+    """The blocks of a pcapng file; each section has its own byte order and interfaces."""
 
     def __init__(self, file: IO[bytes], start: bytes, tally: Tally) -> None:
         self._file = file
@@ -144,7 +145,7 @@ class _PcapngBlocks:
         self._interfaces: list[_Interface] = []
 
     def packets(self) -> Iterator[_Packet]:
-        """Yield every packet; a block that the file ends in is left out."""
+        """Yield every packet; an incomplete last block is left out."""
         while head := self._read(8):
             if len(head) < 8:
                 self._tally.ends_early = True
@@ -230,11 +231,11 @@ LINKS: Final[dict[int, Callable[[bytes], dpkt.Packet]]] = {
     113: dpkt.sll.SLL,
     276: dpkt.sll2.SLL2,
 }
-"""What a packet begins with, by the number of its link type."""
+"""The link-layer header of a packet, by its link type."""
 
 
 def _segment(packet: _Packet, tally: Tally) -> Segment | None:
-    """Return the TCP segment in a packet, None where there is none."""
+    """Return the TCP segment in a packet, None if there is none."""
     link = LINKS.get(packet.link)
     if link is None:
         tally.unknown_links += 1
@@ -267,9 +268,9 @@ def _segment(packet: _Packet, tally: Tally) -> Segment | None:
 
 
 def _lost_bytes(layer: "dpkt.ip.IP | dpkt.ip6.IP6", tcp: "dpkt.tcp.TCP") -> int:
-    """Return how many bytes the packet had on the wire beyond what a short snapshot length kept of it."""
+    """Return how many bytes the packet had on the wire beyond the snapshot length."""
     if isinstance(layer, dpkt.ip.IP):
-        announced = layer.len - layer.hl * 4 if layer.len else 0  # 0: the network card cut the segment later
+        announced = layer.len - layer.hl * 4 if layer.len else 0  # 0: segmentation offload: the network card splits the segment later
     else:
         announced = layer.plen - sum(header.length for header in layer.extension_hdrs.values() if header is not None) if layer.plen else 0
     return max(0, int(announced) - int(tcp.off) * 4 - len(tcp.data))

@@ -1,6 +1,6 @@
-"""What bytes are made of: a tree of named parts, each with the place where it begins and ends.
+"""The structure of decoded bytes: a tree of named parts, each with its start and end position.
 
-A tree is also what is left of bytes that cannot be read to their end: parts up to there, and the trouble.
+For bytes that cannot be decoded to their end, the tree contains the parts up to there, and the error.
 """
 
 from collections.abc import Iterator
@@ -13,9 +13,9 @@ Value: TypeAlias = Scalar | list[Scalar]
 
 @dataclass(slots=True)
 class Part:
-    """A field, an element (`[3]`), a batch or a record; `start` and `end` count bytes of the frame, or of what was compressed in it.
+    """A field, an element (`[3]`), a batch or a record; `start` and `end` count bytes of the frame, or of the uncompressed data in it.
 
-    It has a `value`, or `parts`, or neither when it is absent (null). `note` says what the value means.
+    It has a `value`, or `parts`, or neither when it is null. `note` explains the value.
     """
 
     name: str
@@ -36,19 +36,19 @@ class Part:
         return None
 
     def integer(self, name: str, otherwise: int = -1) -> int:
-        """Return the value of an integer below, `otherwise` where there is none."""
+        """Return the value of an integer below, `otherwise` if there is none."""
         found = self.part(name)
         return found.value if found is not None and isinstance(found.value, int) else otherwise
 
     def text(self, name: str) -> str | None:
-        """Return the value of a string below, None where there is none."""
+        """Return the value of a string below, None if there is none."""
         found = self.part(name)
         return found.value if found is not None and isinstance(found.value, str) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """Something that cannot be read, or is not what it says: which field, at which byte, why."""
+    """An error: which field, at which byte, why."""
 
     path: str
     position: int
@@ -63,14 +63,14 @@ class Trouble:
 
 @dataclass(slots=True)
 class Tree:
-    """Everything found in some bytes, and every trouble in the order of the bytes."""
+    """Everything decoded from some bytes, and every error in the order of the bytes."""
 
     parts: list[Part] = field(default_factory=list)
     troubles: list[Trouble] = field(default_factory=list)
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing was wrong."""
+        """Whether there was no error."""
         return not self.troubles
 
 

@@ -1,6 +1,7 @@
-"""Opens keys and values of records that Kafka itself writes: control records, the metadata log, the coordinators' topics.
+"""Decodes keys and values of records that Kafka itself writes: control records, the metadata log, the coordinators' topics.
 
-Whose records they are says the topic; without one, a value counts as a metadata record if it is one from its first byte to its last.
+The topic selects the decoder; without one, a value counts as a metadata record if it decodes as one from its
+first byte to its last.
 Source: ControlRecordUtils; MetadataRecordSerde (KIP-631), RemoteLogMetadataSerde (KIP-405), CoordinatorRecordSerde.
 """
 
@@ -24,11 +25,11 @@ from protocol.version_prefixed import PREFIX_BYTES
 METADATA_TOPIC: Final = "__cluster_metadata"
 REMOTE_LOG_TOPIC: Final = "__remote_log_metadata"
 Opener = Callable[[Part, Part, str], list[Trouble]]
-"""Opens key and value of a record; the path is that of the record."""
+"""Decodes key and value of a record; the path is that of the record."""
 
 
 def open_control_record(key: Part, value: Part, path: str) -> list[Trouble]:
-    """Say which mark a control record is, and open what it carries."""
+    """Name the type of a control record, and decode its content."""
     try:
         kind = control_type(_content(key))
     except MalformedMessage as malformed:
@@ -48,17 +49,17 @@ def open_control_record(key: Part, value: Part, path: str) -> list[Trouble]:
 
 
 def open_metadata_record(key: Part, value: Part, path: str) -> list[Trouble]:
-    """Open the value of a record of the metadata log."""
+    """Decode the value of a record of the metadata log."""
     return _open_frame(value, joined(path, "value"), metadata.record_class)
 
 
 def open_remote_log_record(key: Part, value: Part, path: str) -> list[Trouble]:
-    """Open the value of a record of `__remote_log_metadata`."""
+    """Decode the value of a record of `__remote_log_metadata`."""
     return _open_frame(value, joined(path, "value"), remote_log.record_class)
 
 
 def open_coordinator_record(topic: CoordinatorTopic, key: Part, value: Part, path: str) -> list[Trouble]:
-    """Open key and value of a record of a coordinators' topic; a type that is not known is left alone, as Kafka's readers do."""
+    """Decode key and value of a record of a coordinators' topic; unknown types are skipped, as Kafka's readers do."""
     content = _content(key)
     if content is None or len(content) < PREFIX_BYTES:
         return [_trouble(key, joined(path, "key"), 0, "it is too short for a record type")]
@@ -73,7 +74,7 @@ def open_coordinator_record(topic: CoordinatorTopic, key: Part, value: Part, pat
 
 
 def open_version_prefixed(value: Part, cls: type, path: str, *, later_as_newest: bool = False) -> list[Trouble]:
-    """Open a message that says its own version first."""
+    """Decode a message with a version prefix."""
     content = _content(value)
     if content is None or len(content) < PREFIX_BYTES:
         return [_trouble(value, path, 0, "it is too short for a version")]
@@ -103,7 +104,7 @@ def _open_frame(value: Part, path: str, record_class: Callable[[int], type]) -> 
 
 
 def is_metadata_record(content: bytes | None) -> bool:
-    """Tell whether a value is a metadata record from its first byte to its last."""
+    """Return whether a value is a metadata record from its first byte to its last."""
     if content is None or len(content) < 4:
         return False
     value = Part("value", "bytes", 0, len(content), content)
@@ -111,7 +112,7 @@ def is_metadata_record(content: bytes | None) -> bool:
 
 
 def open_message(value: Part, cls: type, version: int, position: int, path: str, *, may_go_on: bool = False) -> list[Trouble]:
-    """Put the fields of a message below the bytes that hold it; return what is wrong with them."""
+    """Put the fields of a message below the bytes that contain it; return its errors."""
     content = _content(value)
     assert content is not None, "there are bytes to open"
     dissector = Dissector(content)
@@ -140,7 +141,7 @@ OPENERS: Final[dict[str, Opener]] = {
 
 
 def move(parts: list[Part], by: int, *, uncompressed: bool) -> None:
-    """Let positions that were counted within a value count where the value stands."""
+    """Shift positions within a value by the position of the value."""
     for part in parts:
         part.start += by
         part.end += by if part.end >= 0 else 0
@@ -153,7 +154,7 @@ def _content(part: Part) -> bytes | None:
 
 
 def _start_of(part: Part) -> int:
-    """Return where the bytes of a part begin, behind their length."""
+    """Return the start of the bytes of a part, after their length."""
     content = _content(part)
     return part.end - len(content) if content is not None else part.start
 

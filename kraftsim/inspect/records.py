@@ -1,6 +1,6 @@
-"""Takes record batches apart: header, checksum, and every record, also of compressed ones.
+"""Decodes record batches: header, checksum, and every record, including compressed ones.
 
-What is wrong with one batch is noted and the next one read, as long as its length can be believed.
+An error in one batch is recorded and the next one decoded, as long as its length is plausible.
 Source: KIP-98, DefaultRecordBatch, DefaultRecord.
 """
 
@@ -43,11 +43,11 @@ HEADER_FIELDS: Final = (
     ("base_sequence", "int32", 53, 57),
     ("record_count", "int32", 57, 61),
 )
-"""Name, type, and where in the header it stands."""
+"""Name, type, and position in the header."""
 
 
 class _Broken(Exception):
-    """A record cannot be read on."""
+    """A record cannot be decoded further."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(position, reason)
@@ -56,7 +56,7 @@ class _Broken(Exception):
 
 
 def dissect_batches(content: bytes, start: int, end: int, path: str, troubles: list[Trouble], *, with_records: bool = True) -> list[Part]:
-    """Return a part per batch between two positions; what is wrong is appended to `troubles`."""
+    """Return a part per batch between two positions; errors are appended to `troubles`."""
     batches: list[Part] = []
     position = start
     while position < end:
@@ -96,7 +96,7 @@ def _header_of(batch: RecordBatch) -> list[Part]:
 
 
 def attribute_words(attributes: int) -> list[str]:
-    """Say what the attributes of a batch mean, what is usual left out."""
+    """Return the meaning of the attributes of a batch; default values are left out."""
     codec = ("no compression", "gzip", "snappy", "lz4", "zstd")
     number = attributes & COMPRESSION_MASK
     words = [codec[number] if number < len(codec) else f"unknown codec {number}"]
@@ -144,7 +144,7 @@ def _open(batch: RecordBatch, part: Part, path: str, troubles: list[Trouble]) ->
 
 
 class RecordReader:
-    """Reads the records of one batch from their plain bytes."""
+    """Decodes the records of one batch from their uncompressed bytes."""
 
     def __init__(self, data: bytes | memoryview, end: int, batch: RecordBatch, *, uncompressed: bool) -> None:
         self._data = data
@@ -153,7 +153,7 @@ class RecordReader:
         self._uncompressed = uncompressed
 
     def record(self, start: int, index: int) -> tuple[Part, int]:
-        """Return a record and where it ends. Raises _Broken."""
+        """Return a record and its end position. Raises _Broken."""
         size, position = self.varint(start)
         end = position + size
         if size <= 0 or end > self._end:
@@ -218,12 +218,12 @@ class RecordReader:
 
 
 def _place_of(content: bytes, position: int, end: int) -> int:
-    """Return where a batch that is none goes wrong: at its magic, if it has one."""
+    """Return the position of the error in bytes that are no batch: the magic, if there is one."""
     return position + MAGIC_POSITION if position + MAGIC_POSITION < end and content[position + MAGIC_POSITION] > MAGIC else position
 
 
 def _behind(content: bytes, position: int, end: int) -> int:
-    """Return where the next batch begins if the length of a bad one can be believed, else the end."""
+    """Return the start of the next batch if the length of a corrupt one is plausible, else the end."""
     length = int.from_bytes(content[position + 8 : position + 12], signed=True)
     following = position + LENGTH_OVERHEAD_BYTES + length
     return following if length > 0 and following <= end else end

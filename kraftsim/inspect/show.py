@@ -1,4 +1,4 @@
-"""Prints what was found, as text or as one JSON object per line, and keeps count of what could not be read."""
+"""Prints decoded frames, as text or as one JSON object per line, and counts what could not be decoded."""
 
 import json
 from collections import Counter
@@ -36,7 +36,7 @@ class Show:
 
     @property
     def is_done(self) -> bool:
-        """Whether as many frames were shown as are wanted."""
+        """Whether the limit of frames is reached."""
         return self.limit is not None and self.shown >= self.limit
 
     def exchange(self, exchange: Exchange) -> Iterator[str]:
@@ -54,7 +54,7 @@ class Show:
             yield ""
 
     def notice(self, notice: Notice) -> Iterator[str]:
-        """Yield what is to be known about a connection."""
+        """Yield the remarks about a connection."""
         self.notices += 1
         if self.as_json:
             shown: dict[str, Json] = {"notice": notice.text, "client": str(notice.client), "node": str(notice.node), "packet": notice.packet}
@@ -66,7 +66,7 @@ class Show:
             yield ""
 
     def found(self, found: Found) -> Iterator[str]:
-        """Yield the lines of a frame or of batches that came alone."""
+        """Yield the lines of a frame or of batches without a capture."""
         if found.frame is not None:
             self._count(found.frame, "")
         else:

@@ -1,6 +1,7 @@
-"""One direction of a TCP connection: segments in any order, repeated or missing, become bytes in order, with gaps where some never came.
+"""One direction of a TCP connection: reordered, repeated or missing segments become ordered bytes, with gaps for lost ones.
 
-A gap is believed when the receiver has acknowledged what the capture lacks and nothing fills it for a while, or when too much waits behind it.
+A gap is final when the receiver has acknowledged bytes that the capture lacks and nothing fills it for a while,
+or when too much waits after it.
 """
 
 from collections.abc import Iterator
@@ -11,17 +12,17 @@ from kraftsim.inspect.packets import Segment
 SEQUENCE_NUMBERS: Final = 1 << 32
 WAITING_BYTES_MAX: Final = 16 << 20
 PATIENCE_SEGMENTS: Final = 64
-"""So many segments of the connection may pass before an acknowledged hole counts as one in the capture."""
+"""The number of segments of the connection after which an acknowledged hole counts as a gap of the capture."""
 JUMP_BYTES_MAX: Final = 1 << 30
 """A segment further away belongs to another connection between the same ports."""
 
 
 class Gap(int):
-    """So many bytes of the stream are missing; 0 says that nobody knows how many."""
+    """This many bytes of the stream are missing; 0 if the number is unknown."""
 
 
 class Stream:
-    """Orders the segments of one direction. Positions count from the first byte seen, without end."""
+    """Orders the segments of one direction. Positions count from the first byte seen and do not wrap."""
 
     def __init__(self) -> None:
         self._first_sequence: int | None = None
@@ -38,11 +39,11 @@ class Stream:
         self.began_with_syn = True
 
     def begins_anew(self, sequence: int) -> bool:
-        """Tell whether a SYN is that of another connection, rather than this one's again."""
+        """Return whether a SYN belongs to a new connection, rather than being a retransmission."""
         return self._first_sequence is not None and (sequence + 1) % SEQUENCE_NUMBERS != self._first_sequence
 
     def is_ahead(self, acknowledged: int) -> bool:
-        """Tell whether the receiver has something that has not come by here yet."""
+        """Return whether the receiver has acknowledged bytes that were not captured yet."""
         if self._first_sequence is None:
             return False
         return 0 < self._position(acknowledged) - self._next <= JUMP_BYTES_MAX
@@ -70,7 +71,7 @@ class Stream:
         yield from self._ordered()
 
     def finish(self) -> Iterator[bytes | Gap]:
-        """The capture ends: what still waits comes now, behind its gaps."""
+        """The capture ends: yield what is still waiting, after its gaps."""
         while self._waiting:
             yield from self._skip_gap()
             yield from self._in_order()
@@ -119,7 +120,7 @@ class Stream:
                 yield Gap(missing)
 
     def _is_filled(self, position: int) -> bool:
-        """Tell whether a segment that waits has what another one lost."""
+        """Return whether a waiting segment contains the bytes that another one lacks."""
         return any(start <= position < start + len(payload) for start, (payload, _) in self._waiting.items())
 
     def _skip_gap(self) -> Iterator[Gap]:

@@ -1,4 +1,4 @@
-"""A dissected frame as lines for people: where each field stands, its name, its value, what it means."""
+"""A dissected frame as text lines: position, name, value and meaning of each field."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ BOLD, DIM, RED, GREEN, YELLOW, CYAN = "1", "2", "31", "32", "33", "36"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """How text looks. `is_full`: values are never cut. `with_batch_fields`: every field of a batch's header on a line of its own."""
+    """Text style. `is_full`: values are never shortened. `with_batch_fields`: every field of a batch's header on a line of its own."""
 
     in_colour: bool = False
     is_full: bool = False
@@ -29,14 +29,14 @@ class Look:
 
 
 def tree_lines(tree: Tree, content: bytes, look: Look) -> Iterator[str]:
-    """Yield a line per part, then what is wrong, each with the bytes around the place."""
+    """Yield a line per part, then the errors, each with the surrounding bytes."""
     yield from part_lines(tree.parts, look)
     for trouble in tree.troubles:
         yield from trouble_lines(trouble, content, look)
 
 
 def trouble_lines(trouble: Trouble, content: bytes, look: Look) -> Iterator[str]:
-    """Yield what is wrong and the bytes around it; of uncompressed records there are no bytes to show."""
+    """Yield the errors and the surrounding bytes; of uncompressed records there are no bytes to show."""
     yield look.paint(f"     !! {trouble}", RED)
     if not trouble.uncompressed:
         for line in hexdump(content, marked=trouble.position):
@@ -44,7 +44,7 @@ def trouble_lines(trouble: Trouble, content: bytes, look: Look) -> Iterator[str]
 
 
 def part_lines(parts: Iterable[Part], look: Look, depth: int = 0) -> Iterator[str]:
-    """Yield a line per part, those inside further to the right."""
+    """Yield a line per part, nested ones indented."""
     for part in parts:
         if part.kind == BATCH:
             yield from _batch_lines(part, look, depth)
@@ -58,7 +58,7 @@ def part_lines(parts: Iterable[Part], look: Look, depth: int = 0) -> Iterator[st
 
 
 def value_text(value: Value, look: Look, kind: str = "") -> str:
-    """Return a value for people: text in quotes, bytes as text if they are printable, else in hex."""
+    """Return a value as text: strings in quotes, bytes as text if they are printable, else in hex."""
     match value:
         case list():
             return _list_text(value, look, kind)
@@ -88,10 +88,10 @@ def _field_text(part: Part, look: Look) -> str:
         text = ": " + look.paint("cannot be read", RED)
     else:
         text = f": {value_text(part.value, look, part.kind)}"
-    return text + _note(part, look)
+    return text + _explanation(part, look)
 
 
-def _note(part: Part, look: Look) -> str:
+def _explanation(part: Part, look: Look) -> str:
     if not part.note:
         return ""
     is_bad = part.kind == "int16" and part.note not in ("NONE", "ok") and "error" in part.name
@@ -122,7 +122,7 @@ def _batch_lines(batch: Part, look: Look, depth: int) -> Iterator[str]:
     for part in batch.parts or ():
         if part.name == RECORDS:
             if look.with_batch_fields:
-                yield _line(part, f": {len(part.parts or ())}{_note(part, look)}", look, depth + 1)
+                yield _line(part, f": {len(part.parts or ())}{_explanation(part, look)}", look, depth + 1)
             yield from part_lines(part.parts or (), look, depth + 1 + look.with_batch_fields)
         elif look.with_batch_fields:
             yield _line(part, _field_text(part, look), look, depth + 1)
@@ -133,7 +133,7 @@ def _record_lines(record: Part, look: Look, depth: int) -> Iterator[str]:
     assert key is not None and value is not None and timestamp is not None and headers is not None, "a record has these"
     text = f" offset {record.integer('offset')}"
     text += f"  timestamp {record.integer('timestamp')}" if look.is_full or not timestamp.note else ""
-    text += _note(timestamp, look)
+    text += _explanation(timestamp, look)
     if key.parts is None:
         text += "  " + (f"key {value_text(key.value, look)}" if not key.note else key.note)
     if value.parts is None:
@@ -150,7 +150,7 @@ def _record_lines(record: Part, look: Look, depth: int) -> Iterator[str]:
 
 
 def _message_lines(message: Part, look: Look, depth: int) -> Iterator[str]:
-    """Yield a message of an old format; a wrapper with those in it."""
+    """Yield a message of an old format; a wrapper with its inner messages."""
     attributes, crc, key, value = (message.part(name) for name in ("attributes", "crc", "key", "value"))
     words = [f" offset {message.integer('offset')}, format {message.integer('magic')}"]
     words += [each.note for each in (attributes,) if each is not None]
@@ -190,7 +190,7 @@ def _quoted(text: str, look: Look) -> str:
 
 
 def _list_text(values: list[Scalar], look: Look, kind: str) -> str:
-    """Return as many values as there is room for, and how many there are."""
+    """Return as many values as fit, and their number."""
     shown: list[str] = []
     room = VALUE_CHARACTERS_MAX
     for value in values:

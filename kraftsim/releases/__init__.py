@@ -1,1 +1,1 @@
-"""Personas: what each Apache Kafka release line offers, one file per line, each a delta of the one before."""
+"""Release profiles: what each Apache Kafka release line supports, one file per line, each as a delta of the previous one."""

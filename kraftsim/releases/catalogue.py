@@ -1,4 +1,4 @@
-"""The releases there are, found by their files."""
+"""The releases, found by their files."""
 
 from kraftsim.catalogue import Catalogue
 from kraftsim.releases.release import Release
@@ -9,7 +9,7 @@ DEFAULT_RELEASE = "3.9"
 
 
 def release(name: str) -> Release:
-    """Return the release of a line, for example "3.9". Raises KeyError that lists the names there are."""
+    """Return the release of a line, for example "3.9". Raises KeyError that lists the known names."""
     return RELEASES.named(name)
 
 
@@ -19,7 +19,7 @@ def releases() -> tuple[Release, ...]:
 
 
 def is_before(line: str, other: str) -> bool:
-    """Tell whether one line of releases, "3.9", or a level that it brought, "3.9-IV0", came before another line."""
+    """Return whether a release line, "3.9", or a level that it introduced, "3.9-IV0", is older than another line."""
     return _number(line) < _number(other)
 
 

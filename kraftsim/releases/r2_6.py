@@ -1,4 +1,4 @@
-"""Apache Kafka 2.6: quotas by request (KIP-546).
+"""Apache Kafka 2.6: client quota APIs (KIP-546).
 
 A delta of 2.5.   Source: the message definitions in the jars of 2.6.3.
 """

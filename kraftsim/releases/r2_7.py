@@ -1,4 +1,4 @@
-"""Apache Kafka 2.7: the ISR is changed by request (KIP-497), features have levels (KIP-584), a fenced producer is told so (KIP-588).
+"""Apache Kafka 2.7: AlterIsr (KIP-497), versioned features (KIP-584), PRODUCER_FENCED for fenced producers (KIP-588).
 
 A delta of 2.6.   Source: the message definitions in the jars of 2.7.2.
 """

@@ -1,6 +1,7 @@
-"""Apache Kafka 2.8: topics have ids (KIP-516), and each segment keeps its snapshot of producers (KAFKA-9393).
+"""Apache Kafka 2.8: topic ids (KIP-516), and a producer snapshot for each segment (KAFKA-9393).
 
-A delta of 2.7. Its KRaft, a first preview, is not offered here.   Source: the message definitions in the jars of 2.8.2, and a running 2.8.2.
+A delta of 2.7. Its KRaft, an early-access preview, is not supported here.
+Source: the message definitions in the jars of 2.8.2, and a running 2.8.2.
 """
 
 from kraftsim.releases import r2_7

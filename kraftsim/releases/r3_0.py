@@ -1,6 +1,6 @@
-"""Apache Kafka 3.0: brokers have their producer ids from the controller (KIP-730), and say which transactions hang (KIP-664).
+"""Apache Kafka 3.0: brokers obtain producer ids from the controller (KIP-730); tools to find hanging transactions (KIP-664).
 
-A delta of 2.8. Its KRaft, a preview without metadata.version up to 3.2, is not offered here.
+A delta of 2.8. Its KRaft, a preview without metadata.version up to 3.2, is not supported here.
 Source: the message definitions in the jars of 3.0.2, a running 3.0.2.
 """
 

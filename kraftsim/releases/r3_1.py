@@ -1,4 +1,4 @@
-"""Apache Kafka 3.1: readers name topics by id (KIP-516).
+"""Apache Kafka 3.1: Fetch with topic ids (KIP-516).
 
 A delta of 3.0.   Source: the message definitions in the jars of 3.1.2.
 """

@@ -1,6 +1,6 @@
-"""Apache Kafka 3.3: the first line whose KRaft is meant for production; brokers let InitProducerId wait for a block.
+"""Apache Kafka 3.3: the first line with production-ready KRaft; InitProducerId waits for a block of producer ids.
 
-In ZooKeeper mode a delta of 3.2; the oldest persona with KRaft, which is told in full.
+In ZooKeeper mode a delta of 3.2; the oldest profile with KRaft, which is listed in full.
 Source: the message definitions in the jars of 3.3.2, and a running 3.3.2.
 """
 

@@ -1,4 +1,4 @@
-"""Apache Kafka 3.4: clusters can be migrated from ZooKeeper, and producers have an expiry of their own.
+"""Apache Kafka 3.4: migration from ZooKeeper (KIP-866), and a separate producer.id.expiration.ms.
 
 A delta of 3.3.   Source: the message definitions in the jars of 3.4.1.
 """

@@ -1,4 +1,4 @@
-"""Apache Kafka 3.6: InitProducerId never waits for a block, leaders verify transactional batches, brokers know delegation tokens in KRaft.
+"""Apache Kafka 3.6: InitProducerId never waits for a block, leaders verify transactional batches, delegation tokens in KRaft.
 
 A delta of 3.5.   Source: the message definitions in the jars of 3.6.2.
 """

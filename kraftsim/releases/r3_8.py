@@ -1,4 +1,4 @@
-"""Apache Kafka 3.8: clients that know TRANSACTION_ABORTABLE are told it, topics are described in pages.
+"""Apache Kafka 3.8: TRANSACTION_ABORTABLE for clients that know it, DescribeTopicPartitions with pagination.
 
 A delta of 3.7.   Source: the message definitions in the jars of 3.8.1.
 """

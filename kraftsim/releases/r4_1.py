@@ -1,4 +1,4 @@
-"""Apache Kafka 4.1: Produce names topics by id, replicas that left the ISR may be eligible leaders (KIP-966).
+"""Apache Kafka 4.1: Produce with topic ids, eligible leader replicas (KIP-966).
 
 A delta of 4.0.   Source: the message definitions in the jars of 4.1.2.
 """

@@ -1,4 +1,4 @@
-"""Apache Kafka 4.2: groups commit and fetch offsets by topic id.
+"""Apache Kafka 4.2: OffsetCommit and OffsetFetch with topic ids.
 
 A delta of 4.1.   Source: the message definitions in the jars of 4.2.2.
 """

@@ -1,4 +1,4 @@
-"""Apache Kafka 4.3: log directories can be cordoned (KIP-1066), members commit in past epochs what they have had since then (KIP-1251).
+"""Apache Kafka 4.3: cordoned log directories (KIP-1066); offset commits in the member epoch of the assignment (KIP-1251).
 
 A delta of 4.2.   Source: the message definitions in the jars of 4.3.1.
 """

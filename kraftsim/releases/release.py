@@ -1,7 +1,8 @@
-"""A release line of Apache Kafka, as far as others can tell it from the outside.
+"""A release line of Apache Kafka, as far as clients and other nodes can observe it.
 
-Four axes of versions stay apart: the release of a binary (here), the level of the cluster (metadata.version), the version of a request (negotiated
-per connection), and the version of a record.   Source: KIP-584, KIP-778.
+Four kinds of versions are kept apart: the release of a binary (here), the level of the cluster
+(metadata.version), the version of a request (negotiated per connection), and the version of a record.   Source:
+KIP-584, KIP-778.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -11,20 +12,21 @@ from kraftsim.releases.traits import Trait
 from protocol.api_keys import ApiKey
 
 VersionRange = tuple[int, int]
-"""First and last version, both inside."""
+"""First and last version, both inclusive."""
 WITHOUT_NUMBER = -1
-"""The number of a level that has only a name: metadata.version begins with 3.0-IV1."""
+"""The number of a level that has only a name: metadata.version starts at 3.0-IV1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """A persona is the last patch of its line: historical bugs come only by switch.
+    """A profile is the last patch release of its line: historical bugs are enabled only by a switch.
 
-    `broker_apis` and `controller_apis` are Kafka's ranges on that kind of listener in KRaft mode, `zookeeper_apis` those of a broker in ZooKeeper
-    mode; a node offers those that are built. Where there are none, the release has no such mode, or (KRaft, before 3.3) not one meant for production.
-    `metadata_version` is the level of a fresh cluster (-1: a level without a number), `metadata_version_name` is also what
-    inter.broker.protocol.version is unless it is set; `supported_features` maps a feature to its (lowest, highest) level. Traits stand in the order
-    in which they came.
+    `broker_apis` and `controller_apis` are Kafka's version ranges on that kind of listener in KRaft mode,
+    `zookeeper_apis` those of a broker in ZooKeeper mode; a node advertises those that are implemented. If a
+    table is empty, the release does not have that mode, or (KRaft, before 3.3) not for production.
+    `metadata_version` is the level of a new cluster (-1: a level without a number), `metadata_version_name` is
+    also the default of inter.broker.protocol.version; `supported_features` maps a feature to its (lowest,
+    highest) level. Traits are in the order in which they were introduced.
     """
 
     name: str
@@ -39,16 +41,16 @@ class Release:
 
     @property
     def has_kraft(self) -> bool:
-        """Whether it can keep its metadata in a quorum of its own."""
+        """Whether the release supports KRaft mode."""
         return bool(self.controller_apis)
 
     @property
     def has_zookeeper_mode(self) -> bool:
-        """Whether it can keep its metadata in ZooKeeper."""
+        """Whether the release supports ZooKeeper mode."""
         return bool(self.zookeeper_apis)
 
     def has(self, trait: Trait) -> bool:
-        """Tell whether this release behaves so (a trait of a level: in a cluster at this release's own level)."""
+        """Return whether this release has a trait (a trait of a level: in a cluster at this release's own level)."""
         return trait in self.traits
 
     def followed_by(
@@ -66,7 +68,7 @@ class Release:
         loses_zookeeper: bool = False,
         gained: Iterable[Trait],
     ) -> "Release":
-        """Return a later release: what is named here is new or changed, everything else stays."""
+        """Return a later release: the arguments are new or changed, everything else is unchanged."""
         return replace(
             self,
             name=name,

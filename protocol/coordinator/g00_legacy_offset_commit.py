@@ -1,4 +1,4 @@
-"""LegacyOffsetCommit (0): an offset as brokers before 0.9 wrote it; read to this day.
+"""LegacyOffsetCommit (0): an offset as brokers before 0.9 wrote it; still supported for reading.
 
 Up to 3.9 it was version 0 of OffsetCommitKey.
 Source: KAFKA-18301; OffsetMetadataManager, LegacyOffsetCommitKey.json, LegacyOffsetCommitValue.json.
@@ -18,7 +18,7 @@ class LegacyOffsetCommitKey:
 
 @message(key=0, kind="coordinator-value", versions="0", flexible="none")
 class LegacyOffsetCommitValue:
-    """The offset that the group reads next."""
+    """The next offset that the group reads."""
 
     offset: int = int64()
     metadata: str = string()

@@ -1,6 +1,6 @@
 """GroupMetadata (2): a group of the classic protocol after a rebalance: its generation, members and their assignments.
 
-A null value forgets the group.
+A null value is a tombstone.
 Source: KIP-62 (v1), KIP-211 (v2), KIP-345 (v3), KIP-915 (v4); GroupCoordinatorRecordHelpers, GroupMetadataKey.json, GroupMetadataValue.json.
 """
 
@@ -16,7 +16,7 @@ class GroupMetadataKey:
 
 @structure
 class MemberMetadata:
-    """A member; subscription and assignment mean something to the clients only (see consumer_protocol)."""
+    """A member; subscription and assignment are opaque to the coordinator (see consumer_protocol)."""
 
     member_id: str = string()
     group_instance_id: str | None = string(since=3, nullable="3+", default=None, ignorable=True)
@@ -30,7 +30,7 @@ class MemberMetadata:
 
 @message(key=2, kind="coordinator-value", versions="0-4", flexible="4+")
 class GroupMetadataValue:
-    """The group as it is after a rebalance; without members it is empty, and its offsets may expire."""
+    """The group after a rebalance; without members it is empty, and its offsets may expire."""
 
     protocol_type: str = string()
     generation: int = int32()

@@ -24,7 +24,7 @@ class PartitionMetadata:
 
 @structure
 class TopicMetadata:
-    """A topic, and how many partitions it had."""
+    """A topic with its number of partitions."""
 
     topic_id: bytes = uuid()
     topic_name: str = string()
@@ -34,6 +34,6 @@ class TopicMetadata:
 
 @message(key=4, kind="coordinator-value", versions="0", flexible="0+")
 class ConsumerGroupPartitionMetadataValue:
-    """What changed since then makes a new group epoch."""
+    """A change makes a new group epoch."""
 
     topics: list[TopicMetadata] = array(TopicMetadata)

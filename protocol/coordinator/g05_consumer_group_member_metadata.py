@@ -1,6 +1,6 @@
-"""ConsumerGroupMemberMetadata (5): a member of a consumer group, as it described itself.
+"""ConsumerGroupMemberMetadata (5): the metadata that a member of a consumer group sent.
 
-A member of the classic protocol in such a group has its classic metadata beside it.
+A member with the classic protocol in such a group has its classic metadata, too.
 Source: KIP-848; ConsumerGroupMemberMetadataKey.json, ConsumerGroupMemberMetadataValue.json.
 """
 
@@ -17,7 +17,7 @@ class ConsumerGroupMemberMetadataKey:
 
 @structure
 class ClassicProtocol:
-    """An assignor that the member would accept, with what it told it."""
+    """A client-side assignor that the member supports, with its metadata."""
 
     name: str = string()
     metadata: bytes = byte_string()
@@ -25,7 +25,7 @@ class ClassicProtocol:
 
 @structure
 class ClassicMemberMetadata:
-    """Of a member that still speaks the classic protocol."""
+    """The metadata of a member with the classic protocol."""
 
     session_timeout_ms: int = int32()
     supported_protocols: list[ClassicProtocol] = array(ClassicProtocol)
@@ -33,7 +33,7 @@ class ClassicMemberMetadata:
 
 @message(key=5, kind="coordinator-value", versions="0", flexible="0+")
 class ConsumerGroupMemberMetadataValue:
-    """What it subscribes to, and who assigns."""
+    """Its subscription and assignor."""
 
     instance_id: str | None = string(nullable="0+")
     rack_id: str | None = string(nullable="0+")

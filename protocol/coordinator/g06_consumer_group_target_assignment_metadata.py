@@ -1,6 +1,6 @@
 """ConsumerGroupTargetAssignmentMetadata (6): the group epoch for which a consumer group's target assignment was made.
 
-Behind the group epoch the assignment is still to be made.
+If it is lower than the group epoch, the assignment is not computed yet.
 Source: KIP-848, KIP-1263; ConsumerGroupTargetAssignmentMetadataKey.json, ConsumerGroupTargetAssignmentMetadataValue.json.
 """
 

@@ -1,6 +1,6 @@
-"""ConsumerGroupTargetAssignmentMember (7): what a member of a consumer group shall read.
+"""ConsumerGroupTargetAssignmentMember (7): the target assignment of a member of a consumer group.
 
-It moves towards it over several heartbeats.
+The member reaches it over several heartbeats.
 Source: KIP-848; ConsumerGroupTargetAssignmentMemberKey.json, ConsumerGroupTargetAssignmentMemberValue.json.
 """
 
@@ -25,6 +25,6 @@ class TopicPartition:
 
 @message(key=7, kind="coordinator-value", versions="0", flexible="0+")
 class ConsumerGroupTargetAssignmentMemberValue:
-    """All partitions of the target."""
+    """All partitions of the target assignment."""
 
     topic_partitions: list[TopicPartition] = array(TopicPartition)

@@ -1,6 +1,6 @@
-"""ConsumerGroupCurrentMemberAssignment (8): what a member of a consumer group reads now, and what it must give up first.
+"""ConsumerGroupCurrentMemberAssignment (8): the current assignment of a member of a consumer group, and the partitions that it must revoke first.
 
-A partition goes to the next member only when the one before has let go of it.
+A partition is assigned to the next member only after the previous one has revoked it.
 Source: KIP-848, KIP-1251; ConsumerGroupCurrentMemberAssignmentKey.json, ConsumerGroupCurrentMemberAssignmentValue.json.
 """
 
@@ -26,7 +26,7 @@ class TopicPartitions:
 
 @message(key=8, kind="coordinator-value", versions="0", flexible="0+")
 class ConsumerGroupCurrentMemberAssignmentValue:
-    """The member's epoch, the one before (in case an answer got lost), and its partitions."""
+    """The member epoch, the previous one (in case a response got lost), and its partitions."""
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()

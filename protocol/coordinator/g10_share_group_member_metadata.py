@@ -1,4 +1,4 @@
-"""ShareGroupMemberMetadata (10): a member of a share group, as it described itself.
+"""ShareGroupMemberMetadata (10): the metadata that a member of a share group sent.
 
 There are no static members and no rebalance timeout.
 Source: KIP-932; ShareGroupMemberMetadataKey.json, ShareGroupMemberMetadataValue.json.
@@ -17,7 +17,7 @@ class ShareGroupMemberMetadataKey:
 
 @message(key=10, kind="coordinator-value", versions="0", flexible="0+")
 class ShareGroupMemberMetadataValue:
-    """What it subscribes to."""
+    """Its subscription."""
 
     rack_id: str | None = string(nullable="0+")
     client_id: str = string()

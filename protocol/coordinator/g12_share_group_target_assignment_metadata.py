@@ -1,6 +1,6 @@
 """ShareGroupTargetAssignmentMetadata (12): the group epoch for which a share group's assignment was made.
 
-Behind the group epoch the assignment is still to be made.
+If it is lower than the group epoch, the assignment is not computed yet.
 Source: KIP-932, KIP-1263; ShareGroupTargetAssignmentMetadataKey.json, ShareGroupTargetAssignmentMetadataValue.json.
 """
 

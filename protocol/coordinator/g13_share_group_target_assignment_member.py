@@ -1,4 +1,4 @@
-"""ShareGroupTargetAssignmentMember (13): what a member of a share group shall read.
+"""ShareGroupTargetAssignmentMember (13): the target assignment of a member of a share group.
 
 Several members may have the same partition.
 Source: KIP-932; ShareGroupTargetAssignmentMemberKey.json, ShareGroupTargetAssignmentMemberValue.json.
@@ -25,6 +25,6 @@ class TopicPartition:
 
 @message(key=13, kind="coordinator-value", versions="0", flexible="0+")
 class ShareGroupTargetAssignmentMemberValue:
-    """All partitions of the target."""
+    """All partitions of the target assignment."""
 
     topic_partitions: list[TopicPartition] = array(TopicPartition)

@@ -1,6 +1,6 @@
-"""ShareGroupCurrentMemberAssignment (14): what a member of a share group reads now.
+"""ShareGroupCurrentMemberAssignment (14): the current assignment of a member of a share group.
 
-Nothing needs to be given up first, so it follows the target at once.
+There is no revocation, so it follows the target at once.
 Source: KIP-932; ShareGroupCurrentMemberAssignmentKey.json, ShareGroupCurrentMemberAssignmentValue.json.
 """
 
@@ -25,7 +25,7 @@ class TopicPartitions:
 
 @message(key=14, kind="coordinator-value", versions="0", flexible="0+")
 class ShareGroupCurrentMemberAssignmentValue:
-    """The member's epoch, the one before (in case an answer got lost), and its partitions."""
+    """The member epoch, the previous one (in case a response got lost), and its partitions."""
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()

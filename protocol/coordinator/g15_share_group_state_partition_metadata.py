@@ -1,6 +1,6 @@
-"""ShareGroupStatePartitionMetadata (15): for which partitions the share coordinator keeps, or shall keep, the state of a share group.
+"""ShareGroupStatePartitionMetadata (15): the partitions for which the share coordinator keeps, or will keep, the state of a share group.
 
-The group coordinator asks it to begin and to forget (APIs 83 and 86), and remembers here how far that is.
+The group coordinator sends initialize and delete requests (APIs 83 and 86), and records here their progress.
 Source: KIP-932; ShareGroupStatePartitionMetadataKey.json, ShareGroupStatePartitionMetadataValue.json.
 """
 
@@ -33,7 +33,7 @@ class TopicInfo:
 
 @message(key=15, kind="coordinator-value", versions="0", flexible="0+")
 class ShareGroupStatePartitionMetadataValue:
-    """Partitions whose state begins, exists, or goes."""
+    """Partitions whose state is being initialized, initialized, or being deleted."""
 
     initializing_topics: list[TopicPartitionsInfo] = array(TopicPartitionsInfo)
     initialized_topics: list[TopicPartitionsInfo] = array(TopicPartitionsInfo)

@@ -1,4 +1,4 @@
-"""ConsumerGroupRegularExpression (16): the topics that a regular expression of a consumer group's member stood for when it was last resolved.
+"""ConsumerGroupRegularExpression (16): the topics that a regular expression of a consumer group's member matched when it was last resolved.
 
 The coordinator resolves it (4.0), from time to time and when the topics change.
 Source: KIP-848; ConsumerGroupRegularExpressionKey.json, ConsumerGroupRegularExpressionValue.json.
@@ -17,7 +17,7 @@ class ConsumerGroupRegularExpressionKey:
 
 @message(key=16, kind="coordinator-value", versions="0", flexible="0+")
 class ConsumerGroupRegularExpressionValue:
-    """The topics, and the version of the metadata that they were found in."""
+    """The topics, and the metadata version at which they were resolved."""
 
     topics: list[str] = array(string)
     version: int = int64()

@@ -16,7 +16,7 @@ class StreamsGroupMetadataKey:
 
 @structure
 class LastAssignmentConfig:
-    """A setting that the last assignment was made with."""
+    """A configuration of the last assignment."""
 
     key: str = string()
     value: str = string()

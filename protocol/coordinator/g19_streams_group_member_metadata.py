@@ -1,6 +1,6 @@
-"""StreamsGroupMemberMetadata (19): a member of a streams group, as it described itself.
+"""StreamsGroupMemberMetadata (19): the metadata that a member of a streams group sent.
 
-Its process and its tags decide on which tasks it gets.
+Its process and its tags influence the assignment of tasks.
 Source: KIP-1071; StreamsGroupMemberMetadataKey.json, StreamsGroupMemberMetadataValue.json.
 """
 
@@ -17,7 +17,7 @@ class StreamsGroupMemberMetadataKey:
 
 @structure
 class Endpoint:
-    """Where the member is asked for the contents of its stores."""
+    """The endpoint for interactive queries of the member's state stores."""
 
     host: str = string()
     port: int = uint16()
@@ -33,7 +33,7 @@ class KeyValue:
 
 @message(key=19, kind="coordinator-value", versions="0", flexible="0+")
 class StreamsGroupMemberMetadataValue:
-    """Who it is, and where other members reach it."""
+    """The member's identity, and its endpoint for other members."""
 
     instance_id: str | None = string(nullable="0+")
     rack_id: str | None = string(nullable="0+")

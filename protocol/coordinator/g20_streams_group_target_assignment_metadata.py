@@ -1,6 +1,6 @@
 """StreamsGroupTargetAssignmentMetadata (20): the group epoch for which a streams group's target assignment was made.
 
-Behind the group epoch the assignment is still to be made.
+If it is lower than the group epoch, the assignment is not computed yet.
 Source: KIP-1071, KIP-1263; StreamsGroupTargetAssignmentMetadataKey.json, StreamsGroupTargetAssignmentMetadataValue.json.
 """
 

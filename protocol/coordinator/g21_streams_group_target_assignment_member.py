@@ -1,6 +1,6 @@
-"""StreamsGroupTargetAssignmentMember (21): the tasks that a member of a streams group shall run.
+"""StreamsGroupTargetAssignmentMember (21): the target tasks of a member of a streams group.
 
-It moves towards it over several heartbeats.
+The member reaches them over several heartbeats.
 Source: KIP-1071; StreamsGroupTargetAssignmentMemberKey.json, StreamsGroupTargetAssignmentMemberValue.json.
 """
 
@@ -25,7 +25,7 @@ class TaskIds:
 
 @message(key=21, kind="coordinator-value", versions="0", flexible="0+")
 class StreamsGroupTargetAssignmentMemberValue:
-    """All tasks of the target."""
+    """All tasks of the target assignment."""
 
     active_tasks: list[TaskIds] = array(TaskIds)
     standby_tasks: list[TaskIds] = array(TaskIds)

@@ -1,6 +1,6 @@
-"""StreamsGroupCurrentMemberAssignment (22): the tasks that a member of a streams group runs now, and those that it must give up first.
+"""StreamsGroupCurrentMemberAssignment (22): the current tasks of a member of a streams group, and those that it must revoke first.
 
-A task goes to the next member only when the one before has let go of it.
+A task is assigned to the next member only after the previous one has revoked it.
 Source: KIP-1071; StreamsGroupCurrentMemberAssignmentKey.json, StreamsGroupCurrentMemberAssignmentValue.json.
 """
 
@@ -26,7 +26,7 @@ class TaskIds:
 
 @message(key=22, kind="coordinator-value", versions="0", flexible="0+")
 class StreamsGroupCurrentMemberAssignmentValue:
-    """The member's epoch, the one before (in case an answer got lost), and its tasks."""
+    """The member epoch, the previous one (in case a response got lost), and its tasks."""
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()

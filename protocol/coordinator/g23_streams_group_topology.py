@@ -24,7 +24,7 @@ class TopicConfig:
 
 @structure
 class TopicInfo:
-    """An internal topic as the application wants it; 0 leaves a number to others."""
+    """An internal topic as the application requires it; 0 leaves the number of partitions open."""
 
     name: str = string()
     partitions: int = int32()
@@ -34,7 +34,7 @@ class TopicInfo:
 
 @structure
 class CopartitionGroup:
-    """Source topics that must have equally many partitions, as indexes into those of the subtopology."""
+    """Source topics that must be copartitioned, as indexes into those of the subtopology."""
 
     source_topics: list[int] = array(int16)
     source_topic_regex: list[int] = array(int16)
@@ -43,7 +43,7 @@ class CopartitionGroup:
 
 @structure
 class Subtopology:
-    """A part of the topology that is connected: what it reads, writes, and keeps."""
+    """A connected part of the topology: its source, sink, repartition and changelog topics."""
 
     subtopology_id: str = string()
     source_topics: list[str] = array(string)

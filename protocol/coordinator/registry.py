@@ -1,7 +1,7 @@
-"""Reads and writes the records of the coordinators' topics; a file `gNN_name.py`, `sNN_name.py` or `tNN_name.py` here is all that it takes.
+"""Reads and writes the records of the coordinators' topics; each record is a file `gNN_name.py`, `sNN_name.py` or `tNN_name.py` in this package.
 
-The key begins with the record's type, the value with its version, two bytes each; a null value is a tombstone. A type that is not known is skipped,
-because an older broker may read what a newer one wrote (KIP-915); a version that is not known stops the reader, because half a state is none.
+The key begins with the record's type, the value with its version, two bytes each; a null value is a tombstone. An unknown type is skipped,
+because an older broker may read what a newer one wrote (KIP-915); an unknown version stops the reader, because partial state is unusable.
 Source: CoordinatorRecordSerde, GroupCoordinatorRecordSerde, ShareCoordinatorRecordSerde, TransactionLog.
 """
 
@@ -17,11 +17,11 @@ from protocol.schema import Message, declaration_of
 from protocol.version_prefixed import PREFIX_BYTES, build_version_prefixed, parse_version_prefixed, prefixed_version
 
 KEY_VERSION = 0
-"""Of every key: its two bytes are the type instead, which up to 3.9 was called the version of the key."""
+"""The version of every key: its two bytes contain the record type instead, which up to 3.9 was called the version of the key."""
 
 
 class CoordinatorTopic(Enum):
-    """A topic in which coordinators keep their state; record types are numbered anew in each."""
+    """A topic in which coordinators keep their state; each has its own record type numbers."""
 
     TRANSACTION_STATE = "__transaction_state"
     CONSUMER_OFFSETS = "__consumer_offsets"
@@ -29,7 +29,7 @@ class CoordinatorTopic(Enum):
 
 
 class RecordClasses(NamedTuple):
-    """What a type of record is made of."""
+    """The classes of a record type."""
 
     key: type
     value: type
@@ -39,7 +39,7 @@ _LETTERS = {CoordinatorTopic.TRANSACTION_STATE: "t", CoordinatorTopic.CONSUMER_O
 
 
 def build_record(key: Message, value: Message | None, version: int = 0) -> tuple[bytes, bytes | None]:
-    """Return key and value of the log record. `version` is the value's: which one is written, a feature level or metadata.version decides."""
+    """Return key and value of the log record. `version` is that of the value: a feature level or metadata.version determines it."""
     cls: type = type(key)
     declaration = declaration_of(cls)
     assert declaration.kind == "coordinator-key" and declaration.api_key is not None, f"{declaration.name} is no key of a coordinator's record"
@@ -54,7 +54,7 @@ def build_record(key: Message, value: Message | None, version: int = 0) -> tuple
 
 
 def parse_record(topic: CoordinatorTopic, key: bytes, value: bytes | None) -> tuple[Message, Message | None] | None:
-    """Return key and value, which is None in a tombstone; None for a type that is not known, which readers skip. Raises MalformedMessage."""
+    """Return key and value, which is None in a tombstone; None for an unknown type, which readers skip. Raises MalformedMessage."""
     record_type = prefixed_version(key)
     try:
         classes = record_classes(topic, record_type)
@@ -77,7 +77,7 @@ def declared_types(topic: CoordinatorTopic) -> tuple[int, ...]:
 
 @cache
 def record_classes(topic: CoordinatorTopic, record_type: int) -> RecordClasses:
-    """Return the classes of key and value. Raises KeyError for a type that is not declared."""
+    """Return the classes of key and value. Raises KeyError for an undeclared type."""
     module_name = _module_names(topic)[record_type]
     module = importlib.import_module(f"protocol.coordinator.{module_name}")
     name = name_in_kafka(module_name)

@@ -1,6 +1,6 @@
-"""ShareSnapshot (0): all that is delivered and acknowledged of a share-partition; a null value forgets it.
+"""ShareSnapshot (0): the delivery state of a share-partition; a null value is a tombstone.
 
-Updates follow it until the next snapshot, which makes everything before it superfluous.
+Updates follow it until the next snapshot, which supersedes everything before it.
 Source: KIP-932, KIP-1226; ShareSnapshotKey.json, ShareSnapshotValue.json.
 """
 
@@ -18,7 +18,7 @@ class ShareSnapshotKey:
 
 @structure
 class StateBatch:
-    """Offsets, both inclusive, in one delivery state: 0 available, 2 acknowledged, 4 archived."""
+    """Offsets, both inclusive, with one delivery state: 0 available, 2 acknowledged, 4 archived."""
 
     first_offset: int = int64()
     last_offset: int = int64()
@@ -28,7 +28,7 @@ class StateBatch:
 
 @message(key=0, kind="coordinator-value", versions="0", flexible="0+")
 class ShareSnapshotValue:
-    """The snapshot epoch counts the snapshots; updates name the one that they follow."""
+    """The snapshot epoch counts the snapshots; updates contain that of the snapshot that they follow."""
 
     snapshot_epoch: int = int32()
     state_epoch: int = int32()

@@ -1,6 +1,6 @@
-"""ShareUpdate (1): what changed in a share-partition since its last snapshot.
+"""ShareUpdate (1): the changes of a share-partition since its last snapshot.
 
-Small, because acknowledgements come often.
+Small, because acknowledgements are frequent.
 Source: KIP-932, KIP-1226; ShareUpdateKey.json, ShareUpdateValue.json.
 """
 
@@ -18,7 +18,7 @@ class ShareUpdateKey:
 
 @structure
 class StateBatch:
-    """Offsets, both inclusive, in one delivery state: 0 available, 2 acknowledged, 4 archived."""
+    """Offsets, both inclusive, with one delivery state: 0 available, 2 acknowledged, 4 archived."""
 
     first_offset: int = int64()
     last_offset: int = int64()
@@ -28,7 +28,7 @@ class StateBatch:
 
 @message(key=1, kind="coordinator-value", versions="0", flexible="0+")
 class ShareUpdateValue:
-    """A start offset of -1 says that it did not move."""
+    """A start offset of -1 means unchanged."""
 
     snapshot_epoch: int = int32()
     leader_epoch: int = int32()

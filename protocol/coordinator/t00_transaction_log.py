@@ -1,6 +1,6 @@
-"""TransactionLog (0): what a transaction coordinator knows of a transactional id; a null value forgets the id.
+"""TransactionLog (0): the state of a transactional id in its coordinator; a null value is a tombstone.
 
-It is written before anybody hears of a change, so that another coordinator can go on where this one stopped.
+It is written before a change takes effect, so that another coordinator can continue where this one stopped.
 Source: KIP-98, KIP-360, KIP-890 (v1), KIP-939; TransactionLog, TransactionLogKey.json, TransactionLogValue.json.
 """
 
@@ -12,7 +12,7 @@ NO_PRODUCER_EPOCH = -1
 
 @message(key=0, kind="coordinator-key", versions="0", flexible="none")
 class TransactionLogKey:
-    """By transactional id, whose hash also chooses the partition."""
+    """By transactional id, whose hash also determines the partition."""
 
     transactional_id: str = string()
 

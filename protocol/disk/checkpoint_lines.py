@@ -1,6 +1,6 @@
-"""The frame of Kafka's checkpoint files: a version line `0`, a line with the number of entries, one line per entry.
+"""The structure of Kafka's checkpoint files: a version line `0`, a line with the number of entries, one line per entry.
 
-The count makes a file that was cut short tell so.   Source: CheckpointFile.
+The count reveals a truncated file.   Source: CheckpointFile.
 """
 
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ VERSION_LINE = "0"
 
 
 def build_checkpoint(entries: Sequence[str]) -> bytes:
-    """Return the file that holds the entries."""
+    """Return a file with the entries."""
     return "".join(f"{line}\n" for line in (VERSION_LINE, str(len(entries)), *entries)).encode()
 
 
 def parse_checkpoint(file: str, data: bytes, words_per_entry: int) -> list[list[str]]:
-    """Return the words of every entry; an empty file has none. Raises MalformedFile."""
+    """Return the fields of every entry; an empty file has none. Raises MalformedFile."""
     lines = data.decode(errors="replace").splitlines()
     if not lines:
         return []

@@ -1,6 +1,7 @@
-""".kafka_cleanshutdown: says that the broker closed its logs in order, and under which broker epoch.
+""".kafka_cleanshutdown: marks that the broker closed its logs cleanly, and contains its broker epoch.
 
-With it a start trusts the logs as they are; without it every log is read again from its recovery point. Deleted once the logs are loaded.
+With it, logs are loaded without recovery on startup; without it every log is recovered from its recovery point.
+Deleted once the logs are loaded.
 Source: KIP-966 (the epoch, 3.7), CleanShutdownFileHandler.
 """
 
@@ -14,14 +15,14 @@ NO_BROKER_EPOCH = -1
 
 
 def build_clean_shutdown(broker_epoch: int | None) -> bytes:
-    """Return the marker; without an epoch it is empty, as it was before 3.7."""
+    """Return the file; without an epoch it is empty, as it was before 3.7."""
     if broker_epoch is None:
         return b""
     return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
 
 
 def parse_clean_shutdown(data: bytes) -> int:
-    """Return the broker epoch, NO_BROKER_EPOCH of an empty marker. Raises MalformedFile; that the file exists already says: clean."""
+    """Return the broker epoch, NO_BROKER_EPOCH for an empty file. Raises MalformedFile; the existence of the file alone means a clean shutdown."""
     if not data:
         return NO_BROKER_EPOCH
     try:

@@ -1,4 +1,4 @@
-"""How files and directories of a log directory are called.
+"""Names of files and directories in a log directory.
 
 Offsets in names are padded to 20 digits, so that a sorted listing is in the order of the log.
 Source: LogFileUtils, LocalLog, Snapshots, UnifiedLog.
@@ -52,7 +52,7 @@ class MetadataSnapshotName(NamedTuple):
 
 
 class PartitionDirectory(NamedTuple):
-    """A directory that holds one partition."""
+    """A directory of one partition."""
 
     topic: str
     partition: int
@@ -64,7 +64,7 @@ def segment_file_name(base_offset: int, suffix: str = LOG) -> str:
 
 
 def parse_segment_file_name(name: str) -> SegmentFile | None:
-    """Return what the name says, None for any other file."""
+    """Return the parts of the name, None for any other file."""
     match = _SEGMENT_FILE.fullmatch(name)
     return SegmentFile(int(match[1]), match[2]) if match else None
 
@@ -75,12 +75,12 @@ def metadata_snapshot_name(end_offset: int, leader_epoch: int) -> str:
 
 
 def unfinished_snapshot_name(end_offset: int, leader_epoch: int, number: int) -> str:
-    """Return the name under which a metadata snapshot is written; numbers tell attempts apart."""
+    """Return the name under which a metadata snapshot is written; numbers distinguish attempts."""
     return f"{end_offset:020d}-{leader_epoch:010d}-{number}{UNFINISHED_SNAPSHOT}"
 
 
 def parse_metadata_snapshot_name(name: str) -> MetadataSnapshotName | None:
-    """Return what the name says, None for any other file (also for one that is still being written)."""
+    """Return the parts of the name, None for any other file (also for one that is still being written)."""
     match = _METADATA_SNAPSHOT.fullmatch(name)
     return MetadataSnapshotName(int(match[1]), int(match[2])) if match else None
 
@@ -91,17 +91,17 @@ def partition_directory_name(topic: str, partition: int) -> str:
 
 
 def future_directory_name(topic: str, partition: int, unique: str) -> str:
-    """Return for example `orders-3.<32 hex digits>-future`: where a replica is copied that moves to another log directory."""
+    """Return for example `orders-3.<32 hex digits>-future`: the directory of the future replica while it moves to another log directory."""
     return f"{topic}-{partition}.{unique}{FUTURE}"
 
 
 def parse_future_directory_name(name: str) -> PartitionDirectory | None:
-    """Return which partition is copied in a directory of this name, None for any other directory."""
+    """Return the partition of the future replica in a directory of this name, None for any other directory."""
     match = _FUTURE_DIRECTORY.fullmatch(name)
     return PartitionDirectory(match[1], int(match[2])) if match else None
 
 
 def parse_partition_directory_name(name: str) -> PartitionDirectory | None:
-    """Return what the name says, None for any other directory; `orders-3.<uuid>-delete` is another one."""
+    """Return the parts of the name, None for any other directory; `orders-3.<uuid>-delete` is another one."""
     match = _PARTITION_DIRECTORY.fullmatch(name)
     return PartitionDirectory(match[1], int(match[2])) if match else None

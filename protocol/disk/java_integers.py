@@ -1,6 +1,7 @@
-"""Integers in text files, as Java's Integer.parseInt and Long.parseLong take them: plain digits that fit.
+"""Integers in text files, as Java's Integer.parseInt and Long.parseLong accept them: plain digits in range.
 
-Python's int() takes more: underscores, spaces, digits of other scripts, and numbers without end.   Source: CheckpointFile, MetaProperties.
+Python's int() accepts more: underscores, spaces, digits of other scripts, and unlimited length.   Source:
+CheckpointFile, MetaProperties.
 """
 
 import re

@@ -1,6 +1,7 @@
-"""leader-epoch-checkpoint: at which offset each leader epoch of a partition began.
+"""leader-epoch-checkpoint: the start offset of each leader epoch of a partition.
 
-A replica that comes back asks where its last epoch ended and cuts its log there.   Source: KIP-101, LeaderEpochCheckpointFile.
+A restarted replica asks for the end offset of its last epoch and truncates its log there.   Source: KIP-101,
+LeaderEpochCheckpointFile.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ FILE = "leader-epoch-checkpoint"
 
 
 class EpochStart(NamedTuple):
-    """The first offset that the leader of an epoch wrote, or would have written."""
+    """The start offset of an epoch: the first offset that its leader wrote, or would have written."""
 
     leader_epoch: int
     start_offset: int
@@ -26,7 +27,7 @@ def build_leader_epoch_checkpoint(starts: Sequence[EpochStart]) -> bytes:
 
 
 def parse_leader_epoch_checkpoint(data: bytes) -> list[EpochStart]:
-    """Return the epochs as they stand. Raises MalformedFile."""
+    """Return the epochs in the order of the file. Raises MalformedFile."""
     try:
         return [EpochStart(parse_int32(leader_epoch), parse_int64(start_offset)) for leader_epoch, start_offset in parse_checkpoint(FILE, data, 2)]
     except ValueError as failure:

@@ -1,10 +1,10 @@
-"""The error of this folder: a file whose bytes are not what Kafka would have written."""
+"""The error of this package: a file with bytes that Kafka would not have written."""
 
 from protocol.malformed import MalformedMessage
 
 
 class MalformedFile(MalformedMessage):
-    """`path` is the kind of file (`quorum-state`), not a place on a disk: these modules never see one."""
+    """`path` is the kind of file (`quorum-state`), not a path on disk: these modules do not access files."""
 
     def __init__(self, file: str, reason: str) -> None:
         super().__init__(None, None, file, reason)

@@ -1,6 +1,6 @@
-"""meta.properties: which node and which cluster a log directory belongs to.
+"""meta.properties: the node id and cluster id of a log directory.
 
-Version 0 is ZooKeeper's (broker.id), version 1 KRaft's (node.id); directory.id came with 3.7.   Source: MetaProperties, java.util.Properties.
+Version 0 is ZooKeeper's (broker.id), version 1 KRaft's (node.id); directory.id was added in 3.7.   Source: MetaProperties, java.util.Properties.
 """
 
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ def build_meta_properties(meta: MetaProperties, written_at: str | None = None) -
 
 
 def parse_meta_properties(data: bytes) -> MetaProperties:
-    """Return what the file says. Raises MalformedFile when a version 1 file names no node or no cluster."""
+    """Return the contents of the file. Raises MalformedFile if a version 1 file contains no node id or no cluster id."""
     properties = dict(_properties(data))
     try:
         version = parse_int32(properties.get("version", str(ZOOKEEPER_VERSION)))
@@ -63,7 +63,7 @@ def parse_meta_properties(data: bytes) -> MetaProperties:
 
 
 def _properties(data: bytes) -> list[tuple[str, str]]:
-    """Read `key=value` lines; what Kafka writes here never needs Java's escapes or continued lines."""
+    """Read `key=value` lines; what Kafka writes here never needs Java's escapes or continuation lines."""
     found = []
     for line in data.decode(errors="replace").splitlines():
         stripped = line.strip()

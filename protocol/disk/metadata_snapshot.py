@@ -1,6 +1,6 @@
 """A snapshot of the metadata log, and bootstrap.checkpoint, which is one of an empty cluster: batches between a header and a footer.
 
-Offsets in the file count from 0 and mean nothing; what it covers stands in its name. The footer tells a whole file from one that was cut.
+Offsets in the file count from 0 and have no meaning; its name contains what it covers. A file without the footer is incomplete.
 Source: KIP-630, KIP-778 (bootstrap.checkpoint), RecordsSnapshotWriter, BatchFileWriter.
 """
 
@@ -32,7 +32,7 @@ _BEFORE_RECORDS: Final = (ControlType.SNAPSHOT_HEADER, ControlType.KRAFT_VERSION
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataSnapshot:
-    """The contents; kraft_version and voters are None in a cluster whose voters stand in the configuration."""
+    """The contents; kraft_version and voters are None in a cluster with static voters."""
 
     last_contained_log_timestamp: int
     records: tuple[Message, ...]
@@ -43,7 +43,7 @@ class MetadataSnapshot:
 def build_metadata_snapshot(
     values: Sequence[bytes], *, timestamp: int, leader_epoch: int = BOOTSTRAP_EPOCH, last_contained_log_timestamp: int = 0
 ) -> bytes:
-    """Return the file. `values` are metadata records as `metadata.registry.build_record` makes them."""
+    """Return the file. `values` are metadata records as built by `metadata.registry.build_record`."""
     header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_contained_log_timestamp)
     batches = [build_control_batch([(ControlType.SNAPSHOT_HEADER, header)], base_offset=0, timestamp=timestamp, leader_epoch=leader_epoch)]
     offset = 1
@@ -57,7 +57,7 @@ def build_metadata_snapshot(
 
 
 def parse_metadata_snapshot(data: bytes) -> MetadataSnapshot:
-    """Return the contents. Raises MalformedFile, also for a file without header or footer and for a checksum that does not fit."""
+    """Return the contents. Raises MalformedFile, also for a file without header or footer and for a wrong checksum."""
     try:
         control, records, ends_with_footer = _read(data)
     except MalformedMessage as failure:
@@ -76,7 +76,7 @@ def parse_metadata_snapshot(data: bytes) -> MetadataSnapshot:
 
 
 def _read(data: bytes) -> tuple[dict[ControlType, Message], list[Message], bool]:
-    """Return the control records by kind, the metadata records, and whether the footer is the last of all."""
+    """Return the control records by type, the metadata records, and whether the footer is the last record."""
     control: dict[ControlType, Message] = {}
     records: list[Message] = []
     batches = split_batches(data)

@@ -1,6 +1,6 @@
 """replication-offset-checkpoint, recovery-point-offset-checkpoint and log-start-offset-checkpoint: one offset per partition.
 
-Of a log directory: the high watermark, how far the log is on disk for certain, where the log begins.   Source: OffsetCheckpointFile.
+For a log directory: high watermarks, recovery points (flushed offsets), log start offsets.   Source: OffsetCheckpointFile.
 """
 
 from collections.abc import Mapping
@@ -13,12 +13,12 @@ TopicPartition = tuple[str, int]
 
 
 def build_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """Return the file, partitions in the order given (Kafka's order is that of a hash table)."""
+    """Return the file, partitions in the given order (Kafka's order is that of a hash table)."""
     return build_checkpoint([f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()])
 
 
 def parse_offset_checkpoint(data: bytes, file: str = "offset checkpoint") -> dict[TopicPartition, int]:
-    """Return the offset of every partition named. Raises MalformedFile."""
+    """Return the offset of every partition in the file. Raises MalformedFile."""
     try:
         return {(topic, parse_int32(partition)): parse_int64(offset) for topic, partition, offset in parse_checkpoint(file, data, 3)}
     except ValueError as failure:

@@ -1,4 +1,4 @@
-"""partition.metadata: the topic id a partition directory belongs to, so that a topic created anew under an old name is told from the old one.
+"""partition.metadata: the topic id of a partition directory, to distinguish a recreated topic from the old one with the same name.
 
 Source: KIP-516, PartitionMetadataFile.
 """
@@ -10,7 +10,7 @@ FILE = "partition.metadata"
 
 
 def build_partition_metadata(topic_id: bytes) -> bytes:
-    """Return the file; its last line has no end, as Kafka writes it."""
+    """Return the file; its last line has no line end, as Kafka writes it."""
     return f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode()
 
 

@@ -1,6 +1,7 @@
-"""The producer snapshot of a partition: what the leader knew of every producer before the offset in the file's name.
+"""The producer snapshot of a partition: the producer state before the offset in the file's name.
 
-A start reads the newest one and replays the log from there. Only the last batch of a producer is kept, so a start forgets the four before it.
+On startup the newest one is loaded and the log is replayed from there. Only the last batch of a producer is
+stored, so the four before it are lost.
 Source: KIP-98, ProducerStateManager, ProducerSnapshot.json (a message of Kafka's after 3.9).
 """
 
@@ -42,14 +43,14 @@ class ProducerSnapshotEntry:
 
 @message(kind="data", versions="1")
 class ProducerSnapshot:
-    """The whole file behind its version; the checksum is over all that follows it."""
+    """The file after its version; the checksum covers everything that follows it."""
 
     crc: int = uint32()
     producer_entries: list[ProducerSnapshotEntry] = array(ProducerSnapshotEntry)
 
 
 class ProducerRow(NamedTuple):
-    """The same producer in the same order as in the file: there may be a hundred thousand of them."""
+    """The producers in the order of the file: there may be a hundred thousand of them."""
 
     producer_id: int
     producer_epoch: int
@@ -67,13 +68,13 @@ def build_producer_rows(rows: Iterable[ProducerRow]) -> bytes:
 
 
 def build_packed_rows(packed: Sequence[bytes]) -> bytes:
-    """Return the file whose rows are packed already, by `ROW`."""
+    """Return the file with rows that are already packed, by `ROW`."""
     counted = COUNT.pack(len(packed)) + b"".join(packed)
     return VERSION.to_bytes(PREFIX_BYTES) + crc32c(counted).to_bytes(4) + counted
 
 
 def parse_producer_rows(data: bytes) -> Iterator[ProducerRow]:
-    """Return the producers in the order of the file. Raises MalformedFile, at once: Kafka then deletes it and takes the one before."""
+    """Return the producers in the order of the file. Raises MalformedFile at once: Kafka then deletes the file and loads the previous one."""
     _check(data)
     if len(data) < ROWS_POSITION or len(data) - ROWS_POSITION != COUNT.unpack_from(data, CRC_BYTES.stop)[0] * ROW.size:
         raise MalformedFile(FILE, f"{len(data)} bytes do not hold the producers that it counts")
@@ -88,7 +89,7 @@ def build_producer_snapshot(entries: Iterable[ProducerSnapshotEntry]) -> bytes:
 
 
 def parse_producer_snapshot(data: bytes) -> list[ProducerSnapshotEntry]:
-    """Return the producers in the order of the file. Raises MalformedFile: Kafka then deletes it and takes the one before."""
+    """Return the producers in the order of the file. Raises MalformedFile: Kafka then deletes the file and loads the previous one."""
     _check(data)
     try:
         snapshot, position = compiled(ProducerSnapshot, VERSION).decode(data, PREFIX_BYTES)

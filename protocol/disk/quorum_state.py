@@ -1,6 +1,7 @@
-"""quorum-state: what a voter must not forget of an election, one line of JSON.
+"""quorum-state: the election state of a voter that must survive a restart, one line of JSON.
 
-A vote or a known leader is durable before anyone hears of it.   Source: KIP-595, KIP-853, FileQuorumStateStore, QuorumStateData.json.
+A vote or a known leader is flushed before it is sent to others.   Source: KIP-595, KIP-853,
+FileQuorumStateStore, QuorumStateData.json.
 """
 
 import json
@@ -21,14 +22,14 @@ DYNAMIC_VOTERS_VERSION = 1  # kraft.version 1: the voters stand in the log
 
 @structure(kafka_name="Voter")
 class QuorumVoter:
-    """A voter of a quorum whose voters stand in the configuration."""
+    """A voter of a quorum with static voters."""
 
     voter_id: int = int32()
 
 
 @message(kind="data", versions="0-1", flexible="0+", kafka_name="QuorumStateData")
 class QuorumState:
-    """An election as this voter saw it; at most one of leader_id and voted_id is set. Kafka has always left the cluster id empty."""
+    """An election from the view of this voter; at most one of leader_id and voted_id is set. Kafka has always left the cluster id empty."""
 
     cluster_id: str = string(until=0)
     leader_id: int = int32(default=NO_LEADER_ID)
@@ -40,12 +41,12 @@ class QuorumState:
 
 
 def build_quorum_state(state: QuorumState, data_version: int = STATIC_VOTERS_VERSION) -> bytes:
-    """Return the file. Version 0 has no place for a directory id, version 1 none for voters."""
+    """Return the file. Version 0 has no directory id, version 1 no voters."""
     return json.dumps({**message_to_json(state, data_version), DATA_VERSION: data_version}, separators=(",", ":")).encode()
 
 
 def parse_quorum_state(data: bytes) -> QuorumState:
-    """Return what the file says. Raises MalformedFile."""
+    """Return the contents of the file. Raises MalformedFile."""
     try:
         found = json.loads(data)
         data_version = found[DATA_VERSION]

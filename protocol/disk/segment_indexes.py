@@ -1,6 +1,6 @@
 """The offset index and the time index of a segment: sparse, sorted, offsets relative to the segment's base offset.
 
-Both can always be made again from the log, so a reader that finds one broken throws it away.   Source: OffsetIndex, TimeIndex.
+Both can be rebuilt from the log, so a corrupt one is deleted.   Source: OffsetIndex, TimeIndex.
 """
 
 import struct
@@ -15,14 +15,14 @@ TIME_ENTRY = struct.Struct(">qi")  # largest timestamp so far, offset of the las
 
 
 class OffsetEntry(NamedTuple):
-    """The batch whose last offset is `offset` starts at `position`."""
+    """The batch with the last offset `offset` starts at `position`."""
 
     offset: int
     position: int
 
 
 class TimeEntry(NamedTuple):
-    """No record up to `offset` is younger than `timestamp`."""
+    """No record up to `offset` has a later timestamp than `timestamp`."""
 
     timestamp: int
     offset: int
@@ -34,7 +34,7 @@ def build_offset_index(base_offset: int, entries: Iterable[OffsetEntry]) -> byte
 
 
 def parse_offset_index(base_offset: int, data: bytes) -> list[OffsetEntry]:
-    """Return the entries. Raises MalformedFile when the size is odd or an entry does not lie behind the one before."""
+    """Return the entries. Raises MalformedFile if the size is no multiple of an entry or the entries do not increase."""
     if len(data) % OFFSET_ENTRY.size:
         raise MalformedFile("offset index", f"{len(data)} bytes")
     entries = [OffsetEntry(base_offset + relative, position) for relative, position in OFFSET_ENTRY.iter_unpack(data)]
@@ -50,7 +50,7 @@ def build_time_index(base_offset: int, entries: Iterable[TimeEntry]) -> bytes:
 
 
 def parse_time_index(base_offset: int, data: bytes) -> list[TimeEntry]:
-    """Return the entries. Raises MalformedFile when the size is odd or an entry does not lie behind the one before."""
+    """Return the entries. Raises MalformedFile if the size is no multiple of an entry or the entries do not increase."""
     if len(data) % TIME_ENTRY.size:
         raise MalformedFile("time index", f"{len(data)} bytes")
     entries = [TimeEntry(timestamp, base_offset + relative) for timestamp, relative in TIME_ENTRY.iter_unpack(data)]

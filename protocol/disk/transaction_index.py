@@ -1,6 +1,6 @@
-"""The transaction index of a segment: one entry for every transaction that was aborted with its marker in this segment.
+"""The transaction index of a segment: one entry for every aborted transaction with its marker in this segment.
 
-A fetch for committed records answers from it which records to skip.   Source: KIP-98, TransactionIndex, AbortedTxn.json (after 4.1).
+A read_committed fetch returns from it the transactions to skip.   Source: KIP-98, TransactionIndex, AbortedTxn.json (after 4.1).
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ ENTRY_BYTES = 34  # two for the version
 
 @message(kind="data", versions="0", kafka_name="AbortedTxn")
 class AbortedTransaction:
-    """A transaction from its first record to its marker at last_offset, and the last stable offset once the marker was written."""
+    """An aborted transaction from its first record to its marker at last_offset, and the last stable offset after the marker."""
 
     producer_id: int = int64()
     first_offset: int = int64()

@@ -11,7 +11,7 @@ from protocol.drift.scaffold import scaffold
 
 
 def main() -> int:
-    """Run one command; 1 when the check finds a drift."""
+    """Run one command; return 1 if the check finds a drift."""
     parser = argparse.ArgumentParser(prog="python -m protocol.drift", description=sys.modules["protocol.drift"].__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     scaffolding = commands.add_parser("scaffold", help="print declarations")

@@ -1,7 +1,8 @@
-"""Compares what is declared here with what Apache Kafka defines, version by version and field by field.
+"""Compares the declarations here with Apache Kafka's definitions, version by version and field by field.
 
-Of every version that both sides know, the layout must be the same: names, types, order, nullability, tags, compactness. Defaults and what may be
-dropped silently are compared with the newest release that has the field. `exceptions` lists where we differ on purpose.
+For every version that both sides have, the layout must be the same: names, types, order, nullability, tags,
+compactness. Defaults and which fields may be dropped silently are compared with the newest release that has the
+field. `exceptions` lists the intended differences.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +18,7 @@ from protocol.schema import declaration_of
 
 
 def drifts(facts: Facts) -> list[str]:
-    """Return one line per difference, and per exception that hides none; empty when the declarations are as Kafka's."""
+    """Return one line per difference, and per exception that hides none; empty if the declarations match Kafka's."""
     declarations = [declaration_of(cls) for cls in kafkas_messages()]
     found: list[str] = []
     present_facts = under_present_names(facts)
@@ -30,7 +31,7 @@ def drifts(facts: Facts) -> list[str]:
 
 
 def undeclared(facts: Facts) -> list[str]:
-    """Return one line per message that Kafka defines and that is neither declared nor excepted, and per exception without a message."""
+    """Return one line per message of Kafka that is neither declared nor excepted, and per exception without a message."""
     declared = {declaration_of(cls).name for cls in kafkas_messages()}
     found = [f"{name}: Kafka defines it, and it is not declared" for name in under_present_names(facts) if name not in {*declared, *NOT_DECLARED}]
     found += [f"{name}: it is declared, in spite of an exception" for name in NOT_DECLARED if name in declared]
@@ -48,7 +49,7 @@ def _drifts_of_message(declaration: Declaration, shapes: Sequence[Shape]) -> Ite
     for shape in reversed(compared):
         lines = [
             *_drifts_of_shape(declaration, shape.definition, is_newest=shape is compared[-1]),
-            *_drifts_of_words(declaration, declaration.fields, shape.definition, TOP, "", seen),
+            *_drifts_of_names(declaration, declaration.fields, shape.definition, TOP, "", seen),
         ]
         for line in lines:
             reasons = [start for start in allowed if line.startswith(start)]
@@ -97,10 +98,10 @@ def _drifts_of_shape(declaration: Declaration, definition: Definition, *, is_new
         yield f"latest_unstable is {declaration.latest_unstable}"
 
 
-def _drifts_of_words(
+def _drifts_of_names(
     declaration: Declaration, ours: Iterable[Field], definition: Definition, structure: str, path: str, seen: set[str]
 ) -> Iterator[str]:
-    """Compare what does not depend on a version (names, defaults, what may be dropped silently) of fields that no newer release had in `seen`."""
+    """Compare version-independent properties (names, defaults, which may be dropped silently) of fields that no newer release had in `seen`."""
     for their_field in definition.structures[structure]:
         their_name = present_name(definition.name, structure, their_field.name)
         our_field = next((field for field in ours if field.is_called(their_name)), None)
@@ -121,7 +122,7 @@ def _drifts_of_words(
         element = our_field.type.element if isinstance(our_field.type, ArrayOf) else our_field.type
         if is_structure and isinstance(element, StructureOf):
             fields = declaration_of(element.structure).fields
-            yield from _drifts_of_words(declaration, fields, definition, their_field.element_type, f"{where}.", seen)
+            yield from _drifts_of_names(declaration, fields, definition, their_field.element_type, f"{where}.", seen)
 
 
 def _versions(definition: Definition) -> range:

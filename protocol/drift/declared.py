@@ -1,6 +1,6 @@
-"""Every message class that is declared on this floor, found by looking into all of its modules: a new one cannot be forgotten.
+"""Every message class that is declared in this package, found by importing all of its modules, so that a new one cannot be missed.
 
-Source: none of Kafka's; the walk is what makes "no drift in either direction" say something.
+Source: none of Kafka's; the completeness makes "no drift in either direction" meaningful.
 """
 
 import importlib
@@ -27,5 +27,5 @@ def declared_messages() -> tuple[type, ...]:
 
 
 def kafkas_messages() -> tuple[type, ...]:
-    """Return those that Apache Kafka defines: not ZooKeeper's, which have no file of definitions, nor those of a design that was never built."""
+    """Return those that Apache Kafka defines: not ZooKeeper's, which have no definition files, nor those of a design that was never built."""
     return tuple(cls for cls in declared_messages() if declaration_of(cls).kind != "zookeeper" and not cls.__module__.startswith(NEVER_BUILT))

@@ -1,4 +1,4 @@
-"""A message as Apache Kafka defines it: read from the JSON in its jars, or from one line per field in our file of facts.
+"""A message definition of Apache Kafka: read from the JSON in its jars, or from one line per field in the facts file.
 
 Source: clients/src/main/resources/common/message/README.md (what each key of the JSON means).
 """
@@ -14,7 +14,7 @@ from protocol.declaration import NO_VERSIONS, Fresh, Primitive, Scalar, VersionR
 Json: TypeAlias = Any
 
 TOP = ""
-"""The name under which a message's own fields stand among its structures."""
+"""The name of a message's own fields among its structures."""
 
 KINDS_WITH_VERSIONS = ("request", "response", "header", "data", "metadata", "coordinator-key", "coordinator-value")
 _WHOLE_NUMBERS = ("int8", "int16", "uint16", "int32", "uint32", "int64")
@@ -23,7 +23,7 @@ _STRING_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefinedField:
-    """A field as Kafka words it; `default` is Kafka's text, None where it says nothing."""
+    """A field of Kafka's definition; `default` is Kafka's text, None if there is none."""
 
     name: str
     type: str
@@ -42,7 +42,7 @@ class DefinedField:
 
     @property
     def default_value(self) -> Scalar | Fresh | None:
-        """The default as our declarations say it."""
+        """The default in the form of our declarations."""
         text = self.default
         if text == "null" or self.type == Primitive.RECORDS.value:
             return None
@@ -64,7 +64,7 @@ class DefinedField:
         return Fresh.STRUCTURE
 
     def line(self) -> str:
-        """Return the field as one line: name, type, versions, then what is not as usual."""
+        """Return the field as one line: name, type, versions, then what differs from the defaults."""
         words = [self.name, self.type, str(self.versions)]
         if self.nullable:
             words.append(f"nullable={self.nullable}")
@@ -80,7 +80,7 @@ class DefinedField:
 
     @classmethod
     def from_line(cls, line: str) -> "DefinedField":
-        """Read what `line` wrote."""
+        """Decode a result of `line`."""
         name, wire_type, versions, *rest = line.split(" ")
         options = dict(word.partition("=")[::2] for word in rest)
         return cls(
@@ -109,7 +109,7 @@ class Definition:
     structures: Mapping[str, tuple[DefinedField, ...]]
 
     def facts(self) -> dict[str, Json]:
-        """Return the definition as it stands in the file of facts."""
+        """Return the definition as text for the facts file."""
         found: dict[str, Json] = {"kind": self.kind, "versions": str(self.versions), "flexible": str(self.flexible)}
         if self.api_key is not None:
             found["key"] = self.api_key
@@ -120,7 +120,7 @@ class Definition:
 
     @classmethod
     def from_facts(cls, name: str, facts: Mapping[str, Json]) -> "Definition":
-        """Read what `facts` returned."""
+        """Decode a result of `facts`."""
         return cls(
             name=name,
             kind=facts["kind"],

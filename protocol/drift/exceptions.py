@@ -1,17 +1,17 @@
-"""Where the declarations differ from Apache Kafka's on purpose, each with the reason.
+"""Intended differences between the declarations and Apache Kafka's definitions, each with the reason.
 
-An exception that no longer hides anything is reported as well, so that this list cannot grow old.
+An exception that no longer hides anything is reported as well, so that this list stays up to date.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
-TRANSACTIONS_OF_ONE = "2.8's word for it; v4 asks about many transactions, and the older fields made room (KIP-890)"
+TRANSACTIONS_OF_ONE = "the name in 2.8; v4 has many transactions, and the older fields were renamed (KIP-890)"
 AS_ALTER_ISR = "2.8's word for it, when the RPC was called AlterIsr (KIP-704)"
-BEFORE_PRE_VOTE = "3.9's word for it; who asks for a pre-vote is no candidate yet (KIP-996)"
+BEFORE_PRE_VOTE = "the name in 3.9; the sender of a pre-vote is no candidate yet (KIP-996)"
 
 VERSIONS_LEFT_OUT: Final[Mapping[str, Mapping[int, str]]] = {}
-"""Versions that some release has and the declaration does not."""
+"""Versions that some release has and the declaration does not have."""
 
 NOT_COMPARED: Final[Mapping[tuple[str, str], str]] = {
     ("metadata", "2.8.2"): "KRaft was a preview: records had no tagged fields and frame version 0, which every later release rejects",
@@ -67,14 +67,14 @@ RENAMED: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "CandidateDirectoryId": ("ReplicaDirectoryId", BEFORE_PRE_VOTE),
     },
 }
-"""By message: what some release calls a field, what we call it, and why.
+"""By message: the name of a field in some release, our name of it, and why.
 
-`Structure.Field` where only that structure's field is meant, `.Field` where only the message's own.
+`Structure.Field` if only that structure's field is meant, `.Field` if only the message's own.
 """
 
 
 def present_name(message: str, structure: str, field: str) -> str:
-    """Return what we call a field; `structure` is empty for the message's own fields."""
+    """Return our name of a field; `structure` is empty for the message's own fields."""
     renamed = RENAMED.get(message, {})
     found = renamed.get(f"{structure}.{field}") or renamed.get(field)
     return found[0] if found else field
@@ -87,4 +87,4 @@ ALLOWED: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "RequestHeader": {"ClientId: ignorable": "4.0 has no header v0 left that would lack the field; up to 3.9 it is ignorable"},
 }
-"""By message: how the line of a difference begins, and why the difference stays."""
+"""By message: the start of a difference's line, and why the difference is intended."""

@@ -1,4 +1,4 @@
-"""The file of facts: what Apache Kafka's jars define, one entry per message and shape.
+"""The facts file: the definitions in Apache Kafka's jars, one entry per message and shape.
 
 Names, types, versions, nullability, defaults and tags; none of Kafka's prose. Releases that define a message alike share an entry.
 """
@@ -41,7 +41,7 @@ def extract_facts() -> Facts:
 
 
 def write_facts(file: Path) -> None:
-    """Write what the jars say."""
+    """Return the facts of the jars as text."""
     file.write_text(facts_text(extract_facts()))
 
 

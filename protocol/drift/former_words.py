@@ -1,7 +1,8 @@
-"""Says what earlier releases defined in the words of the newest, so that only real differences are left to compare.
+"""Translates the definitions of earlier releases into the names of the newest, so that only real differences remain.
 
-Two things changed their words without changing the wire: messages that were renamed, and coordinator records, which had no kind of their own.
-Source: KIP-704 (AlterIsr became AlterPartition), KIP-1142 (ListClientMetricsResources became ListConfigResources), KAFKA-18301 (coordinator records).
+Two things were renamed without changing the wire: messages, and coordinator records, which had no kind of their own.
+Source: KIP-704 (AlterIsr became AlterPartition), KIP-1142 (ListClientMetricsResources became
+ListConfigResources), KAFKA-18301 (coordinator records).
 """
 
 from collections.abc import Mapping
@@ -18,11 +19,11 @@ FORMER_NAMES: Final[Mapping[str, tuple[str, str]]] = {
     "ListClientMetricsResourcesRequest": ("ListConfigResourcesRequest", "the name up to 4.0; v1 lists resources of any type"),
     "ListClientMetricsResourcesResponse": ("ListConfigResourcesResponse", "the name up to 4.0; v1 lists resources of any type"),
 }
-"""By former name of a message: the name it has now, and why."""
+"""By former name of a message: its current name, and why."""
 
 
 def under_present_names(facts: Facts) -> Facts:
-    """Return the facts with every renamed message among the shapes of the name that it has now."""
+    """Return the facts with every renamed message under its current name."""
     found = {name: list(shapes) for name, shapes in facts.items() if name not in FORMER_NAMES}
     for former, (present, _) in FORMER_NAMES.items():
         older = [Shape(shape.releases, replace(shape.definition, name=present)) for shape in facts.get(former, ())]
@@ -31,10 +32,11 @@ def under_present_names(facts: Facts) -> Facts:
 
 
 def in_present_words(definition: Definition, declaration: Declaration) -> Definition:
-    """Return the definition of a coordinator record as 4.0 and later write it; any other as it is.
+    """Return the definition of a coordinator record as in 4.0 and later; any other definition unchanged.
 
-    Up to 3.9 the records were kind "data" and knew no type number: it was the last (or only) version of the key's message. What was version N of a
-    key is thus version 0 of key type N, and a value is what has the versions of today. A key whose last version is not its type stays as it is.
+    Up to 3.9 the records were kind "data" and had no type number: it was the last (or only) version of the
+    key's message. Version N of a key is thus version 0 of key type N, and a value has the current versions. A
+    key whose last version is not its type stays unchanged.
     """
     if definition.kind != "data" or not declaration.kind.startswith("coordinator-"):
         return definition

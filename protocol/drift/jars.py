@@ -1,6 +1,6 @@
-"""Where Apache Kafka's definitions are found: in the jars of the local Maven repository, which `mvn` can be asked to fill.
+"""Locates Apache Kafka's definitions: in the jars of the local Maven repository, which `mvn` can fill.
 
-Nothing here runs on import, and nothing touches a network unless `download` is called.
+Nothing here runs on import, and only `download` uses the network.
 """
 
 import re
@@ -14,7 +14,7 @@ from typing import Final
 from protocol.drift.definitions import Definition, parse_definition
 
 RELEASES = ("2.8.2", "3.9.1", "4.1.2", "4.4.0")
-"""The oldest release of KRaft's ancestors, the default persona, and two of the 4.x line; a declaration must agree with all of them."""
+"""The oldest release with KRaft's predecessors, the default profile, and two of the 4.x line; a declaration must agree with all of them."""
 
 ARTIFACTS: Final[Mapping[str, tuple[str, ...]]] = {
     "kafka-clients": RELEASES,
@@ -26,7 +26,7 @@ ARTIFACTS: Final[Mapping[str, tuple[str, ...]]] = {
     "kafka-transaction-coordinator": RELEASES[1:],
     "kafka-share-coordinator": RELEASES[2:],
 }
-"""Jars with definitions in them, and the releases that have them."""
+"""Jars with definitions, and the releases that have them."""
 REPOSITORY = Path.home() / ".m2" / "repository" / "org" / "apache" / "kafka"
 DEFINITION = re.compile(r"(common/)?(message|metadata)/\w+\.json")
 MAVEN_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:get"
@@ -38,13 +38,13 @@ def jar_path(artifact: str, release: str) -> Path:
 
 
 def missing_jars() -> list[tuple[str, str]]:
-    """Return (artifact, release) of every jar that is not there yet."""
+    """Return (artifact, release) of every missing jar."""
     wanted = [(artifact, release) for artifact, releases in ARTIFACTS.items() for release in releases]
     return [(artifact, release) for artifact, release in wanted if not jar_path(artifact, release).exists()]
 
 
 def download() -> None:
-    """Let Maven fetch what is missing. Raises FileNotFoundError without `mvn`, CalledProcessError when it fails."""
+    """Download missing jars with Maven. Raises FileNotFoundError without `mvn`, CalledProcessError if it fails."""
     for artifact, release in missing_jars():
         maven = shutil.which("mvn")
         if maven is None:

@@ -12,7 +12,7 @@ UNTAGGED = -1
 
 
 class Slot(NamedTuple):
-    """A field where it stands on the wire; `path` is Kafka's in lower case, `is_tagged` also of fields inside a tagged one."""
+    """A field on the wire; `path` is Kafka's in lower case, `is_tagged` also of fields inside a tagged one."""
 
     path: str
     type: str
@@ -23,7 +23,7 @@ class Slot(NamedTuple):
 
 
 def declared_layout(declaration: Declaration, version: int) -> list[Slot]:
-    """Return the fields that our declaration puts on the wire, nested ones behind the field that holds them."""
+    """Return the fields of our declaration on the wire, nested ones after the field that contains them."""
 
     def walk(fields: Sequence[Field], path: str, is_tagged: bool) -> Iterator[Slot]:
         present = [field for field in fields if version in field.versions]
@@ -45,7 +45,7 @@ def declared_layout(declaration: Declaration, version: int) -> list[Slot]:
 
 
 def defined_layout(definition: Definition, version: int) -> list[Slot]:
-    """Return the fields that Kafka's definition puts on the wire."""
+    """Return the fields of Kafka's definition on the wire."""
 
     def walk(structure: str, path: str, is_tagged: bool) -> Iterator[Slot]:
         present = [field for field in definition.structures[structure] if version in field.versions]
@@ -71,7 +71,7 @@ def _tag(field: Field | DefinedField, version: int) -> int:
 
 
 def _bare(kafka_type: str, is_structure: bool) -> str:
-    """Return the type without the name of its structure: releases rename structures, the wire does not know."""
+    """Return the type without the name of its structure: releases rename structures, which does not change the wire."""
     if not is_structure:
         return kafka_type
     return "[]structure" if kafka_type.startswith("[]") else "structure"

@@ -1,6 +1,7 @@
-"""Prints a declaration from a definition: the first draft of a message file, which is then owned by hand.
+"""Prints a declaration from a definition: the first draft of a message file, which is then maintained manually.
 
-What no definition can say (what the message is for, what a version changed, which errors come back) is left as a gap to be filled.
+What no definition contains (the purpose of the message, what a version changed, its errors) is left as a gap to
+be filled.
 """
 
 from collections.abc import Iterable
@@ -23,7 +24,7 @@ def scaffold(definition: Definition) -> str:
 
 
 def _inner_first(definition: Definition) -> list[str]:
-    """Return the names of the structures so that each stands before its first use."""
+    """Return the names of the structures so that each precedes its first use."""
     ordered: list[str] = []
 
     def visit(name: str) -> None:
@@ -96,7 +97,7 @@ def _annotation(field: DefinedField) -> str:
 
 
 def _functions(field: DefinedField) -> list[str]:
-    """Return what a field's line takes from protocol.schema."""
+    """Return the imports from protocol.schema that a field needs."""
     primitive = FUNCTIONS.get(field.element_type)
     if field.type.startswith("[]"):
         return ["array", *([primitive] if primitive else [])]

@@ -1,6 +1,6 @@
-"""What stands before each request and each answer of lease_pid, and which message an API key names.
+"""Request and response headers of lease_pid, and the message of each API key.
 
-The header has Kafka's fields in Kafka's order, so that the two can be told apart by the key alone and read by the same eyes.
+The header has Kafka's fields in Kafka's order, so that the API key alone distinguishes the two protocols.
 Source: the lease_pid draft; RequestHeader v1 of Kafka.
 """
 
@@ -16,7 +16,7 @@ from protocol.schema import Message, int16, int32, message, string
 
 
 class LeaseApi(IntEnum):
-    """Above all keys of Kafka's, and above those that its forks have taken."""
+    """Above all API keys of Kafka, and above those of its forks."""
 
     LEASE_PID = 1000
     PRODUCE = 1001
@@ -26,7 +26,7 @@ class LeaseApi(IntEnum):
 
 @message(kind="lease-pid", versions="0")
 class LeasedRequestHeader:
-    """Who asks for what; the answer carries `correlation_id` alone."""
+    """The request header; a response carries `correlation_id` alone."""
 
     api_key: int = int16()
     api_version: int = int16()
@@ -36,7 +36,7 @@ class LeasedRequestHeader:
 
 @message(kind="lease-pid", versions="0")
 class LeasedResponseHeader:
-    """Which request is answered."""
+    """The request of the response."""
 
     correlation_id: int = int32()
 
@@ -62,7 +62,7 @@ def build_request(header: LeasedRequestHeader, body: Message) -> bytes:
 
 
 def parse_request(frame: bytes) -> tuple[LeasedRequestHeader, Message]:
-    """Read a request. Raises MalformedMessage, also for a key or a version that is none of ours."""
+    """Decode a request. Raises MalformedMessage, also for an unknown key or version."""
     header: LeasedRequestHeader
     header, position = compiled(LeasedRequestHeader, 0).decode(frame, 0)
     latest = LATEST.get(header.api_key)
@@ -75,20 +75,20 @@ def parse_request(frame: bytes) -> tuple[LeasedRequestHeader, Message]:
 
 
 def build_response(correlation_id: int, api_version: int, body: Message) -> bytes:
-    """Return the frame of an answer, without its size."""
+    """Return the frame of a response, without its size."""
     return compiled(LeasedResponseHeader, 0).encode(LeasedResponseHeader(correlation_id=correlation_id)) + compiled(type(body), api_version).encode(
         body
     )
 
 
 def correlation_id_of(frame: bytes) -> int:
-    """Return which request an answer is for. Raises MalformedMessage."""
+    """Return the correlation id of a response. Raises MalformedMessage."""
     header: LeasedResponseHeader = compiled(LeasedResponseHeader, 0).decode(frame, 0)[0]
     return header.correlation_id
 
 
 def parse_response(api_key: int, api_version: int, frame: bytes) -> Message:
-    """Read the answer to a request of this key and version. Raises MalformedMessage."""
+    """Decode the response to a request of this key and version. Raises MalformedMessage."""
     _, position = compiled(LeasedResponseHeader, 0).decode(frame, 0)
     body: Message
     body, end = compiled(RESPONSES[api_key], api_version).decode(frame, position)

@@ -1,7 +1,7 @@
-"""lease_pid itself: a producer asks the leader of a partition for an id to number its messages under.
+"""lease_pid itself: a producer requests an id from the leader of a partition, to number its messages.
 
-Version 0 is the request of the draft, for one partition; version 1 is the batch that the draft speaks of, and the question whether a lease still
-holds, at which its text breaks off.   Source: the lease_pid draft.
+Version 0 is the request of the draft, for one partition; version 1 is the batch that the draft mentions, and
+the check whether a lease still holds, where its text ends.   Source: the lease_pid draft.
 """
 
 from typing import Final
@@ -9,14 +9,14 @@ from typing import Final
 from protocol.schema import array, boolean, int16, int32, int64, message, string, structure, uint32
 
 NOT_IDEMPOTENT: Final = 0
-"""The id of messages that are not numbered: generation and sequence mean nothing."""
+"""The id of unnumbered messages: generation and sequence have no meaning."""
 ASKS_FOR_ONE: Final = 2**32 - 1
-"""-1 in four bytes: the producer has no id yet. Ids are unsigned, since the draft counts on four billion of them."""
+"""-1 in four bytes: the producer has no id yet. Ids are unsigned, since the draft assumes four billion of them."""
 
 
 @structure
 class WantedLease:
-    """A lease that is asked for. `is_check`: say how it stands, and change nothing."""
+    """A requested lease. `is_check`: return its state, and change nothing."""
 
     topic: str = string()
     partition: int = int32()
@@ -27,7 +27,7 @@ class WantedLease:
 
 @structure
 class GrantedLease:
-    """`sequence_number` is the next one that the partition will take."""
+    """`sequence_number` is the next one that the partition accepts."""
 
     topic: str = string()
     partition: int = int32()

@@ -1,4 +1,4 @@
-"""How logs are read, by followers and by readers, and who leads which partition.   Source: none; the draft leaves both to Kafka as it was."""
+"""Reads by followers and consumers, and the leaders of partitions.   Source: none; the draft leaves both as in Kafka at the time."""
 
 from protocol.lease_pid.writing import LeasedMessage
 from protocol.schema import array, int16, int32, int64, message, string, struct, structure
@@ -6,7 +6,7 @@ from protocol.schema import array, int16, int32, int64, message, string, struct,
 
 @structure
 class FoundMessage:
-    """A message where it lies in the log, and under which leadership it was written."""
+    """A message with its offset in the log, and the leader epoch in which it was written."""
 
     offset: int = int64()
     leader_epoch: int = int32()
@@ -15,7 +15,7 @@ class FoundMessage:
 
 @message(kind="lease-pid", versions="0")
 class LeasedFetchRequest:
-    """Read from an offset on. A follower says which replica it is (-1: a reader) and under which leadership the message before was written."""
+    """Read from an offset on. A follower sends its replica id (-1: a consumer) and the leader epoch of the previous message."""
 
     replica_id: int = int32(default=-1)
     topic: str = string()
@@ -29,7 +29,7 @@ class LeasedFetchRequest:
 
 @message(kind="lease-pid", versions="0")
 class LeasedFetchResponse:
-    """`diverging_offset`: the follower's log is another one from here on, at the latest; it cuts it off and asks again."""
+    """`diverging_offset`: the follower's log diverges from here on, at the latest; it truncates its log there and fetches again."""
 
     error_code: int = int16(kafka_name="error")
     leader_epoch: int = int32(default=-1)
@@ -40,14 +40,14 @@ class LeasedFetchResponse:
 
 @message(kind="lease-pid", versions="0")
 class LeasedLeadersRequest:
-    """Ask who leads the partitions of a topic."""
+    """Request the leaders of the partitions of a topic."""
 
     topic: str = string()
 
 
 @structure
 class LeasedLeader:
-    """-1: nobody."""
+    """-1: no leader."""
 
     partition: int = int32()
     leader_id: int = int32(default=-1)

@@ -1,7 +1,7 @@
-"""What a server of lease_pid keeps on its disk: the messages of each partition, and one snapshot of all it knows of producers.
+"""The files of a lease_pid server: the messages of each partition, and one snapshot of all producer state.
 
-A stored message stands behind its size and its checksum, so that a torn end is seen. The snapshot is the map of producers together with the vector
-of offsets up to which it is true.   Source: the lease_pid draft.
+A stored message follows its size and its checksum, so that a torn end is detected. The snapshot is the map of
+producers together with the vector of offsets that it covers.   Source: the lease_pid draft.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ SIZE_AND_CHECKSUM: Final = Struct(">II")
 
 @message(kind="lease-pid", versions="0")
 class StoredMessage:
-    """One message of a log. `arrived_ms`: when this server saw it; leases are counted from there."""
+    """One message of a log. `arrived_ms`: when this server received it; leases start there."""
 
     arrived_ms: int = int64()
     found: FoundMessage = struct(FoundMessage)
@@ -28,7 +28,7 @@ class StoredMessage:
 
 @structure
 class StoredProducer:
-    """(pid, topic, partition) -> (generation, sequence high-water mark), and when this server saw it first and last."""
+    """(pid, topic, partition) -> (generation, sequence high-water mark), and when this server received it first and last."""
 
     partition_index: int = int32()
     """Which of the snapshot's partitions."""
@@ -41,7 +41,7 @@ class StoredProducer:
 
 @structure
 class StoredPartition:
-    """One place of the offset vector: everything below `next_offset` is in the map."""
+    """One entry of the offset vector: everything below `next_offset` is in the map."""
 
     topic: str = string()
     partition: int = int32()
@@ -50,20 +50,20 @@ class StoredPartition:
 
 @message(kind="lease-pid", versions="0")
 class StoredSnapshot:
-    """All that one server knows of producers at one moment."""
+    """All producer state of one server at one time."""
 
     partitions: list[StoredPartition] = array(StoredPartition)
     producers: list[StoredProducer] = array(StoredProducer)
 
 
 def build_stored(content: StoredMessage | StoredSnapshot) -> bytes:
-    """Return it behind its size and its checksum."""
+    """Return it with its size and its checksum in front."""
     data = compiled(type(content), 0).encode(content)
     return SIZE_AND_CHECKSUM.pack(len(data), crc32c(data)) + data
 
 
 def split_stored(data: bytes) -> Iterator[tuple[StoredMessage, int]]:
-    """Yield each whole message of a log, with the position behind it; whatever is torn or damaged ends it."""
+    """Yield each complete message of a log, with its end position; a torn or corrupt one ends it."""
     position = 0
     while (content := _whole(data, position)) is not None:
         position += SIZE_AND_CHECKSUM.size + len(content)
@@ -84,7 +84,7 @@ def parse_snapshot(data: bytes) -> StoredSnapshot:
 
 
 def _whole(data: bytes, position: int) -> bytes | None:
-    """Return what stands at a position, if all of it is there and unharmed."""
+    """Return the message at a position, if it is complete and valid."""
     if position + SIZE_AND_CHECKSUM.size > len(data):
         return None
     size, checksum = SIZE_AND_CHECKSUM.unpack_from(data, position)

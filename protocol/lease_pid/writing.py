@@ -1,6 +1,6 @@
-"""Messages on their way into a partition, each of which says whose it is: id, generation and sequence number are fields of the message itself.
+"""Writes to a partition; each message identifies its producer: id, generation and sequence number are fields of the message itself.
 
-So they are replicated with it, and whoever leads next knows what the leader before knew.   Source: the lease_pid draft.
+So they are replicated with it, and the next leader has the state of the previous one.   Source: the lease_pid draft.
 """
 
 from protocol.schema import array, byte_string, int16, int32, int64, message, string, structure, uint32
@@ -8,7 +8,7 @@ from protocol.schema import array, byte_string, int16, int32, int64, message, st
 
 @structure
 class LeasedMessage:
-    """One message. With `producer_id` 0 the other two numbers mean nothing."""
+    """One message. With `producer_id` 0 the other two numbers have no meaning."""
 
     producer_id: int = uint32(kafka_name="pid")
     generation: int = int32()
@@ -20,7 +20,7 @@ class LeasedMessage:
 
 @message(kind="lease-pid", versions="0")
 class LeasedProduceRequest:
-    """Append these messages, one after the other, in one partition; the first that is refused ends it."""
+    """Append these messages, one after the other, to one partition; the first rejected one ends it."""
 
     topic: str = string()
     partition: int = int32()
@@ -30,9 +30,10 @@ class LeasedProduceRequest:
 
 @message(kind="lease-pid", versions="0")
 class LeasedProduceResponse:
-    """`taken` of the messages are in the log, on every replica that may lead: those appended now, from `base_offset` on, and those that were there.
+    """`taken` of the messages are in the log, on every replica that may become leader: those appended now, from `base_offset` on, and duplicates.
 
-    `repeated` of them were there before. `error_code` is why the next one is not. `generation` is the one that the partition goes by.
+    `repeated` of them were duplicates. `error_code` is why the next one is not in the log. `generation` is the
+    one that the partition uses.
     """
 
     error_code: int = int16(kafka_name="error")

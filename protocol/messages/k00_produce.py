@@ -1,7 +1,7 @@
 """Produce (0): append record batches to partitions, one batch each.
 
-A batch either is appended whole, is recognised as one that was appended before, or is refused; the answer says which, per partition. With acks=0 no
-answer is sent at all, and an error closes the connection.
+A batch either is appended whole, is recognised as a duplicate, or is rejected; the response contains the result of each partition. With acks=0 no
+response is sent at all, and an error closes the connection.
 Source: KIP-13 (v1: throttling), KIP-32 (v2: timestamps), KIP-98 (v3), KIP-112 (v4), KIP-110 (v7: zstd), KIP-467 (v8: which records), KIP-951 (v10:
 who leads now), KIP-890 (v11, v12), KIP-516 (v13); ProduceRequest.json, ProduceResponse.json.
 """
@@ -47,7 +47,7 @@ ERRORS = (
 
 @structure
 class PartitionProduceData:
-    """One batch for one partition; a broker does not answer a request whose records are null."""
+    """One batch for one partition; a broker does not answer a request with null records."""
 
     index: int = int32()
     records: bytes | memoryview | None = records(nullable="0+")
@@ -55,7 +55,7 @@ class PartitionProduceData:
 
 @structure
 class TopicProduceData:
-    """The batches of one topic, called by its name up to v12 and by its id since."""
+    """The batches of one topic, identified by its name up to v12 and by its id since v13."""
 
     name: str = string(until=12, ignorable=True)
     topic_id: bytes = uuid(since=13, ignorable=True)
@@ -64,9 +64,10 @@ class TopicProduceData:
 
 @message(key=0, versions="0-13", flexible="9+")
 class ProduceRequest:
-    """v0 and v1 carry message format 0, v2 format 1; since v3 only batches of format 2 are taken, and the transactional id stands here.
+    """v0 and v1 have message format 0, v2 format 1; since v3 only batches of format 2 are accepted, and the transactional id is a field.
 
-    v11 tells that the producer understands TRANSACTION_ABORTABLE; with v12 the partitions join the transaction without AddPartitionsToTxn before.
+    v11 means that the producer understands TRANSACTION_ABORTABLE; since v12 partitions are added to the
+    transaction without AddPartitionsToTxn.
     """
 
     transactional_id: str | None = string(since=3, nullable="3+", default=None)
@@ -77,7 +78,7 @@ class ProduceRequest:
 
 @structure
 class BatchIndexAndErrorMessage:
-    """A record, by its place in the batch, that made the broker refuse the batch."""
+    """A record, by its index in the batch, that made the broker reject the batch."""
 
     batch_index: int = int32(since=8)
     batch_index_error_message: str | None = string(since=8, nullable="8+", default=None)
@@ -85,7 +86,7 @@ class BatchIndexAndErrorMessage:
 
 @structure
 class LeaderIdAndEpoch:
-    """Who leads the partition as far as this broker knows; sent with NOT_LEADER_OR_FOLLOWER."""
+    """The leader of the partition as far as this broker knows; sent with NOT_LEADER_OR_FOLLOWER."""
 
     leader_id: int = int32(since=10, default=-1)
     leader_epoch: int = int32(since=10, default=-1)
@@ -93,7 +94,7 @@ class LeaderIdAndEpoch:
 
 @structure
 class PartitionProduceResponse:
-    """The fate of one batch. With an error base_offset is NO_OFFSET; a batch recognised as a repeat is answered with its first offset."""
+    """The result of one batch. With an error base_offset is NO_OFFSET; a duplicate returns the base offset of the original batch."""
 
     index: int = int32()
     error_code: int = int16()
@@ -116,7 +117,7 @@ class TopicProduceResponse:
 
 @structure
 class NodeEndpoint:
-    """Where a leader named above can be reached."""
+    """An endpoint of a leader named above."""
 
     node_id: int = int32(since=10)
     host: str = string(since=10)
@@ -126,7 +127,7 @@ class NodeEndpoint:
 
 @message(key=0, versions="0-13", flexible="9+")
 class ProduceResponse:
-    """v2 adds the broker's time for the records (-1 where it kept theirs), v5 where the log starts, v8 which records were bad, v10 who leads now."""
+    """v2 adds LogAppendTime (-1 for CreateTime), v5 the log start offset, v8 the rejected records, v10 the current leader."""
 
     responses: list[TopicProduceResponse] = array(TopicProduceResponse)
     throttle_time_ms: int = int32(since=1, ignorable=True)

@@ -1,6 +1,6 @@
-"""Fetch (1): read batches from partitions; how consumers read, how followers copy, and how KRaft replicates the metadata log.
+"""Fetch (1): read batches from partitions; used by consumers, by followers to replicate, and by KRaft to replicate the metadata log.
 
-The answer holds whole batches as they lie in the log, at least one where there is any; a consumer skips the records before the offset it asked for.
+The response contains whole batches as in the log, at least one if there is any; a consumer skips the records before its fetch offset.
 Source: KIP-13 (v1: throttling), KIP-32 (v2: timestamps), KIP-74 (v3: a limit for all partitions), KIP-98 (v4), KIP-107 (v5), KIP-227 (v7: sessions),
 KIP-110 (v10: zstd), KIP-392 (v11: nearest replica), KIP-595 (v12: diverging epochs), KIP-516 (v13: topic ids), KIP-405 (v14), KIP-903 (v15: replica
 epoch), KIP-951 (v16: who leads now), KIP-853 (v17), KIP-1166 (v18); FetchRequest.json, FetchResponse.json.
@@ -53,7 +53,7 @@ class ReplicaState:
 
 @structure
 class FetchPartition:
-    """From where to read. Epochs are -1 where the reader knows none; log_start_offset is the follower's own."""
+    """The fetch position. Epochs are -1 if unknown; log_start_offset is the follower's own."""
 
     partition: int = int32()
     current_leader_epoch: int = int32(since=9, default=-1, ignorable=True)
@@ -67,7 +67,7 @@ class FetchPartition:
 
 @structure
 class FetchTopic:
-    """Partitions of one topic, called by its name up to v12 and by its id since."""
+    """Partitions of one topic, identified by its name up to v12 and by its id since v13."""
 
     topic: str = string(until=12, ignorable=True)
     topic_id: bytes = uuid(since=13, ignorable=True)
@@ -76,7 +76,7 @@ class FetchTopic:
 
 @structure
 class ForgottenTopic:
-    """Partitions to take out of the session."""
+    """Partitions to remove from the session."""
 
     topic: str = string(since=7, until=12, ignorable=True)
     topic_id: bytes = uuid(since=13, ignorable=True)
@@ -87,9 +87,10 @@ class ForgottenTopic:
 class FetchRequest:
     """Without a session every partition is listed; within one only those that are new or have changed.
 
-    The version also says which message format the reader knows: 0 up to v1, 1 up to v3. v3 limits the whole answer, which is filled in the order of
-    the partitions; v4 adds isolation levels, v7 sessions, v9 leader epochs, v12 the last fetched epoch (so that a diverging log is told where to
-    cut), v13 topic ids. The replica id is a field of its own up to v14, then part of the replica state. A KRaft voter fills in the cluster id.
+    The version also determines the message format: 0 up to v1, 1 up to v3. v3 limits the whole response, which is
+    filled in the order of the partitions; v4 adds isolation levels, v7 sessions, v9 leader epochs, v12 the last
+    fetched epoch (so that the response contains where to truncate a diverging log), v13 topic ids. The replica id is
+    a field of its own up to v14, then part of the replica state. A KRaft voter fills in the cluster id.
     """
 
     cluster_id: str | None = string(tag=0, tagged="12+", nullable="12+", default=None, ignorable=True)
@@ -108,7 +109,7 @@ class FetchRequest:
 
 @structure
 class EpochEndOffset:
-    """The newest epoch both logs can share, and where it ends (exclusive) in the leader's log."""
+    """The newest epoch that both logs can share, and its end offset (exclusive) in the leader's log."""
 
     epoch: int = int32(since=12, default=-1)
     end_offset: int = int64(since=12, default=-1)
@@ -116,7 +117,7 @@ class EpochEndOffset:
 
 @structure
 class LeaderIdAndEpoch:
-    """Who leads as far as this node knows."""
+    """The leader as far as this node knows."""
 
     leader_id: int = int32(since=12, default=-1)
     leader_epoch: int = int32(since=12, default=-1)
@@ -124,7 +125,7 @@ class LeaderIdAndEpoch:
 
 @structure
 class SnapshotId:
-    """The snapshot to fetch instead, because the log no longer begins early enough (metadata log only)."""
+    """The snapshot to fetch instead, because the log start offset is higher than the fetch offset (metadata log only)."""
 
     end_offset: int = int64(default=-1)
     epoch: int = int32(default=-1)
@@ -132,7 +133,7 @@ class SnapshotId:
 
 @structure
 class AbortedTransaction:
-    """A transaction whose records from first_offset on are to be skipped, until its marker."""
+    """An aborted transaction: its producer's records are to be skipped from first_offset on, until its marker."""
 
     producer_id: int = int64(since=4)
     first_offset: int = int64(since=4)
@@ -140,7 +141,7 @@ class AbortedTransaction:
 
 @structure
 class PartitionData:
-    """What was read. aborted_transactions is null unless committed records were asked for; an error leaves all offsets at -1."""
+    """The fetched data. aborted_transactions is null unless read_committed; with an error all offsets are -1."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -166,7 +167,7 @@ class FetchableTopicResponse:
 
 @structure
 class NodeEndpoint:
-    """Where a leader named above can be reached."""
+    """An endpoint of a leader named above."""
 
     node_id: int = int32(since=16)
     host: str = string(since=16)
@@ -176,7 +177,7 @@ class NodeEndpoint:
 
 @message(key=1, versions="0-18", flexible="12+")
 class FetchResponse:
-    """Since v7 an error of the whole request and the session; within a session only partitions that have something new.
+    """Since v7 with a top-level error and the session; within a session only changed partitions.
 
     The diverging epoch, the current leader and the snapshot of a partition are tagged fields since v12.
     """

@@ -1,6 +1,6 @@
-"""ListOffsets (2): at which offset does a partition begin or end, or reach a point in time?
+"""ListOffsets (2): start and end offsets of a partition, and offsets by timestamp.
 
-Negative timestamps ask for a place instead of a time. That nothing was found is no error: offset and timestamp are -1.
+Negative timestamps stand for positions. A timestamp that is not found is no error: offset and timestamp are -1.
 Source: KIP-79 (v1), KIP-98 (v2), KIP-320 (v4), KIP-734 (v7: largest timestamp), KIP-405 (v8: earliest local), KIP-1005 (v9: latest tiered),
 KIP-1075 (v10: time-out), KIP-1023 (v11); ListOffsetsRequest.json, ListOffsetsResponse.json.
 """
@@ -37,7 +37,7 @@ ERRORS = (
 
 @structure
 class ListOffsetsPartition:
-    """The question; v0 could ask for several offsets of one partition."""
+    """The request for one partition; v0 could request several offsets."""
 
     partition_index: int = int32()
     current_leader_epoch: int = int32(since=4, default=-1, ignorable=True)
@@ -47,7 +47,7 @@ class ListOffsetsPartition:
 
 @structure
 class ListOffsetsTopic:
-    """The questions about one topic."""
+    """The requests for one topic."""
 
     name: str = string()
     partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition)
@@ -55,7 +55,7 @@ class ListOffsetsTopic:
 
 @message(key=2, versions="0-11", flexible="6+")
 class ListOffsetsRequest:
-    """v2 adds the isolation level, v4 leader epochs, v10 how long the broker may ask a remote store."""
+    """v2 adds the isolation level, v4 leader epochs, v10 the time-out for a remote storage lookup."""
 
     replica_id: int = int32()
     isolation_level: int = int8(since=2)
@@ -65,7 +65,7 @@ class ListOffsetsRequest:
 
 @structure
 class ListOffsetsPartitionResponse:
-    """The answer: a list in v0, one offset with its timestamp and leader epoch since."""
+    """The result: a list in v0, one offset with its timestamp and leader epoch since v1."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -77,7 +77,7 @@ class ListOffsetsPartitionResponse:
 
 @structure
 class ListOffsetsTopicResponse:
-    """The answers about one topic."""
+    """The results of one topic."""
 
     name: str = string()
     partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse)
@@ -85,7 +85,7 @@ class ListOffsetsTopicResponse:
 
 @message(key=2, versions="0-11", flexible="6+")
 class ListOffsetsResponse:
-    """v1 answers with one offset, v4 with its leader epoch too."""
+    """v1 returns one offset, v4 also its leader epoch."""
 
     throttle_time_ms: int = int32(since=2, ignorable=True)
     topics: list[ListOffsetsTopicResponse] = array(ListOffsetsTopicResponse)

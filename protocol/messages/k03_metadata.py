@@ -1,6 +1,6 @@
-"""Metadata (3): which brokers there are, which topics, and who leads each partition.
+"""Metadata (3): the brokers, the topics, and the leader of each partition.
 
-How a client finds out whom to ask; may also create a topic that is not there, where the broker allows that.
+A client uses it to find the broker for its requests; it may also auto-create a topic, if the broker allows that.
 Source: KIP-4 (v1), KIP-117 (v4), KIP-112 (v5), KIP-320 (v7), KIP-430 (v8), KIP-516 (v10, v12: topic ids), KIP-1102 (v13); MetadataRequest.json,
 MetadataResponse.json.
 """
@@ -15,7 +15,7 @@ OPERATIONS_NOT_ASKED_FOR = -(2**31)
 ERRORS = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.LEADER_NOT_AVAILABLE,
-    ErrorCode.REPLICA_NOT_AVAILABLE,  # v0 only: clients of that time were told which replicas are away
+    ErrorCode.REPLICA_NOT_AVAILABLE,  # v0 only: such clients got the offline replicas this way
     ErrorCode.INVALID_TOPIC_EXCEPTION,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -36,7 +36,7 @@ class MetadataRequestTopic:
 
 @message(key=3, versions="0-13", flexible="9+")
 class MetadataRequest:
-    """All topics: no topics in v0, null since v1, when an empty list came to mean none."""
+    """All topics: no topics in v0, null since v1, when an empty list began to mean none."""
 
     topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable="1+")
     allow_auto_topic_creation: bool = boolean(since=4, default=True)
@@ -46,7 +46,7 @@ class MetadataRequest:
 
 @structure
 class MetadataResponseBroker:
-    """A broker and where it listens, on the listener that was asked."""
+    """A broker and its endpoint for the listener of the request."""
 
     node_id: int = int32()
     host: str = string()
@@ -56,7 +56,7 @@ class MetadataResponseBroker:
 
 @structure
 class MetadataResponsePartition:
-    """Who holds a partition; without a leader the error is LEADER_NOT_AVAILABLE, the rest is still filled in."""
+    """A partition's leader and replicas; without a leader the error is LEADER_NOT_AVAILABLE, the rest is still filled in."""
 
     error_code: int = int16()
     partition_index: int = int32()
@@ -69,7 +69,7 @@ class MetadataResponsePartition:
 
 @structure
 class MetadataResponseTopic:
-    """A topic with its partitions; its name is null when it was asked for by an id that is not known."""
+    """A topic with its partitions; its name is null if it was requested by an unknown id."""
 
     error_code: int = int16()
     name: str | None = string(nullable="12+")
@@ -81,9 +81,9 @@ class MetadataResponseTopic:
 
 @message(key=3, versions="0-13", flexible="9+")
 class MetadataResponse:
-    """v1 adds the controller, v2 the cluster id, v7 leader epochs, v10 topic ids, v13 an error of the whole answer.
+    """v1 adds the controller, v2 the cluster id, v7 leader epochs, v10 topic ids, v13 a top-level error.
 
-    In KRaft mode the controller named here is some live broker: clients send to it what it then forwards.
+    In KRaft mode the controller named here is some live broker, which forwards requests to the controller.
     """
 
     throttle_time_ms: int = int32(since=3, ignorable=True)

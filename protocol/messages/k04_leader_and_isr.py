@@ -1,6 +1,6 @@
-"""LeaderAndIsr (4): the ZooKeeper-mode controller tells a broker which partitions it holds, and for each whether it leads or follows.
+"""LeaderAndIsr (4): the ZooKeeper-mode controller sends a broker its partitions, and for each whether it is leader or follower.
 
-Gone with ZooKeeper: KRaft brokers read the metadata log instead. Left behind in 4.0, where the key has no version any more.
+KRaft brokers read the metadata log instead. Removed in 4.0, where the key has no version any more.
 Source: KIP-112 (v1: new replicas), KIP-380 (v2: broker epochs), KIP-455 (v3: reassignments), KIP-516 (v5: topic ids), KIP-704 (v6: unclean recovery),
 KIP-866 (v7: migration to KRaft), KIP-896; LeaderAndIsrRequest.json, LeaderAndIsrResponse.json of 3.9.
 """
@@ -10,7 +10,7 @@ from protocol.schema import array, boolean, int8, int16, int32, int64, message, 
 
 NO_BROKER_EPOCH = -1
 NO_LEADER_ID = -1
-LEADER_DURING_DELETE = -2  # the topic is being deleted; nobody will lead the partition again
+LEADER_DURING_DELETE = -2  # the topic is being deleted; the partition will have no leader again
 UNKNOWN_REQUEST_TYPE = 0  # below v5
 INCREMENTAL_REQUEST = 1  # partitions that are not named stay as they are
 FULL_REQUEST = 2  # every partition that the broker should hold; others on its disks are strays
@@ -19,7 +19,7 @@ RECOVERING = 1
 
 ERRORS = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # the broker is not among the replicas of the partition
-    ErrorCode.STALE_CONTROLLER_EPOCH,  # of the request, or of one partition whose leader epoch is not newer than the broker's
+    ErrorCode.STALE_CONTROLLER_EPOCH,  # for the request, or for one partition whose leader epoch is not newer than the broker's
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.STALE_BROKER_EPOCH,
@@ -29,10 +29,11 @@ ERRORS = (
 
 @structure
 class LeaderAndIsrPartitionState:
-    """What a broker is to know of a partition it holds.
+    """The state of a partition for a broker that hosts it.
 
-    controller_epoch is that of the controller which made this decision, not of the one that sends it. partition_epoch (`zkVersion` up to 2.8)
-    guards every change of the in-sync replicas. is_new: made only now, so that a missing log is no loss.
+    controller_epoch is that of the controller which made this decision, not of the one that sends it.
+    partition_epoch (`zkVersion` up to 2.8) guards every change of the in-sync replicas. is_new: just created,
+    so that a missing log is no loss.
     """
 
     topic_name: str = string(until=1, ignorable=True)
@@ -60,7 +61,7 @@ class LeaderAndIsrTopicState:
 
 @structure
 class LeaderAndIsrLiveLeader:
-    """A broker that leads one of the partitions, and where the listener between brokers is."""
+    """A broker that leads one of the partitions, and its inter-broker endpoint."""
 
     broker_id: int = int32()
     host_name: str = string()
@@ -69,9 +70,9 @@ class LeaderAndIsrLiveLeader:
 
 @message(key=4, versions="0-7", flexible="4+")
 class LeaderAndIsrRequest:
-    """v2 groups partitions by topic and says which life of the broker is meant (its epoch), v5 whether the list is complete.
+    """v2 groups partitions by topic and adds the broker epoch, v5 whether the list is complete.
 
-    v6 tells a leader elected out of sync to recover first, v7 whether the controller is one of KRaft, in the middle of a migration.
+    v6 adds the recovery state of an uncleanly elected leader, v7 whether the sender is a KRaft controller during a migration.
     """
 
     controller_id: int = int32()
@@ -86,7 +87,7 @@ class LeaderAndIsrRequest:
 
 @structure
 class LeaderAndIsrPartitionError:
-    """How it went with one partition."""
+    """The result of one partition."""
 
     topic_name: str = string(until=4, ignorable=True)
     partition_index: int = int32()
@@ -95,7 +96,7 @@ class LeaderAndIsrPartitionError:
 
 @structure
 class LeaderAndIsrTopicError:
-    """Partitions of one topic, which v5 knows by its id only."""
+    """Partitions of one topic, which v5 identifies by its id only."""
 
     topic_id: bytes = uuid(since=5)
     partition_errors: list[LeaderAndIsrPartitionError] = array(LeaderAndIsrPartitionError, since=5)

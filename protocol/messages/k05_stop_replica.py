@@ -1,6 +1,6 @@
-"""StopReplica (5): the ZooKeeper-mode controller tells a broker to stop serving replicas, and perhaps to delete them.
+"""StopReplica (5): the ZooKeeper-mode controller makes a broker stop serving replicas, and optionally delete them.
 
-Sent when a topic is deleted, a reassignment takes a replica away, or a broker shuts down; KRaft brokers learn all that from the metadata log.
+Sent when a topic is deleted, a reassignment removes a replica, or a broker shuts down; KRaft brokers read all that from the metadata log.
 Source: KIP-380 (v1: broker epochs), KIP-570 (v3: leader epochs), KIP-866 (v4), KIP-896; StopReplicaRequest.json, StopReplicaResponse.json of 3.9.
 """
 
@@ -15,14 +15,14 @@ ERRORS = (
     ErrorCode.STALE_CONTROLLER_EPOCH,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ErrorCode.KAFKA_STORAGE_ERROR,
-    ErrorCode.FENCED_LEADER_EPOCH,  # since v3; the broker has heard of a newer leader
+    ErrorCode.FENCED_LEADER_EPOCH,  # since v3; the broker knows a newer leader epoch
     ErrorCode.STALE_BROKER_EPOCH,
 )
 
 
 @structure
 class StopReplicaPartitionV0:
-    """A partition as v0 lists it, the topic's name every time."""
+    """A partition in v0, with its topic's name."""
 
     topic_name: str = string(until=0)
     partition_index: int = int32(until=0)
@@ -30,7 +30,7 @@ class StopReplicaPartitionV0:
 
 @structure
 class StopReplicaTopicV1:
-    """Partitions of one topic; delete_partitions of the request is for all of them."""
+    """Partitions of one topic; delete_partitions of the request applies to all of them."""
 
     name: str = string(since=1, until=2)
     partition_indexes: list[int] = array(int32, since=1, until=2)
@@ -38,7 +38,7 @@ class StopReplicaTopicV1:
 
 @structure
 class StopReplicaPartitionState:
-    """A partition with the epoch its leader has as far as the controller knows, so that an old request cannot undo a newer one."""
+    """A partition with its leader epoch as far as the controller knows, so that an old request cannot undo a newer one."""
 
     partition_index: int = int32(since=3)
     leader_epoch: int = int32(since=3, default=NO_LEADER_EPOCH)
@@ -55,7 +55,7 @@ class StopReplicaTopicState:
 
 @message(key=5, versions="0-4", flexible="2+")
 class StopReplicaRequest:
-    """v0 lists partitions, v1 groups them by topic, v3 says of each by itself whether it is to be deleted."""
+    """v0 lists partitions, v1 groups them by topic, v3 has a delete flag for each partition."""
 
     controller_id: int = int32()
     is_kraft_controller: bool = boolean(since=4, kafka_name="isKRaftController")
@@ -69,7 +69,7 @@ class StopReplicaRequest:
 
 @structure
 class StopReplicaPartitionError:
-    """How it went with one partition."""
+    """The result of one partition."""
 
     topic_name: str = string()
     partition_index: int = int32()

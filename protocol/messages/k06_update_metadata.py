@@ -1,6 +1,6 @@
-"""UpdateMetadata (6): the ZooKeeper-mode controller tells every broker about brokers and partitions, for its answers to Metadata requests.
+"""UpdateMetadata (6): the ZooKeeper-mode controller sends every broker the metadata for its Metadata responses.
 
-What a broker says of partitions it does not hold is only ever as fresh as the last of these. KRaft brokers read the metadata log instead.
+A broker's metadata of partitions that it does not host is only as recent as the last of these. KRaft brokers read the metadata log instead.
 Source: KIP-36 (v2: racks), KIP-103 (v3: listener names), KIP-112 (v4: offline replicas), KIP-380 (v5: broker epochs), KIP-516 (v7: topic ids),
 KIP-866 (v8), KIP-896; UpdateMetadataRequest.json, UpdateMetadataResponse.json of 3.9.
 """
@@ -9,7 +9,7 @@ from protocol.errors import ErrorCode
 from protocol.schema import array, boolean, int8, int16, int32, int64, message, string, structure, uuid
 
 NO_BROKER_EPOCH = -1
-LEADER_DURING_DELETE = -2  # in the place of a leader: forget the partition
+LEADER_DURING_DELETE = -2  # as the leader: remove the partition
 PLAINTEXT = 0  # of security protocols; the only one that v0 knows
 SSL = 1
 SASL_PLAINTEXT = 2
@@ -24,7 +24,7 @@ ERRORS = (
 
 @structure
 class UpdateMetadataPartitionState:
-    """Who leads a partition, who holds it and who is in sync; zk_version is what LeaderAndIsr calls the partition epoch."""
+    """Leader, replicas and ISR of a partition; zk_version is what LeaderAndIsr calls the partition epoch."""
 
     topic_name: str = string(until=4, ignorable=True)
     partition_index: int = int32()
@@ -39,7 +39,7 @@ class UpdateMetadataPartitionState:
 
 @structure
 class UpdateMetadataTopicState:
-    """Partitions of one topic; up to v4 every partition names its topic instead."""
+    """Partitions of one topic; up to v4 every partition contains its topic instead."""
 
     topic_name: str = string(since=5)
     topic_id: bytes = uuid(since=7, ignorable=True)
@@ -48,7 +48,7 @@ class UpdateMetadataTopicState:
 
 @structure
 class UpdateMetadataEndpoint:
-    """One listener of a broker. Without a name (v1, v2) it is called like its security protocol."""
+    """One listener of a broker. Without a name (v1, v2) it has the name of its security protocol."""
 
     port: int = int32(since=1)
     host: str = string(since=1)
@@ -58,7 +58,7 @@ class UpdateMetadataEndpoint:
 
 @structure
 class UpdateMetadataBroker:
-    """A live broker with its listeners; v0 has room for one, which is PLAINTEXT."""
+    """A live broker with its listeners; v0 has only one, which is PLAINTEXT."""
 
     id: int = int32()
     v0_host: str = string(until=0, ignorable=True)
@@ -71,7 +71,7 @@ class UpdateMetadataBroker:
 class UpdateMetadataRequest:
     """v1 lists all listeners of a broker, v2 its rack, v5 groups partitions by topic.
 
-    Live brokers are always all of them; the partitions are those that changed, or all where v8 says so (type 2, as in LeaderAndIsr).
+    Live brokers are always complete; the partitions are those that changed, or all of them with type 2 in v8 (as in LeaderAndIsr).
     """
 
     controller_id: int = int32()
@@ -86,6 +86,6 @@ class UpdateMetadataRequest:
 
 @message(key=6, versions="0-8", flexible="6+")
 class UpdateMetadataResponse:
-    """Whether the broker took it; there is nothing to say about single partitions."""
+    """The result; there are none for single partitions."""
 
     error_code: int = int16()

@@ -1,7 +1,7 @@
-"""OffsetCommit (8): a consumer group writes down how far it has read.
+"""OffsetCommit (8): a consumer group commits its offsets.
 
-The coordinator keeps the offsets in `__consumer_offsets` and takes them only from members of the present generation, or from anybody while the
-group is empty; offsets of a transaction come by TxnOffsetCommit (28).
+The coordinator stores the offsets in `__consumer_offsets` and accepts them only from members of the current generation, or from any client while the
+group is empty; offsets of a transaction are sent by TxnOffsetCommit (28).
 Source: KIP-211 (v5: no retention time), KIP-320 (v6), KIP-345 (v7: static members), KIP-848 (v9: member epochs, v10: topic ids), KIP-896;
 OffsetCommitRequest.json, OffsetCommitResponse.json.
 """
@@ -9,7 +9,7 @@ OffsetCommitRequest.json, OffsetCommitResponse.json.
 from protocol.errors import ErrorCode
 from protocol.schema import array, int16, int32, int64, message, string, structure, uuid
 
-NO_GENERATION_ID = -1  # nobody's: the group is used without membership
+NO_GENERATION_ID = -1  # no member: the group is used without membership
 NO_COMMIT_TIMESTAMP = -1  # the broker takes the time of arrival
 NO_RETENTION_TIME_MS = -1  # as long as `offsets.retention.minutes` says
 NO_LEADER_EPOCH = -1
@@ -38,9 +38,9 @@ ERRORS = (
 
 @structure
 class OffsetCommitRequestPartition:
-    """The next offset to read (one past the last one read), with a note of the consumer's own.
+    """The next offset to read (one past the last one read), with metadata of the consumer's own.
 
-    v1 alone has a timestamp for each offset, in milliseconds.
+    Only v1 has a timestamp for each offset, in milliseconds.
     """
 
     partition_index: int = int32()
@@ -52,7 +52,7 @@ class OffsetCommitRequestPartition:
 
 @structure
 class OffsetCommitRequestTopic:
-    """Partitions of one topic, called by its name up to v9 and by its id since."""
+    """Partitions of one topic, identified by its name up to v9 and by its id since v10."""
 
     name: str = string(until=9, ignorable=True)
     topic_id: bytes = uuid(since=10, ignorable=True)
@@ -61,9 +61,9 @@ class OffsetCommitRequestTopic:
 
 @message(key=8, versions="0-10", flexible="8+")
 class OffsetCommitRequest:
-    """v1 names the member and its generation, v2 to v4 how long to keep the offsets, v7 the static member.
+    """v1 adds the member and its generation, v2 to v4 have the retention time of the offsets, v7 adds the instance id.
 
-    v0 wrote to ZooKeeper. Since v9 the number behind the group is a member epoch where the group is of the new kind (KIP-848).
+    v0 wrote to ZooKeeper. Since v9 the generation is a member epoch if the group uses the consumer protocol (KIP-848).
     """
 
     group_id: str = string()
@@ -76,7 +76,7 @@ class OffsetCommitRequest:
 
 @structure
 class OffsetCommitResponsePartition:
-    """How it went with one partition; errors of the whole group are repeated in each."""
+    """The result of one partition; errors of the whole group are repeated in each."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -84,7 +84,7 @@ class OffsetCommitResponsePartition:
 
 @structure
 class OffsetCommitResponseTopic:
-    """Partitions of one topic, in the words of the request."""
+    """Partitions of one topic, identified as in the request."""
 
     name: str = string(until=9, ignorable=True)
     topic_id: bytes = uuid(since=10, ignorable=True)

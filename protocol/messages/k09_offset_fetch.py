@@ -1,7 +1,7 @@
-"""OffsetFetch (9): where did this group stop reading?
+"""OffsetFetch (9): the committed offsets of a group.
 
-A partition without a committed offset is no error: its offset is -1. Who asks for stable offsets is sent away while a transaction that commits the
-offset is open, so that two members never read the same records for two transactions.
+A partition without a committed offset is no error: its offset is -1. With require_stable an error is returned while a transaction that commits the
+offset is open, so that two members never read the same records in two transactions.
 Source: KIP-88 (v2: all topics), KIP-320 (v5), KIP-447 (v7: stable offsets), KIP-709 (v8: several groups), KIP-848 (v9: member epochs, v10: topic
 ids), KIP-896; OffsetFetchRequest.json, OffsetFetchResponse.json.
 """
@@ -25,7 +25,7 @@ ERRORS = (
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
     ErrorCode.UNSUPPORTED_VERSION,
     ErrorCode.GROUP_ID_NOT_FOUND,
-    ErrorCode.UNSTABLE_OFFSET_COMMIT,  # since v7, of one partition: ask again later
+    ErrorCode.UNSTABLE_OFFSET_COMMIT,  # since v7, for one partition: retry later
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.STALE_MEMBER_EPOCH,  # since v9
 )
@@ -41,7 +41,7 @@ class OffsetFetchRequestTopic:
 
 @structure
 class OffsetFetchRequestTopics:
-    """Partitions of one topic, since v8; called by its name up to v9 and by its id since."""
+    """Partitions of one topic, since v8; identified by its name up to v9 and by its id since v10."""
 
     name: str = string(since=8, until=9, ignorable=True)
     topic_id: bytes = uuid(since=10, ignorable=True)
@@ -50,7 +50,7 @@ class OffsetFetchRequestTopics:
 
 @structure
 class OffsetFetchRequestGroup:
-    """One group; topics null: all that it has offsets for. Member and epoch are checked only in groups of the new kind (KIP-848)."""
+    """One group; topics null: all committed offsets. Member and epoch are checked only in groups of the consumer protocol (KIP-848)."""
 
     group_id: str = string(since=8)
     member_id: str | None = string(since=9, nullable="9+", default=None, ignorable=True)
@@ -60,9 +60,10 @@ class OffsetFetchRequestGroup:
 
 @message(key=9, versions="0-10", flexible="6+")
 class OffsetFetchRequest:
-    """v0 reads from ZooKeeper, v1 from the coordinator; since v2 null topics ask for all, since v8 several groups can be asked for.
+    """v0 reads from ZooKeeper, v1 from the coordinator; since v2 null topics request all, since v8 several groups can be requested.
 
-    require_stable (v7) refuses offsets that an open transaction may still replace, instead of telling the older ones.
+    require_stable (v7) rejects offsets that an open transaction may still replace, instead of returning the
+    previous ones.
     """
 
     group_id: str = string(until=7)
@@ -121,7 +122,7 @@ class OffsetFetchResponseGroup:
 
 @message(key=9, versions="0-10", flexible="6+")
 class OffsetFetchResponse:
-    """v0 and v1 repeat an error of the group in every partition, v2 has a place for it."""
+    """v0 and v1 repeat an error of the group in every partition, v2 has a top-level field for it."""
 
     throttle_time_ms: int = int32(since=3, ignorable=True)
     topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, until=7)

@@ -1,7 +1,7 @@
-"""FindCoordinator (10): which broker looks after this group, transactional id or share group?
+"""FindCoordinator (10): the coordinator of a group, transactional id or share-partition.
 
-Any broker can answer: the key's hash names a partition of an internal topic, whose leader is the coordinator. If the topic is not there yet, the
-broker has it made and answers COORDINATOR_NOT_AVAILABLE.
+Any broker can answer: the key's hash determines a partition of an internal topic, whose leader is the coordinator. If
+the topic does not exist yet, the broker creates it and returns COORDINATOR_NOT_AVAILABLE.
 Source: KIP-98 (v1: transactions), KIP-699 (v4: several keys), KIP-890 (v5), KIP-932 (v6: share groups); FindCoordinatorRequest.json,
 FindCoordinatorResponse.json.
 """
@@ -26,7 +26,7 @@ ERRORS = (
 
 @message(key=10, versions="0-6", flexible="3+")
 class FindCoordinatorRequest:
-    """v0 asks about a group, v1 about a key of some type, v4 about several keys of one type."""
+    """v0 has a group id, v1 a key with its type, v4 several keys of one type."""
 
     key: str = string(until=3)
     key_type: int = int8(since=1)
@@ -35,7 +35,7 @@ class FindCoordinatorRequest:
 
 @structure
 class Coordinator:
-    """The answer for one key: a node and its listener, or an error with node -1 and no host."""
+    """The result of one key: a node and its endpoint, or an error with node -1 and no host."""
 
     key: str = string(since=4)
     node_id: int = int32(since=4)
@@ -47,7 +47,7 @@ class Coordinator:
 
 @message(key=10, versions="0-6", flexible="3+")
 class FindCoordinatorResponse:
-    """Up to v3 one answer, since v4 one per key."""
+    """Up to v3 one result, since v4 one per key."""
 
     throttle_time_ms: int = int32(since=1, ignorable=True)
     error_code: int = int16(until=3)

@@ -1,7 +1,7 @@
-"""JoinGroup (11): a consumer enters its group, or comes back because the group is being rebalanced.
+"""JoinGroup (11): a consumer joins its group, or rejoins because the group is rebalancing.
 
-The answer waits until all known members have joined or ran out of time. One member is then told to be the leader and who the others are; it works
-out who reads what and hands that in with SyncGroup (14).
+The response waits until all known members have joined or timed out. The response of one member, the leader, then contains all members; it computes
+the assignment and sends it with SyncGroup (14).
 Source: KIP-62 (v1: rebalance time-out), KIP-394 (v4: ids first), KIP-345 (v5: static members), KIP-559 (v7: protocol type), KIP-800 (v8: reasons),
 KIP-814 (v9: no assignment); JoinGroupRequest.json, JoinGroupResponse.json.
 """
@@ -31,7 +31,7 @@ ERRORS = (
 
 @structure
 class JoinGroupRequestProtocol:
-    """A way to assign partitions that the member knows (for consumers: an assignor), and its subscription in that assignor's form."""
+    """An assignment protocol that the member supports (for consumers: an assignor), and its metadata for it."""
 
     name: str = string()
     metadata: bytes = byte_string()
@@ -39,9 +39,10 @@ class JoinGroupRequestProtocol:
 
 @message(key=11, versions="0-9", flexible="6+")
 class JoinGroupRequest:
-    """v1 says how long a rebalance may take (milliseconds), v5 names a static member, v8 why it joins.
+    """v1 adds the rebalance time-out (milliseconds), v5 the instance id, v8 the reason.
 
-    Protocols stand in the order of the member's preference. A member without an id is given one and, since v4, has to join again with it.
+    Protocols are in the order of the member's preference. A member without an id gets one and, since v4, has to
+    rejoin with it.
     """
 
     group_id: str = string()
@@ -56,7 +57,7 @@ class JoinGroupRequest:
 
 @structure
 class JoinGroupResponseMember:
-    """A member and what it subscribes to; only the leader is told."""
+    """A member and its subscription; only the leader gets them."""
 
     member_id: str = string()
     group_instance_id: str | None = string(since=5, nullable="5+", default=None, ignorable=True)
@@ -65,9 +66,10 @@ class JoinGroupResponseMember:
 
 @message(key=11, versions="0-9", flexible="6+")
 class JoinGroupResponse:
-    """The generation that begins, and who leads it. protocol_name is null (v7) or empty where there is an error.
+    """The new generation, and its leader. protocol_name is null (v7) or empty with an error.
 
-    skip_assignment (v9) goes to a static leader that came back: the assignment stays, but it should watch the metadata again.
+    skip_assignment (v9) is for a static leader that rejoined: the assignment stays, but it should watch the
+    metadata again.
     """
 
     throttle_time_ms: int = int32(since=2, ignorable=True)

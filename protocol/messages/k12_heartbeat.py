@@ -1,4 +1,4 @@
-"""Heartbeat (12): a member of a classic group says that it is alive and hears whether a rebalance is on.
+"""Heartbeat (12): keeps the session of a classic group member alive; the error tells whether a rebalance is in progress.
 
 Source: KIP-345 (v3: static members); HeartbeatRequest.json, HeartbeatResponse.json.
 """
@@ -12,7 +12,7 @@ ERRORS = (
     ErrorCode.ILLEGAL_GENERATION,
     ErrorCode.INVALID_GROUP_ID,
     ErrorCode.UNKNOWN_MEMBER_ID,
-    ErrorCode.REBALANCE_IN_PROGRESS,  # no refusal: the session goes on, but the member is to join again
+    ErrorCode.REBALANCE_IN_PROGRESS,  # the session stays alive, but the member has to rejoin
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
     ErrorCode.UNSUPPORTED_VERSION,
     ErrorCode.FENCED_INSTANCE_ID,
@@ -21,7 +21,7 @@ ERRORS = (
 
 @message(key=12, versions="0-4", flexible="4+")
 class HeartbeatRequest:
-    """v3 names the static member. A coordinator that is still loading the group answers without an error."""
+    """v3 adds the instance id. A coordinator that is still loading the group returns no error."""
 
     group_id: str = string()
     generation_id: int = int32()
@@ -31,7 +31,7 @@ class HeartbeatRequest:
 
 @message(key=12, versions="0-4", flexible="4+")
 class HeartbeatResponse:
-    """No more than an error code."""
+    """Only an error code."""
 
     throttle_time_ms: int = int32(since=1, ignorable=True)
     error_code: int = int16()

@@ -1,4 +1,4 @@
-"""LeaveGroup (13): members go, or are sent away, without waiting for their sessions to end.
+"""LeaveGroup (13): members leave, or are removed, without waiting for their sessions to time out.
 
 Source: KIP-345 (v3: several members, static ones by their instance id), KIP-800 (v5: reasons); LeaveGroupRequest.json, LeaveGroupResponse.json.
 """
@@ -28,7 +28,7 @@ class MemberIdentity:
 
 @message(key=13, versions="0-5", flexible="4+")
 class LeaveGroupRequest:
-    """Up to v2 one member goes, since v3 any number of them."""
+    """Up to v2 one member leaves, since v3 any number of them."""
 
     group_id: str = string()
     member_id: str = string(until=2)
@@ -37,7 +37,7 @@ class LeaveGroupRequest:
 
 @structure
 class MemberResponse:
-    """How it went with one member."""
+    """The result of one member."""
 
     member_id: str = string(since=3)
     group_instance_id: str | None = string(since=3, nullable="3+")
@@ -46,7 +46,7 @@ class MemberResponse:
 
 @message(key=13, versions="0-5", flexible="4+")
 class LeaveGroupResponse:
-    """An error of the whole request, and since v3 one per member."""
+    """A top-level error, and since v3 one per member."""
 
     throttle_time_ms: int = int32(since=1, ignorable=True)
     error_code: int = int16()

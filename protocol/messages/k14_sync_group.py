@@ -1,6 +1,6 @@
-"""SyncGroup (14): the leader hands in who reads what, and every member receives its share.
+"""SyncGroup (14): the leader sends the assignments, and every member receives its own.
 
-The answers wait for the leader's request, and until its assignment is written to `__consumer_offsets`.
+The responses wait for the leader's request, and until its assignment is written to `__consumer_offsets`.
 Source: KIP-345 (v3: static members), KIP-559 (v5: protocol type and name); SyncGroupRequest.json, SyncGroupResponse.json.
 """
 
@@ -24,7 +24,7 @@ ERRORS = (
 
 @structure
 class SyncGroupRequestAssignment:
-    """What one member is to do, in the form of the group's protocol."""
+    """The assignment of one member, in the format of the group's protocol."""
 
     member_id: str = string()
     assignment: bytes = byte_string()
@@ -32,7 +32,7 @@ class SyncGroupRequestAssignment:
 
 @message(key=14, versions="0-5", flexible="4+")
 class SyncGroupRequest:
-    """assignments are the leader's; other members send none. v5 repeats which protocol the member believes was chosen."""
+    """assignments are the leader's; other members send none. v5 repeats the protocol that the member assumes to be selected."""
 
     group_id: str = string()
     generation_id: int = int32()
@@ -45,7 +45,7 @@ class SyncGroupRequest:
 
 @message(key=14, versions="0-5", flexible="4+")
 class SyncGroupResponse:
-    """The member's own assignment, empty where there is an error."""
+    """The member's own assignment, empty with an error."""
 
     throttle_time_ms: int = int32(since=1, ignorable=True)
     error_code: int = int16()

@@ -14,13 +14,13 @@ ERRORS = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
-    ErrorCode.GROUP_ID_NOT_FOUND,  # since v6; a group nobody has heard of was told to be Dead before
+    ErrorCode.GROUP_ID_NOT_FOUND,  # since v6; before, an unknown group was returned as Dead
 )
 
 
 @message(key=15, versions="0-6", flexible="5+")
 class DescribeGroupsRequest:
-    """v3 can ask what the asker is allowed to do with the groups."""
+    """v3 can request the operations that the client is authorized for."""
 
     groups: list[str] = array(string)
     include_authorized_operations: bool = boolean(since=3)
@@ -28,7 +28,7 @@ class DescribeGroupsRequest:
 
 @structure
 class DescribedGroupMember:
-    """A member and where it comes from; its assignment is filled in only while the group is Stable."""
+    """A member and its client host; its assignment is filled in only while the group is Stable."""
 
     member_id: str = string()
     group_instance_id: str | None = string(since=4, nullable="4+", default=None, ignorable=True)
@@ -57,7 +57,7 @@ class DescribedGroup:
 
 @message(key=15, versions="0-6", flexible="5+")
 class DescribeGroupsResponse:
-    """One answer per group that was asked about."""
+    """One result per requested group."""
 
     throttle_time_ms: int = int32(since=1, ignorable=True)
     groups: list[DescribedGroup] = array(DescribedGroup)

@@ -1,4 +1,4 @@
-"""ListGroups (16): the groups this broker is the coordinator of; to see all, ask every broker.
+"""ListGroups (16): the groups this broker is the coordinator of; to list all groups, every broker has to be queried.
 
 Source: KIP-518 (v4: states), KIP-848 (v5: types); ListGroupsRequest.json, ListGroupsResponse.json.
 """
@@ -14,7 +14,7 @@ ERRORS = (
 
 @message(key=16, versions="0-5", flexible="3+")
 class ListGroupsRequest:
-    """An empty filter lets everything through. v4 filters by state (`Stable`), v5 by type (`classic`, `consumer`), capitals do not matter."""
+    """An empty filter matches everything. v4 filters by state (`Stable`), v5 by type (`classic`, `consumer`), case-insensitively."""
 
     states_filter: list[str] = array(string, since=4)
     types_filter: list[str] = array(string, since=5)
@@ -22,7 +22,7 @@ class ListGroupsRequest:
 
 @structure
 class ListedGroup:
-    """A group; the protocol type is empty for one that only holds offsets."""
+    """A group; the protocol type is empty if it only stores offsets."""
 
     group_id: str = string()
     protocol_type: str = string()
@@ -32,7 +32,7 @@ class ListedGroup:
 
 @message(key=16, versions="0-5", flexible="3+")
 class ListGroupsResponse:
-    """The groups that the asker may see."""
+    """The groups that the client is authorized to describe."""
 
     throttle_time_ms: int = int32(since=1, ignorable=True)
     error_code: int = int16()

@@ -1,4 +1,4 @@
-"""SaslHandshake (17): a client names the SASL mechanism it will use.
+"""SaslHandshake (17): a client selects its SASL mechanism.
 
 The first request of a SASL connection after ApiVersions. After v0 the mechanism's own tokens follow as bare frames, after v1 inside SaslAuthenticate
 requests (36). No version is flexible: clients up to 2.4 send the newest version a broker has, whether they know it or not.
@@ -23,7 +23,7 @@ class SaslHandshakeRequest:
 
 @message(key=17, versions="0-1", flexible="none")
 class SaslHandshakeResponse:
-    """Every mechanism enabled on this listener, whether or not the asked one is."""
+    """Every mechanism enabled on this listener, whether or not the requested one is."""
 
     error_code: int = int16()
     mechanisms: list[str] = array(string)

@@ -1,8 +1,8 @@
-"""ApiVersions (18): what can this node speak?
+"""ApiVersions (18): the API versions that a node supports.
 
-The first request on a connection, sent before anything is agreed: its answer always has response header v0, and a node that does not know the
-asked version answers with version 0, error UNSUPPORTED_VERSION and its own range for this one key.
-Source: KIP-35; KIP-511 (v3: software names, v0 fallback), KIP-584 (features), KAFKA-17492 (v4), KIP-1242 (v5: whom the client means);
+The first request on a connection, sent before versions are negotiated: its response always has header v0, and a node that does not support the
+requested version responds with version 0, error UNSUPPORTED_VERSION and its own range for this one key.
+Source: KIP-35; KIP-511 (v3: software names, v0 fallback), KIP-584 (features), KAFKA-17492 (v4), KIP-1242 (v5: the intended node);
 ApiVersionsRequest.json, ApiVersionsResponse.json.
 """
 
@@ -15,13 +15,13 @@ ANY_NODE = -1
 ERRORS = (
     ErrorCode.UNSUPPORTED_VERSION,  # of ApiVersions itself; the answer is one of version 0
     ErrorCode.INVALID_REQUEST,  # software names of odd characters (v3); a cluster without a node, or a node without a cluster (v5)
-    ErrorCode.REBOOTSTRAP_REQUIRED,  # since v5: another cluster or node than the client believes
+    ErrorCode.REBOOTSTRAP_REQUIRED,  # since v5: another cluster or node than the client intends
 )
 
 
 @message(key=18, versions="0-5", flexible="3+")
 class ApiVersionsRequest:
-    """v3 names the client's software, v5 the cluster and node that the client believes to have reached (4.4)."""
+    """v3 adds the client's software, v5 the cluster and node that the client intends to reach (4.4)."""
 
     client_software_name: str = string(since=3, ignorable=True)
     client_software_version: str = string(since=3, ignorable=True)
@@ -40,7 +40,7 @@ class ApiVersion:
 
 @structure
 class SupportedFeatureKey:
-    """A feature that the node's software knows."""
+    """A feature that the node's software supports."""
 
     name: str = string(since=3)
     min_version: int = int16(since=3)
@@ -49,7 +49,7 @@ class SupportedFeatureKey:
 
 @structure
 class FinalizedFeatureKey:
-    """A feature and the level that the whole cluster has agreed on."""
+    """A feature and its finalized level in the cluster."""
 
     name: str = string(since=3)
     max_version_level: int = int16(since=3)
@@ -58,7 +58,7 @@ class FinalizedFeatureKey:
 
 @message(key=18, versions="0-5", flexible="3+")
 class ApiVersionsResponse:
-    """The APIs of this listener; since v3 the features, as tagged fields. v4 also lists features whose lowest level is 0."""
+    """The APIs of this listener; since v3 the features, as tagged fields. v4 also lists features with a minimum level of 0."""
 
     error_code: int = int16()
     api_keys: list[ApiVersion] = array(ApiVersion)

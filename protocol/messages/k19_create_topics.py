@@ -1,13 +1,13 @@
-"""CreateTopics (19): make topics; a KRaft broker hands the request on to the active controller inside an Envelope.
+"""CreateTopics (19): create topics; a KRaft broker forwards the request to the active controller in an Envelope.
 
-Source: KIP-4, KIP-464 (v4: -1 means the broker's default), KIP-525 (v5: what was made), KIP-516 (v7: topic ids); CreateTopicsRequest.json,
+Source: KIP-4, KIP-464 (v4: -1 means the broker's default), KIP-525 (v5: the created settings), KIP-516 (v7: topic ids); CreateTopicsRequest.json,
 CreateTopicsResponse.json.
 """
 
 from protocol.errors import ErrorCode
 from protocol.schema import array, boolean, int8, int16, int32, message, string, structure, uuid
 
-BROKER_DEFAULT = -1  # of partitions and of the replication factor; also written when replicas are assigned by hand
+BROKER_DEFAULT = -1  # for the partition count and the replication factor; also with a manual assignment
 
 ERRORS = (
     ErrorCode.REQUEST_TIMED_OUT,
@@ -44,7 +44,7 @@ class CreatableTopicConfig:
 
 @structure
 class CreatableTopic:
-    """A topic to make: by numbers, or by assignments with both numbers at BROKER_DEFAULT."""
+    """A topic to create: by numbers, or by assignments with both numbers at BROKER_DEFAULT."""
 
     name: str = string()
     num_partitions: int = int32()
@@ -55,7 +55,7 @@ class CreatableTopic:
 
 @message(key=19, versions="0-7", flexible="5+")
 class CreateTopicsRequest:
-    """v1 can ask without making; v6 may be answered THROTTLING_QUOTA_EXCEEDED."""
+    """v1 adds validate_only; since v6 the error may be THROTTLING_QUOTA_EXCEEDED."""
 
     topics: list[CreatableTopic] = array(CreatableTopic)
     timeout_ms: int = int32(default=60000, kafka_name="timeoutMs")
@@ -64,7 +64,7 @@ class CreateTopicsRequest:
 
 @structure
 class CreatableTopicConfigs:
-    """A configuration of the new topic and where its value comes from."""
+    """A configuration of the new topic and the source of its value."""
 
     name: str = string(since=5)
     value: str | None = string(since=5, nullable="5+")
@@ -75,7 +75,7 @@ class CreatableTopicConfigs:
 
 @structure
 class CreatableTopicResult:
-    """The fate of one topic. v5 says how it was made, v7 its id; configs are null where the asker may not see them."""
+    """The result of one topic. v5 adds its settings, v7 its id; configs are null if the client may not see them."""
 
     name: str = string()
     topic_id: bytes = uuid(since=7, ignorable=True)
@@ -89,7 +89,7 @@ class CreatableTopicResult:
 
 @message(key=19, versions="0-7", flexible="5+")
 class CreateTopicsResponse:
-    """One result per topic asked for."""
+    """One result per requested topic."""
 
     throttle_time_ms: int = int32(since=2, ignorable=True)
     topics: list[CreatableTopicResult] = array(CreatableTopicResult)

@@ -1,4 +1,4 @@
-"""DeleteTopics (20): remove topics and all their records; a KRaft broker hands the request on to the active controller inside an Envelope.
+"""DeleteTopics (20): delete topics and all their records; a KRaft broker forwards the request to the active controller in an Envelope.
 
 Source: KIP-4, KIP-322 (v3: deletion is switched off), KIP-599 (v5: quotas), KIP-516 (v6: topic ids), KIP-896; DeleteTopicsRequest.json,
 DeleteTopicsResponse.json.
@@ -13,7 +13,7 @@ ERRORS = (
     ErrorCode.INVALID_TOPIC_EXCEPTION,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-    ErrorCode.UNSUPPORTED_VERSION,  # topic ids, in a ZooKeeper-mode cluster whose brokers speak like 2.7
+    ErrorCode.UNSUPPORTED_VERSION,  # topic ids, in a ZooKeeper-mode cluster with inter.broker.protocol.version 2.7
     ErrorCode.NOT_CONTROLLER,
     ErrorCode.INVALID_REQUEST,  # a topic twice, or by name and id at once; below v3 also TOPIC_DELETION_DISABLED
     ErrorCode.TOPIC_DELETION_DISABLED,  # since v3
@@ -41,7 +41,7 @@ class DeleteTopicsRequest:
 
 @structure
 class DeletableTopicResult:
-    """The fate of one topic. An asker who may not know the topic's name gets null, or a zero id."""
+    """The result of one topic. A client that may not see the topic gets a null name, or a zero id."""
 
     name: str | None = string(nullable="6+")
     topic_id: bytes = uuid(since=6, ignorable=True)

@@ -1,6 +1,6 @@
-"""DeleteRecords (21): forget the records before an offset, on all replicas.
+"""DeleteRecords (21): delete the records before an offset, on all replicas.
 
-Nothing is cut: the log start offset moves forward, and segments wholly before it are deleted sooner or later.
+The log start offset advances, and segments wholly before it are deleted eventually.
 Source: KIP-107; DeleteRecordsRequest.json, DeleteRecordsResponse.json.
 """
 

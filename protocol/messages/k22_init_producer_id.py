@@ -1,6 +1,6 @@
-"""InitProducerId (22): a producer asks its broker for an identity.
+"""InitProducerId (22): a producer obtains its producer id and epoch.
 
-Without a transactional id any broker answers with a fresh id; with one, the transaction coordinator bumps the epoch and so fences the former owner.
+Without a transactional id any broker returns a new id; with one, the transaction coordinator bumps the epoch and so fences the previous producer.
 Source: KIP-98; KIP-360 (v3), KIP-588 (v4), KIP-890 (v5), KIP-939 (v6); InitProducerIdRequest.json, InitProducerIdResponse.json.
 """
 
@@ -28,9 +28,9 @@ ERRORS = (
 
 @message(key=22, versions="0-6", flexible="2+", latest_unstable=True)
 class InitProducerIdRequest:
-    """Ask for a producer id, or take over a transactional id and fence its former owner.
+    """Obtain a producer id, or initialise a transactional id and fence its previous producer.
 
-    v3 lets a producer name its current id and epoch (KIP-360); v4 may be answered PRODUCER_FENCED (KIP-588), v5 TRANSACTION_ABORTABLE (KIP-890).
+    v3 lets a producer send its current id and epoch (KIP-360); v4 may return PRODUCER_FENCED (KIP-588), v5 TRANSACTION_ABORTABLE (KIP-890).
     v6, unstable in every release so far, is for two-phase commit (KIP-939).
     """
 
@@ -44,7 +44,7 @@ class InitProducerIdRequest:
 
 @message(key=22, versions="0-6", flexible="2+")
 class InitProducerIdResponse:
-    """The id and epoch to write into every batch from now on; both -1 where there is an error."""
+    """The id and epoch of all batches from now on; both -1 with an error."""
 
     throttle_time_ms: int = int32(ignorable=True)
     error_code: int = int16()

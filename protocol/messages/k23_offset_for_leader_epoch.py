@@ -1,7 +1,7 @@
-"""OffsetForLeaderEpoch (23): where does this leader epoch end in your log?
+"""OffsetForLeaderEpoch (23): the end offset of a leader epoch in the leader's log.
 
-A follower or consumer whose log diverged from the leader's learns from the answer where to cut, or that records it has read are lost. Followers of
-today get the same answer inside Fetch v12 (KIP-595).
+A follower or consumer with a diverging log learns from the response where to truncate, or that records it has read are lost. Newer followers
+get the same information in Fetch v12 (KIP-595).
 Source: KIP-101 (v0), KIP-279 (v1), KIP-320 (v2), KIP-392 (v3: replica id), KIP-896; OffsetForLeaderEpochRequest.json,
 OffsetForLeaderEpochResponse.json.
 """
@@ -29,7 +29,7 @@ ERRORS = (
 
 @structure
 class OffsetForLeaderPartition:
-    """leader_epoch is the one asked about, current_leader_epoch what the asker believes the leader to be in (-1: not checked)."""
+    """leader_epoch is the requested one, current_leader_epoch the leader epoch that the sender knows (-1: not checked)."""
 
     partition: int = int32()
     current_leader_epoch: int = int32(since=2, default=NO_LEADER_EPOCH, ignorable=True)
@@ -46,7 +46,7 @@ class OffsetForLeaderTopic:
 
 @message(key=23, versions="0-4", flexible="4+")
 class OffsetForLeaderEpochRequest:
-    """v2 lets the leader fence an asker that is behind, v3 says who asks."""
+    """v2 lets the leader fence a sender with an old epoch, v3 adds the replica id."""
 
     replica_id: int = int32(since=3, default=DEBUGGING_REPLICA_ID, ignorable=True)
     topics: list[OffsetForLeaderTopic] = array(OffsetForLeaderTopic)
@@ -54,7 +54,7 @@ class OffsetForLeaderEpochRequest:
 
 @structure
 class EpochEndOffset:
-    """The newest epoch not above the one asked about, and its end, which is the first offset outside. Both -1 if there is none."""
+    """The newest epoch not above the requested one, and its end offset, which is exclusive. Both -1 if there is none."""
 
     error_code: int = int16()
     partition: int = int32()
@@ -72,7 +72,7 @@ class OffsetForLeaderTopicResult:
 
 @message(key=23, versions="0-4", flexible="4+")
 class OffsetForLeaderEpochResponse:
-    """One answer per partition; v1 names the epoch it is about."""
+    """One result per partition; v1 adds its epoch."""
 
     throttle_time_ms: int = int32(since=2, ignorable=True)
     topics: list[OffsetForLeaderTopicResult] = array(OffsetForLeaderTopicResult)

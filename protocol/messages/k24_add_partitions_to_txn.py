@@ -1,7 +1,7 @@
 """AddPartitionsToTxn (24): a transaction is about to write to these partitions.
 
 The coordinator must know a partition before the first batch arrives there, so that it can end the transaction in all of them. Since v4 brokers send
-this too, to ask whether a partition really is in the transaction before they append (verify_only).
+this, too, to verify that a partition is in the transaction before they append (verify_only).
 Source: KIP-98 (v0), KIP-588 (v2), KIP-890 (v4, v5); AddPartitionsToTxnRequest.json, AddPartitionsToTxnResponse.json.
 """
 
@@ -37,7 +37,7 @@ class AddPartitionsToTxnTopic:
 
 @structure
 class AddPartitionsToTxnTransaction:
-    """What one transaction adds, or with verify_only merely asks about."""
+    """What one transaction adds, or with verify_only only verifies."""
 
     transactional_id: str = string(since=4)
     producer_id: int = int64(since=4)
@@ -48,9 +48,9 @@ class AddPartitionsToTxnTransaction:
 
 @message(key=24, versions="0-5", flexible="3+")
 class AddPartitionsToTxnRequest:
-    """v0 to v3 are a producer's, about its one transaction; v4 and later a broker's, about several.
+    """v0 to v3 are sent by producers, for one transaction; v4 and later by brokers, for several.
 
-    v5 tells that the asker understands TRANSACTION_ABORTABLE.
+    v5 means that the sender understands TRANSACTION_ABORTABLE.
     """
 
     transactions: list[AddPartitionsToTxnTransaction] = array(AddPartitionsToTxnTransaction, since=4)
@@ -62,7 +62,7 @@ class AddPartitionsToTxnRequest:
 
 @structure
 class AddPartitionsToTxnPartitionResult:
-    """How it went with one partition."""
+    """The result of one partition."""
 
     partition_index: int = int32()
     partition_error_code: int = int16()
@@ -78,7 +78,7 @@ class AddPartitionsToTxnTopicResult:
 
 @structure
 class AddPartitionsToTxnResult:
-    """The answer about one transaction."""
+    """The results of one transaction."""
 
     transactional_id: str = string(since=4)
     topic_results: list[AddPartitionsToTxnTopicResult] = array(AddPartitionsToTxnTopicResult, since=4)
@@ -86,7 +86,7 @@ class AddPartitionsToTxnResult:
 
 @message(key=24, versions="0-5", flexible="3+")
 class AddPartitionsToTxnResponse:
-    """All partitions of a transaction are added or none; error_code (v4) is for all transactions at once."""
+    """All partitions of a transaction are added or none; error_code (v4) applies to all transactions."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16(since=4, ignorable=True)

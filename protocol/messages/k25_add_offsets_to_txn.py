@@ -1,6 +1,6 @@
 """AddOffsetsToTxn (25): a transaction is about to commit the offsets of a group.
 
-The partition of `__consumer_offsets` that holds the group joins the transaction; TxnOffsetCommit (28) then writes there. Not needed any more where
+The partition of `__consumer_offsets` of the group is added to the transaction; TxnOffsetCommit (28) then writes there. Not needed any more where
 TxnOffsetCommit v5 does both.
 Source: KIP-98 (v0), KIP-588 (v2), KIP-890 (v4); AddOffsetsToTxnRequest.json, AddOffsetsToTxnResponse.json.
 """
@@ -25,7 +25,7 @@ ERRORS = (
 
 @message(key=25, versions="0-4", flexible="3+")
 class AddOffsetsToTxnRequest:
-    """Goes to the transaction coordinator, not to the group's."""
+    """Sent to the transaction coordinator, not to the group coordinator."""
 
     transactional_id: str = string()
     producer_id: int = int64()
@@ -35,7 +35,7 @@ class AddOffsetsToTxnRequest:
 
 @message(key=25, versions="0-4", flexible="3+")
 class AddOffsetsToTxnResponse:
-    """No more than an error code."""
+    """Only an error code."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -1,4 +1,4 @@
-"""EndTxn (26): commit or abort.
+"""EndTxn (26): commit or abort a transaction.
 
 Answered as soon as the decision is in the transaction log; the markers follow. Since v5 the decision also bumps the producer's epoch, so that no
 late batch of the old transaction can slip into the next one (KIP-890).
@@ -28,7 +28,7 @@ ERRORS = (
 
 @message(key=26, versions="0-5", flexible="3+")
 class EndTxnRequest:
-    """v5 asks for a new epoch with the decision, which only transaction.version 2 knows."""
+    """v5 requests a new epoch with the decision, which requires transaction.version 2."""
 
     transactional_id: str = string()
     producer_id: int = int64()
@@ -38,7 +38,7 @@ class EndTxnRequest:
 
 @message(key=26, versions="0-5", flexible="3+")
 class EndTxnResponse:
-    """v5 has the id and epoch to go on with; the id is a new one when the epochs of the old one are used up."""
+    """v5 adds the id and epoch to continue with; the id is a new one if the epochs of the old one are exhausted."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

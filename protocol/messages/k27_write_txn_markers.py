@@ -1,7 +1,7 @@
-"""WriteTxnMarkers (27): the transaction coordinator has control batches appended that end a transaction.
+"""WriteTxnMarkers (27): the transaction coordinator makes leaders append the control batches that end a transaction.
 
-Sent to the leader of every partition in the transaction until each has taken its marker. An administrator's tool may send it as well, to end a
-transaction that hangs (KIP-664).
+Sent to the leader of every partition in the transaction until each has appended its marker. An administration tool may send it, too, to end a
+hanging transaction (KIP-664).
 Source: KIP-98 (v0), KIP-1228 (v2), KIP-896; WriteTxnMarkersRequest.json, WriteTxnMarkersResponse.json.
 """
 
@@ -37,9 +37,10 @@ class WritableTxnMarkerTopic:
 
 @structure
 class WritableTxnMarker:
-    """One transaction to end. transaction_result: committed or not. A partition refuses a coordinator_epoch older than one it has seen.
+    """One transaction to end. transaction_result: committed or not. A partition rejects a coordinator_epoch older than the last one.
 
-    transaction_version (v2) says whether the epoch was bumped with the decision (2), so that the partition can insist on a greater one.
+    transaction_version (v2) says whether the epoch was bumped with the decision (2), so that the partition can
+    require a greater one.
     """
 
     producer_id: int = int64()
@@ -59,7 +60,7 @@ class WriteTxnMarkersRequest:
 
 @structure
 class WritableTxnMarkerPartitionResult:
-    """How it went with one partition."""
+    """The result of one partition."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -75,7 +76,7 @@ class WritableTxnMarkerTopicResult:
 
 @structure
 class WritableTxnMarkerResult:
-    """The answers for one producer's transaction."""
+    """The results of one producer's transaction."""
 
     producer_id: int = int64()
     topics: list[WritableTxnMarkerTopicResult] = array(WritableTxnMarkerTopicResult)
@@ -83,6 +84,6 @@ class WritableTxnMarkerResult:
 
 @message(key=27, versions="0-2", flexible="1+")
 class WriteTxnMarkersResponse:
-    """One answer per producer; two markers of one producer share theirs."""
+    """One result per producer; two markers of one producer share theirs."""
 
     markers: list[WritableTxnMarkerResult] = array(WritableTxnMarkerResult)

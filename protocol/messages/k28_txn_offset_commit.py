@@ -1,7 +1,7 @@
 """TxnOffsetCommit (28): a producer commits a consumer group's offsets as part of its transaction.
 
-The group's coordinator writes them at once but shows them only after the commit marker: input read and output written become one. Sent to the group
-coordinator, after AddOffsetsToTxn (25) went to the transaction's.
+The group coordinator appends them at once but returns them only after the commit marker: consumed input and produced
+output are atomic. Sent to the group coordinator, after AddOffsetsToTxn (25) to the transaction coordinator.
 Source: KIP-98 (v0), KIP-320 (v2), KIP-447 (v3: fencing by generation), KIP-890 (v4; v5: adds the partition itself), KIP-1319 (v6: topic ids);
 TxnOffsetCommitRequest.json, TxnOffsetCommitResponse.json.
 """
@@ -16,7 +16,7 @@ ERRORS = (
     ErrorCode.UNKNOWN_SERVER_ERROR,  # 4.x: the record would be larger than the offsets topic takes
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.OFFSET_METADATA_TOO_LARGE,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,  # since v2; v0 and v1 are told COORDINATOR_NOT_AVAILABLE
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,  # since v2; v0 and v1 return COORDINATOR_NOT_AVAILABLE
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.ILLEGAL_GENERATION,  # since v3
@@ -34,14 +34,14 @@ ERRORS = (
     ErrorCode.GROUP_ID_NOT_FOUND,  # since v6
     ErrorCode.FENCED_INSTANCE_ID,  # since v3
     ErrorCode.UNKNOWN_TOPIC_ID,  # since v6
-    ErrorCode.STALE_MEMBER_EPOCH,  # since v6; told as ILLEGAL_GENERATION before
+    ErrorCode.STALE_MEMBER_EPOCH,  # since v6; ILLEGAL_GENERATION before
     ErrorCode.TRANSACTION_ABORTABLE,  # since v4: the offsets partition is not in the transaction
 )
 
 
 @structure
 class TxnOffsetCommitRequestPartition:
-    """The next offset to read, with a note of the consumer's own."""
+    """The next offset to read, with metadata of the consumer's own."""
 
     partition_index: int = int32()
     committed_offset: int = int64()
@@ -51,7 +51,7 @@ class TxnOffsetCommitRequestPartition:
 
 @structure
 class TxnOffsetCommitRequestTopic:
-    """Partitions of one topic, called by its name up to v5 and by its id since."""
+    """Partitions of one topic, identified by its name up to v5 and by its id since v6."""
 
     name: str = string(until=5, ignorable=True)
     topic_id: bytes = uuid(since=6, ignorable=True)
@@ -60,9 +60,9 @@ class TxnOffsetCommitRequestTopic:
 
 @message(key=28, versions="0-6", flexible="3+")
 class TxnOffsetCommitRequest:
-    """v3 names the member whose offsets these are, so that one which has lost its partitions cannot commit any more.
+    """v3 adds the member whose offsets these are, so that one that has lost its partitions cannot commit any more.
 
-    Without a member (empty id, generation -1) nothing is checked but the producer. v5 needs no AddOffsetsToTxn before it.
+    Without a member (empty id, generation -1) only the producer is checked. v5 needs no AddOffsetsToTxn before it.
     """
 
     transactional_id: str = string()
@@ -77,7 +77,7 @@ class TxnOffsetCommitRequest:
 
 @structure
 class TxnOffsetCommitResponsePartition:
-    """How it went with one partition; errors of the whole group are repeated in each."""
+    """The result of one partition; errors of the whole group are repeated in each."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -85,7 +85,7 @@ class TxnOffsetCommitResponsePartition:
 
 @structure
 class TxnOffsetCommitResponseTopic:
-    """Partitions of one topic, in the words of the request."""
+    """Partitions of one topic, identified as in the request."""
 
     name: str = string(until=5, ignorable=True)
     topic_id: bytes = uuid(since=6, ignorable=True)

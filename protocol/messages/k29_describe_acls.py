@@ -1,4 +1,4 @@
-"""DescribeAcls (29): the access control entries that a filter lets through.
+"""DescribeAcls (29): the access control entries that match a filter.
 
 Source: KIP-140 (v0), KIP-290 (v1: pattern types), KIP-373 (v3: users as resources), KIP-896; DescribeAclsRequest.json, DescribeAclsResponse.json.
 """
@@ -19,9 +19,9 @@ ERRORS = (
 
 @message(key=29, versions="0-3", flexible="2+")
 class DescribeAclsRequest:
-    """The filter: numbers of AclResourceType, AclPatternType, AclOperation and AclPermissionType; null and ANY let everything through.
+    """The filter: numbers of AclResourceType, AclPatternType, AclOperation and AclPermissionType; null and ANY match everything.
 
-    v0 knows literal names only, where a lone `*` is every resource; v3 has the resource type USER.
+    v0 supports literal names only, where a lone `*` is every resource; v3 adds the resource type USER.
     """
 
     resource_type_filter: int = int8()
@@ -35,7 +35,7 @@ class DescribeAclsRequest:
 
 @structure
 class AclDescription:
-    """Who (`User:alice`), from which host (`*`: any), may or may not do what."""
+    """The principal (`User:alice`), host (`*`: any), operation and permission."""
 
     principal: str = string()
     host: str = string()
@@ -45,7 +45,7 @@ class AclDescription:
 
 @structure
 class DescribeAclsResource:
-    """A resource, or all whose names begin so, with its entries."""
+    """A resource, or a prefix of resource names, with its entries."""
 
     resource_type: int = int8()
     resource_name: str = string()

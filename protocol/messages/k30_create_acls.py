@@ -1,6 +1,6 @@
-"""CreateAcls (30): add access control entries; what is there already is no error.
+"""CreateAcls (30): add access control entries; an existing one is no error.
 
-A KRaft broker hands the request on to the active controller inside an Envelope.
+A KRaft broker forwards the request to the active controller in an Envelope.
 Source: KIP-140 (v0), KIP-290 (v1: pattern types), KIP-373 (v3: users as resources), KIP-896; CreateAclsRequest.json, CreateAclsResponse.json.
 """
 
@@ -21,7 +21,7 @@ ERRORS = (
 
 @structure
 class AclCreation:
-    """One entry, in the numbers of AclResourceType, AclPatternType, AclOperation and AclPermissionType. v0 knows literal names only."""
+    """One entry, with the values of AclResourceType, AclPatternType, AclOperation and AclPermissionType. v0 supports literal names only."""
 
     resource_type: int = int8()
     resource_name: str = string()
@@ -41,7 +41,7 @@ class CreateAclsRequest:
 
 @structure
 class AclCreationResult:
-    """How it went with one entry."""
+    """The result of one entry."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")

@@ -1,6 +1,6 @@
-"""DeleteAcls (31): remove the access control entries that any of these filters lets through.
+"""DeleteAcls (31): remove the access control entries that match any of these filters.
 
-A KRaft broker hands the request on to the active controller inside an Envelope.
+A KRaft broker forwards the request to the active controller in an Envelope.
 Source: KIP-140 (v0), KIP-290 (v1: pattern types), KIP-373 (v3: users as resources), KIP-896; DeleteAclsRequest.json, DeleteAclsResponse.json.
 """
 
@@ -21,7 +21,7 @@ ERRORS = (
 
 @structure
 class DeleteAclsFilter:
-    """As the filter of DescribeAcls (29): null and ANY let everything through."""
+    """Like the filter of DescribeAcls (29): null and ANY match everything."""
 
     resource_type_filter: int = int8()
     resource_name_filter: str | None = string(nullable="0+")
@@ -34,14 +34,14 @@ class DeleteAclsFilter:
 
 @message(key=31, versions="0-3", flexible="2+")
 class DeleteAclsRequest:
-    """The filters; each is answered by itself."""
+    """The filters; each has its own result."""
 
     filters: list[DeleteAclsFilter] = array(DeleteAclsFilter)
 
 
 @structure
 class DeleteAclsMatchingAcl:
-    """An entry that a filter let through, and whether it could be removed."""
+    """An entry that matched a filter, and whether it was removed."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
@@ -56,7 +56,7 @@ class DeleteAclsMatchingAcl:
 
 @structure
 class DeleteAclsFilterResult:
-    """What one filter came to."""
+    """The result of one filter."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")

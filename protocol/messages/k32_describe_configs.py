@@ -30,7 +30,7 @@ class DescribeConfigsResource:
 
 @message(key=32, versions="0-4", flexible="4+")
 class DescribeConfigsRequest:
-    """A broker's own configurations are asked of that broker; everything else of any."""
+    """A broker's own configurations are returned by that broker only; all others by any broker."""
 
     resources: list[DescribeConfigsResource] = array(DescribeConfigsResource)
     include_synonyms: bool = boolean(since=1)
@@ -39,7 +39,7 @@ class DescribeConfigsRequest:
 
 @structure
 class DescribeConfigsSynonym:
-    """A value that would hold if those before it were not set."""
+    """A value that would apply if those before it were not set."""
 
     name: str = string(since=1)
     value: str | None = string(since=1, nullable="0+")
@@ -48,9 +48,10 @@ class DescribeConfigsSynonym:
 
 @structure
 class DescribeConfigsResourceResult:
-    """One configuration; the value is null where it is secret or not set.
+    """One configuration; the value is null if it is sensitive or not set.
 
-    v0 says only whether the value is the default, v1 where it comes from (ConfigSource), v3 its type (ConfigType) and meaning.
+    v0 contains only whether the value is the default, v1 its source (ConfigSource), v3 its type (ConfigType)
+    and documentation.
     """
 
     name: str = string()

@@ -1,7 +1,7 @@
-"""AlterConfigs (33): replace all configurations of a resource; what is not named falls back to its default.
+"""AlterConfigs (33): replace all configurations of a resource; those that are not listed are reset to their default.
 
-Two clients that each change one name undo each other, which is why IncrementalAlterConfigs (44) came. A KRaft broker hands the request on to the
-active controller inside an Envelope.
+Two clients that each change one configuration overwrite each other, so IncrementalAlterConfigs (44) replaced it. A KRaft broker forwards it to the
+active controller in an Envelope.
 Source: KIP-133, KIP-339; AlterConfigsRequest.json, AlterConfigsResponse.json.
 """
 
@@ -25,7 +25,7 @@ ERRORS = (
 
 @structure
 class AlterableConfig:
-    """A name and its value; null is refused."""
+    """A name and its value; null is rejected."""
 
     name: str = string()
     value: str | None = string(nullable="0+")
@@ -33,7 +33,7 @@ class AlterableConfig:
 
 @structure
 class AlterConfigsResource:
-    """All that a resource (ConfigResourceType and name) is to have. A broker's name is its id, or empty for all brokers."""
+    """The complete configuration of a resource (ConfigResourceType and name). A broker's name is its id, or empty for all brokers."""
 
     resource_type: int = int8()
     resource_name: str = string()
@@ -42,7 +42,7 @@ class AlterConfigsResource:
 
 @message(key=33, versions="0-2", flexible="2+")
 class AlterConfigsRequest:
-    """validate_only: check and answer, change nothing."""
+    """validate_only: validate without changing anything."""
 
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()
@@ -50,7 +50,7 @@ class AlterConfigsRequest:
 
 @structure
 class AlterConfigsResourceResponse:
-    """How it went with one resource."""
+    """The result of one resource."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")

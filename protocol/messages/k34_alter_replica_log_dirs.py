@@ -1,6 +1,6 @@
-"""AlterReplicaLogDirs (34): move this broker's replicas to another of its log directories, or say where a replica not made yet shall go.
+"""AlterReplicaLogDirs (34): move this broker's replicas to another of its log directories, or choose the directory of a future replica.
 
-The answer only says that the copying began; DescribeLogDirs (35) shows how far it is.
+The response only means that the move has started; DescribeLogDirs (35) shows its progress.
 Source: KIP-113, KIP-896; AlterReplicaLogDirsRequest.json, AlterReplicaLogDirsResponse.json.
 """
 
@@ -10,7 +10,7 @@ from protocol.schema import array, int16, int32, message, string, structure
 ERRORS = (
     ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.REPLICA_NOT_AVAILABLE,  # the replica is not there yet; it will be made where it was told
+    ErrorCode.REPLICA_NOT_AVAILABLE,  # the replica does not exist yet; it will be created in the requested directory
     ErrorCode.INVALID_TOPIC_EXCEPTION,  # a name too long for a directory that is being moved
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ErrorCode.KAFKA_STORAGE_ERROR,
@@ -28,7 +28,7 @@ class AlterReplicaLogDirTopic:
 
 @structure
 class AlterReplicaLogDir:
-    """What shall lie in one directory, named by its absolute path."""
+    """The replicas for one directory, given by its absolute path."""
 
     path: str = string()
     topics: list[AlterReplicaLogDirTopic] = array(AlterReplicaLogDirTopic)
@@ -36,14 +36,14 @@ class AlterReplicaLogDir:
 
 @message(key=34, versions="0-2", flexible="2+")
 class AlterReplicaLogDirsRequest:
-    """Replicas of the broker that is asked, by the directory where they are to go."""
+    """Replicas of the receiving broker, by their target directory."""
 
     dirs: list[AlterReplicaLogDir] = array(AlterReplicaLogDir)
 
 
 @structure
 class AlterReplicaLogDirPartitionResult:
-    """How it went with one partition."""
+    """The result of one partition."""
 
     partition_index: int = int32()
     error_code: int = int16()

@@ -1,6 +1,6 @@
-"""DescribeLogDirs (35): this broker's log directories, what lies in them, and how full they are.
+"""DescribeLogDirs (35): this broker's log directories, their replicas, and their disk usage.
 
-Source: KIP-113 (v0), KIP-784 (v3: an error of the whole answer), KIP-827 (v4: space), KIP-1066 (v5: cordoned), KIP-896; DescribeLogDirsRequest.json,
+Source: KIP-113 (v0), KIP-784 (v3: a top-level error), KIP-827 (v4: space), KIP-1066 (v5: cordoned), KIP-896; DescribeLogDirsRequest.json,
 DescribeLogDirsResponse.json.
 """
 
@@ -33,10 +33,10 @@ class DescribeLogDirsRequest:
 
 @structure
 class DescribeLogDirsPartition:
-    """A replica in this directory: its size in bytes, and how many records it lacks.
+    """A replica in this directory: its size in bytes, and its offset lag.
 
-    is_future_key: it is the copy that a move makes, to take the place of the other when it has caught up. A replica lags behind the high watermark,
-    such a copy behind the replica.
+    is_future_key: it is the future replica of a move, which replaces the current one when it has caught up. A
+    replica lags behind the high watermark, a future replica behind the current replica.
     """
 
     partition_index: int = int32()
@@ -55,7 +55,7 @@ class DescribeLogDirsTopic:
 
 @structure
 class DescribeLogDirsResult:
-    """One directory. v4 adds the size and the free space of its file system in bytes, v5 whether new replicas are kept out."""
+    """One directory. v4 adds the size and the free space of its volume in bytes, v5 whether it is cordoned."""
 
     error_code: int = int16()
     log_dir: str = string()
@@ -67,7 +67,7 @@ class DescribeLogDirsResult:
 
 @message(key=35, versions="0-5", flexible="2+")
 class DescribeLogDirsResponse:
-    """One result per directory; v3 says why there is none."""
+    """One result per directory; v3 adds the error if there is none."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16(since=3, ignorable=True)

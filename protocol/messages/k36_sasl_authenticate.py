@@ -1,6 +1,6 @@
-"""SaslAuthenticate (36): one step of the SASL exchange that SaslHandshake v1 (17) began.
+"""SaslAuthenticate (36): one step of the SASL exchange after SaslHandshake v1 (17).
 
-Also sent later on the same connection, to authenticate again before the session ends (KIP-368).
+Also sent later on the same connection, to re-authenticate before the session expires (KIP-368).
 Source: KIP-152 (v0), KIP-368 (v1); SaslAuthenticateRequest.json, SaslAuthenticateResponse.json.
 """
 
@@ -15,14 +15,14 @@ ERRORS = (
 
 @message(key=36, versions="0-2", flexible="2+")
 class SaslAuthenticateRequest:
-    """The client's token, in the mechanism's own form."""
+    """The client's token, in the format of the mechanism."""
 
     auth_bytes: bytes = byte_string()
 
 
 @message(key=36, versions="0-2", flexible="2+")
 class SaslAuthenticateResponse:
-    """The server's token; v1 says for how many milliseconds the session lives, 0 for ever."""
+    """The server's token; v1 adds the session lifetime in milliseconds, 0 for unlimited."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")

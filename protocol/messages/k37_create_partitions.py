@@ -1,6 +1,6 @@
-"""CreatePartitions (37): make topics wider; existing partitions stay where they are, and there is no way back.
+"""CreatePartitions (37): add partitions to topics; existing partitions stay unchanged, and partitions cannot be removed.
 
-A KRaft broker hands the request on to the active controller inside an Envelope.
+A KRaft broker forwards the request to the active controller in an Envelope.
 Source: KIP-195, KIP-599 (v3: quota); CreatePartitionsRequest.json, CreatePartitionsResponse.json.
 """
 
@@ -32,7 +32,7 @@ class CreatePartitionsAssignment:
 
 @structure
 class CreatePartitionsTopic:
-    """How many partitions the topic shall have in total; assignments, if not null, are those of the new ones only, in order."""
+    """The total number of partitions of the topic; assignments, if not null, are those of the new ones only, in order."""
 
     name: str = string()
     count: int = int32()
@@ -41,7 +41,7 @@ class CreatePartitionsTopic:
 
 @message(key=37, versions="0-3", flexible="2+")
 class CreatePartitionsRequest:
-    """Each topic succeeds or fails on its own. v3 may be answered THROTTLING_QUOTA_EXCEEDED."""
+    """Each topic succeeds or fails independently. v3 may return THROTTLING_QUOTA_EXCEEDED."""
 
     topics: list[CreatePartitionsTopic] = array(CreatePartitionsTopic)
     timeout_ms: int = int32()
@@ -50,7 +50,7 @@ class CreatePartitionsRequest:
 
 @structure
 class CreatePartitionsTopicResult:
-    """The fate of one topic."""
+    """The result of one topic."""
 
     name: str = string()
     error_code: int = int16()
@@ -59,7 +59,7 @@ class CreatePartitionsTopicResult:
 
 @message(key=37, versions="0-3", flexible="2+")
 class CreatePartitionsResponse:
-    """One result per topic asked for."""
+    """One result per requested topic."""
 
     throttle_time_ms: int = int32()
     results: list[CreatePartitionsTopicResult] = array(CreatePartitionsTopicResult)

@@ -1,6 +1,6 @@
-"""CreateDelegationToken (38): a client that has proved who it is gets a token with which others may log in as it (SASL/SCRAM).
+"""CreateDelegationToken (38): an authenticated client gets a token with which others can authenticate as it (SASL/SCRAM).
 
-Refused on connections without real authentication, and on those that were themselves opened with a token.
+Rejected on unauthenticated connections, and on those that were authenticated by a token.
 Source: KIP-48, KIP-373 (v3: tokens for others); CreateDelegationTokenRequest.json, CreateDelegationTokenResponse.json.
 """
 
@@ -22,7 +22,7 @@ ERRORS = (
 
 @structure
 class CreatableRenewers:
-    """Who besides the owner may renew the token; the type must be "User"."""
+    """A principal besides the owner that may renew the token; the type must be "User"."""
 
     principal_type: str = string()
     principal_name: str = string()
@@ -30,9 +30,9 @@ class CreatableRenewers:
 
 @message(key=38, versions="0-3", flexible="2+")
 class CreateDelegationTokenRequest:
-    """v3 can name another owner than the asker (null: the asker).
+    """v3 can set another owner than the requester (null: the requester).
 
-    The lifetime counts from now in ms; -1 asks for the server's own maximum, which is also the most one gets.
+    The lifetime counts from now in ms; -1 requests the server's maximum, which also limits it.
     """
 
     owner_principal_type: str | None = string(since=3, nullable="3+")
@@ -45,8 +45,8 @@ class CreateDelegationTokenRequest:
 class CreateDelegationTokenResponse:
     """The token: its id and its HMAC, which is the secret itself.
 
-    Times are in ms since 1970. The expiry can be pushed on by renewing, up to the max timestamp.
-    v3 tells owner (principal) and requester apart. The throttle time stands last, after everything else.
+    Times are in ms since 1970. Renewing extends the expiry, up to the max timestamp.
+    v3 distinguishes owner (principal) and requester. The throttle time is the last field.
     """
 
     error_code: int = int16()

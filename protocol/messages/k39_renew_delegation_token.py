@@ -1,4 +1,4 @@
-"""RenewDelegationToken (39): move the expiry of a token on, never past the maximum it was made with.
+"""RenewDelegationToken (39): extend the expiry of a token, up to its maximum lifetime.
 
 Source: KIP-48; RenewDelegationTokenRequest.json, RenewDelegationTokenResponse.json.
 """
@@ -22,7 +22,7 @@ ERRORS = (
 
 @message(key=39, versions="0-2", flexible="2+")
 class RenewDelegationTokenRequest:
-    """The token is named by its HMAC; the period counts from now, -1 asks for the server's own."""
+    """The token is identified by its HMAC; the period counts from now, -1 requests the server's default."""
 
     hmac: bytes = byte_string()
     renew_period_ms: int = int64()
@@ -30,7 +30,7 @@ class RenewDelegationTokenRequest:
 
 @message(key=39, versions="0-2", flexible="2+")
 class RenewDelegationTokenResponse:
-    """When the token now expires, in ms since 1970; 0 where there is an error."""
+    """The new expiry of the token, in ms since 1970; 0 with an error."""
 
     error_code: int = int16()
     expiry_timestamp_ms: int = int64()

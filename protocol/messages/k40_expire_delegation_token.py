@@ -1,4 +1,4 @@
-"""ExpireDelegationToken (40): let a token expire earlier, or drop it at once.
+"""ExpireDelegationToken (40): let a token expire earlier, or at once.
 
 Source: KIP-48; ExpireDelegationTokenRequest.json, ExpireDelegationTokenResponse.json.
 """
@@ -22,7 +22,7 @@ ERRORS = (
 
 @message(key=40, versions="0-2", flexible="2+")
 class ExpireDelegationTokenRequest:
-    """The token is named by its HMAC; the period counts from now, any negative one drops the token."""
+    """The token is identified by its HMAC; the period counts from now, a negative one expires the token at once."""
 
     hmac: bytes = byte_string()
     expiry_time_period_ms: int = int64()
@@ -30,7 +30,7 @@ class ExpireDelegationTokenRequest:
 
 @message(key=40, versions="0-2", flexible="2+")
 class ExpireDelegationTokenResponse:
-    """When the token expires, in ms since 1970: the present time if it was dropped."""
+    """The expiry of the token, in ms since 1970: the current time if it expired at once."""
 
     error_code: int = int16()
     expiry_timestamp_ms: int = int64()

@@ -1,6 +1,6 @@
-"""DescribeDelegationToken (41): list tokens that the asker owns, may renew or may otherwise see.
+"""DescribeDelegationToken (41): list tokens that the client owns, may renew or may describe.
 
-Any broker answers from what it knows of the metadata; tokens that the asker may not see are left out in silence.
+Any broker answers from its metadata; tokens that the client may not describe are left out silently.
 Source: KIP-48, KIP-373 (v3: requester); DescribeDelegationTokenRequest.json, DescribeDelegationTokenResponse.json.
 """
 
@@ -16,7 +16,7 @@ ERRORS = (
 
 @structure
 class DescribeDelegationTokenOwner:
-    """Whose tokens to list."""
+    """An owner whose tokens are listed."""
 
     principal_type: str = string()
     principal_name: str = string()
@@ -31,7 +31,7 @@ class DescribeDelegationTokenRequest:
 
 @structure
 class DescribedDelegationTokenRenewer:
-    """Who besides the owner may renew the token."""
+    """A principal besides the owner that may renew the token."""
 
     principal_type: str = string()
     principal_name: str = string()
@@ -39,7 +39,7 @@ class DescribedDelegationTokenRenewer:
 
 @structure
 class DescribedDelegationToken:
-    """One token, its secret HMAC included; times are in ms since 1970. v3 adds who asked for it, where that was not the owner."""
+    """One token, including its secret HMAC; times are in ms since 1970. v3 adds the requester, if that was not the owner."""
 
     principal_type: str = string()
     principal_name: str = string()
@@ -55,7 +55,7 @@ class DescribedDelegationToken:
 
 @message(key=41, versions="0-3", flexible="2+")
 class DescribeDelegationTokenResponse:
-    """The throttle time stands last, after everything else."""
+    """The throttle time is the last field."""
 
     error_code: int = int16()
     tokens: list[DescribedDelegationToken] = array(DescribedDelegationToken)

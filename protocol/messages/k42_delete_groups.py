@@ -1,4 +1,4 @@
-"""DeleteGroups (42): forget consumer groups that have no members, with all their offsets; each group's coordinator is asked for its own.
+"""DeleteGroups (42): delete empty consumer groups, with all their offsets; sent to the coordinator of each group.
 
 Source: KIP-229, KIP-1331 (v3: messages); DeleteGroupsRequest.json, DeleteGroupsResponse.json.
 """
@@ -28,7 +28,7 @@ class DeleteGroupsRequest:
 
 @structure
 class DeletableGroupResult:
-    """The fate of one group; v3 adds a message, null where it was deleted."""
+    """The result of one group; v3 adds a message, null if it was deleted."""
 
     group_id: str = string()
     error_code: int = int16()
@@ -37,7 +37,7 @@ class DeletableGroupResult:
 
 @message(key=42, versions="0-3", flexible="2+")
 class DeleteGroupsResponse:
-    """One result per group asked for."""
+    """One result per requested group."""
 
     throttle_time_ms: int = int32()
     results: list[DeletableGroupResult] = array(DeletableGroupResult)

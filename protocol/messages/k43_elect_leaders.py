@@ -1,4 +1,4 @@
-"""ElectLeaders (43): have the controller choose leaders now, either the preferred ones or, where none is in sync, any live one.
+"""ElectLeaders (43): make the controller elect leaders now, either the preferred ones or, if none is in sync, any live one.
 
 v0 was called ElectPreferredLeaders. An unclean election may lose records that were acknowledged.
 Source: KIP-183, KIP-460 (v1: unclean elections); ElectLeadersRequest.json, ElectLeadersResponse.json.
@@ -34,7 +34,7 @@ class TopicPartitions:
 
 @message(key=43, versions="0-2", flexible="2+")
 class ElectLeadersRequest:
-    """Null stands for all partitions of the cluster. v1 adds the type: v0 asks for preferred leaders."""
+    """Null means all partitions of the cluster. v1 adds the type: v0 is for preferred leaders."""
 
     election_type: int = int8(since=1)
     topic_partitions: list[TopicPartitions] | None = array(TopicPartitions, nullable="0+")
@@ -60,7 +60,7 @@ class ReplicaElectionResult:
 
 @message(key=43, versions="0-2", flexible="2+")
 class ElectLeadersResponse:
-    """When all partitions were asked for, those that needed no election are left out. v1 adds the error of the whole request."""
+    """If all partitions were requested, those that needed no election are left out. v1 adds a top-level error."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16(since=1)

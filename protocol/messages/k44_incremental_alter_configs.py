@@ -1,6 +1,6 @@
-"""IncrementalAlterConfigs (44): change single configurations of topics, brokers, groups and the like, and leave all others alone.
+"""IncrementalAlterConfigs (44): change single configurations of topics, brokers, groups and the like, and leave all others unchanged.
 
-It replaces AlterConfigs (33), which resets whatever it does not name.
+It replaces AlterConfigs (33), which resets all others.
 Source: KIP-339, KIP-714 (client metrics), KIP-848 (groups); IncrementalAlterConfigsRequest.json, IncrementalAlterConfigsResponse.json.
 """
 
@@ -49,7 +49,7 @@ class AlterConfigsResource:
 
 @message(key=44, versions="0-1", flexible="1+")
 class IncrementalAlterConfigsRequest:
-    """validate_only checks everything and changes nothing. What concerns a broker's own loggers goes to that broker, all else to the controller."""
+    """validate_only validates without changing anything. Requests for a broker's loggers are sent to that broker, others to the controller."""
 
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()
@@ -57,7 +57,7 @@ class IncrementalAlterConfigsRequest:
 
 @structure
 class AlterConfigsResourceResponse:
-    """The fate of one resource."""
+    """The result of one resource."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
@@ -67,7 +67,7 @@ class AlterConfigsResourceResponse:
 
 @message(key=44, versions="0-1", flexible="1+")
 class IncrementalAlterConfigsResponse:
-    """One result per resource, in an order of the server's own."""
+    """One result per resource, in the server's own order."""
 
     throttle_time_ms: int = int32()
     responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)

@@ -1,6 +1,6 @@
-"""AlterPartitionReassignments (45): begin to move partitions to other brokers, or call a move off.
+"""AlterPartitionReassignments (45): start to move partitions to other brokers, or cancel a reassignment.
 
-The controller adds the new replicas, waits until all of them are in sync, and only then takes the old ones away.
+The controller adds the new replicas, waits until all of them are in sync, and only then removes the old ones.
 Source: KIP-455, KIP-860 (v1: keep the replication factor); AlterPartitionReassignmentsRequest.json, AlterPartitionReassignmentsResponse.json.
 """
 
@@ -21,7 +21,7 @@ ERRORS = (
 
 @structure
 class ReassignablePartition:
-    """Where the replicas shall be in the end, the preferred leader first; null calls a move off that is under way."""
+    """The target replicas, the preferred leader first; null cancels a reassignment in progress."""
 
     partition_index: int = int32()
     replicas: list[int] | None = array(int32, nullable="0+", default=None)
@@ -37,7 +37,7 @@ class ReassignableTopic:
 
 @message(key=45, versions="0-1", flexible="0+")
 class AlterPartitionReassignmentsRequest:
-    """v1 can forbid moves that change the number of replicas; in v0 they are allowed."""
+    """v1 can forbid changes of the replication factor; v0 allows them."""
 
     timeout_ms: int = int32(default=60000)
     allow_replication_factor_change: bool = boolean(since=1, default=True)
@@ -46,7 +46,7 @@ class AlterPartitionReassignmentsRequest:
 
 @structure
 class ReassignablePartitionResponse:
-    """Whether the move has begun (or was called off): not that it is done."""
+    """Whether the reassignment has started (or was cancelled): not that it is complete."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -63,7 +63,7 @@ class ReassignableTopicResponse:
 
 @message(key=45, versions="0-1", flexible="0+")
 class AlterPartitionReassignmentsResponse:
-    """An error of the whole request comes with no topics. v1 repeats what was allowed."""
+    """With a top-level error there are no topics. v1 echoes allow_replication_factor_change."""
 
     throttle_time_ms: int = int32()
     allow_replication_factor_change: bool = boolean(since=1, default=True, ignorable=True)

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (46): which partitions are being moved to other brokers right now.
+"""ListPartitionReassignments (46): the reassignments in progress.
 
 Source: KIP-455; ListPartitionReassignmentsRequest.json, ListPartitionReassignmentsResponse.json.
 """
@@ -24,7 +24,7 @@ class ListPartitionReassignmentsTopics:
 
 @message(key=46, versions="0", flexible="0+")
 class ListPartitionReassignmentsRequest:
-    """Null stands for all topics; partitions that do not exist are passed over."""
+    """Null means all topics; partitions that do not exist are skipped."""
 
     timeout_ms: int = int32(default=60000)
     topics: list[ListPartitionReassignmentsTopics] | None = array(ListPartitionReassignmentsTopics, nullable="0+", default=None)
@@ -32,7 +32,7 @@ class ListPartitionReassignmentsRequest:
 
 @structure
 class OngoingPartitionReassignment:
-    """A partition under way: all replicas it has at the moment, those of them that are joining, and those that will leave."""
+    """A partition with a reassignment in progress: all current replicas, the adding and the removing ones."""
 
     partition_index: int = int32()
     replicas: list[int] = array(int32)
@@ -50,7 +50,7 @@ class OngoingTopicReassignment:
 
 @message(key=46, versions="0", flexible="0+")
 class ListPartitionReassignmentsResponse:
-    """Only partitions that are under way: empty when nothing moves."""
+    """Only partitions with a reassignment in progress."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -1,4 +1,4 @@
-"""OffsetDelete (47): forget the committed offsets of a group for partitions that it no longer reads.
+"""OffsetDelete (47): delete the committed offsets of a group for partitions that it no longer reads.
 
 Source: KIP-496; OffsetDeleteRequest.json, OffsetDeleteResponse.json.
 """
@@ -15,7 +15,7 @@ ERRORS = (
     ErrorCode.INVALID_GROUP_ID,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
-    ErrorCode.NON_EMPTY_GROUP,  # its members are not consumers, so nobody knows what they read
+    ErrorCode.NON_EMPTY_GROUP,  # its members are not consumers, so their subscriptions are unknown
     ErrorCode.GROUP_ID_NOT_FOUND,
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
 )
@@ -23,7 +23,7 @@ ERRORS = (
 
 @structure
 class OffsetDeleteRequestPartition:
-    """A partition whose offset shall go."""
+    """A partition whose offset is deleted."""
 
     partition_index: int = int32()
 
@@ -38,7 +38,7 @@ class OffsetDeleteRequestTopic:
 
 @message(key=47, versions="0")
 class OffsetDeleteRequest:
-    """Goes to the group's coordinator. One of the few requests that never became flexible."""
+    """Sent to the group coordinator. One of the few requests that never became flexible."""
 
     group_id: str = string()
     topics: list[OffsetDeleteRequestTopic] = array(OffsetDeleteRequestTopic)
@@ -46,7 +46,7 @@ class OffsetDeleteRequest:
 
 @structure
 class OffsetDeleteResponsePartition:
-    """Whether the offset is gone; that there was none is no error."""
+    """Whether the offset is deleted; a missing one is no error."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -62,7 +62,7 @@ class OffsetDeleteResponseTopic:
 
 @message(key=47, versions="0")
 class OffsetDeleteResponse:
-    """An error of the group comes with no topics."""
+    """With an error of the group there are no topics."""
 
     error_code: int = int16()
     throttle_time_ms: int = int32(ignorable=True)

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (48): which quotas are set for which users, client ids and addresses.
+"""DescribeClientQuotas (48): the quotas of users, client ids and addresses.
 
 Source: KIP-546, KIP-612 (quotas per address); DescribeClientQuotasRequest.json, DescribeClientQuotasResponse.json.
 """
@@ -20,7 +20,7 @@ ERRORS = (
 
 @structure
 class ComponentData:
-    """A condition on one type of entity ("user", "client-id", "ip"); match is the name for EXACT_NAME, else null."""
+    """A filter for one type of entity ("user", "client-id", "ip"); match is the name for EXACT_NAME, else null."""
 
     entity_type: str = string()
     match_type: int = int8()
@@ -29,7 +29,7 @@ class ComponentData:
 
 @message(key=48, versions="0-1", flexible="1+")
 class DescribeClientQuotasRequest:
-    """Quotas must meet every condition. Strict also leaves out those for combinations with further types."""
+    """Quotas must match every filter. Strict also leaves out those for combinations with further types."""
 
     components: list[ComponentData] = array(ComponentData)
     strict: bool = boolean()
@@ -61,7 +61,7 @@ class EntryData:
 
 @message(key=48, versions="0-1", flexible="1+")
 class DescribeClientQuotasResponse:
-    """Null instead of entries where there is an error."""
+    """Null instead of entries with an error."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -25,7 +25,7 @@ class EntityData:
 
 @structure
 class OpData:
-    """Set a quota to a value, or remove it (the value then means nothing)."""
+    """Set a quota to a value, or remove it (the value then has no meaning)."""
 
     key: str = string()
     value: float = float64()
@@ -34,7 +34,7 @@ class OpData:
 
 @structure(kafka_name="EntryData")
 class QuotaAlteration:
-    """The operations on one entity succeed or fail together. Users and client ids can be combined, an address stands alone."""
+    """The operations on one entity succeed or fail together. Users and client ids can be combined, an address cannot."""
 
     entity: list[EntityData] = array(EntityData)
     ops: list[OpData] = array(OpData)
@@ -42,7 +42,7 @@ class QuotaAlteration:
 
 @message(key=49, versions="0-1", flexible="1+")
 class AlterClientQuotasRequest:
-    """validate_only checks everything and changes nothing."""
+    """validate_only validates without changing anything."""
 
     entries: list[QuotaAlteration] = array(QuotaAlteration)
     validate_only: bool = boolean()
@@ -50,7 +50,7 @@ class AlterClientQuotasRequest:
 
 @structure(kafka_name="EntryData")
 class QuotaAlterationResult:
-    """The fate of one entity."""
+    """The result of one entity."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
@@ -59,7 +59,7 @@ class QuotaAlterationResult:
 
 @message(key=49, versions="0-1", flexible="1+")
 class AlterClientQuotasResponse:
-    """One result per entity, in an order of the server's own."""
+    """One result per entity, in the server's own order."""
 
     throttle_time_ms: int = int32()
     entries: list[QuotaAlterationResult] = array(QuotaAlterationResult)

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (50): which users can log in with SASL/SCRAM, and how strong their credentials are; never the credentials.
+"""DescribeUserScramCredentials (50): the users with SASL/SCRAM credentials, with mechanism and iterations; never the credentials.
 
 Source: KIP-554; DescribeUserScramCredentialsRequest.json, DescribeUserScramCredentialsResponse.json.
 """
@@ -26,14 +26,14 @@ class UserName:
 
 @message(key=50, versions="0", flexible="0+")
 class DescribeUserScramCredentialsRequest:
-    """Null and an empty list both stand for all users that have a credential."""
+    """Null and an empty list both mean all users with a credential."""
 
     users: list[UserName] | None = array(UserName, nullable="0+")
 
 
 @structure
 class CredentialInfo:
-    """A mechanism, and how often its hash is iterated."""
+    """A mechanism, and its iteration count."""
 
     mechanism: int = int8()
     iterations: int = int32()
@@ -41,7 +41,7 @@ class CredentialInfo:
 
 @structure
 class DescribeUserScramCredentialsResult:
-    """What one user has."""
+    """The credentials of one user."""
 
     user: str = string()
     error_code: int = int16()
@@ -51,7 +51,7 @@ class DescribeUserScramCredentialsResult:
 
 @message(key=50, versions="0", flexible="0+")
 class DescribeUserScramCredentialsResponse:
-    """An error of the whole request comes with no results."""
+    """With a top-level error there are no results."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -1,6 +1,6 @@
-"""AlterUserScramCredentials (51): give users SASL/SCRAM credentials, or take them away.
+"""AlterUserScramCredentials (51): set or delete SASL/SCRAM credentials of users.
 
-The password never travels: the client salts and hashes it, the server derives from that what it stores.
+The password is never sent: the client salts and hashes it, and the server derives from that what it stores.
 Source: KIP-554, KIP-900 (KRaft); AlterUserScramCredentialsRequest.json, AlterUserScramCredentialsResponse.json.
 """
 
@@ -25,7 +25,7 @@ ERRORS = (
 
 @structure
 class ScramCredentialDeletion:
-    """Which of a user's credentials to take away."""
+    """A credential to delete."""
 
     name: str = string()
     mechanism: int = int8()
@@ -33,7 +33,7 @@ class ScramCredentialDeletion:
 
 @structure
 class ScramCredentialUpsertion:
-    """A credential to make or replace: salted_password is PBKDF2 of the password with this salt and that many iterations."""
+    """A credential to create or replace: salted_password is PBKDF2 of the password with this salt and that many iterations."""
 
     name: str = string()
     mechanism: int = int8()
@@ -44,7 +44,7 @@ class ScramCredentialUpsertion:
 
 @message(key=51, versions="0", flexible="0+")
 class AlterUserScramCredentialsRequest:
-    """A user may be named once among both lists."""
+    """A user may occur once in both lists together."""
 
     deletions: list[ScramCredentialDeletion] = array(ScramCredentialDeletion)
     upsertions: list[ScramCredentialUpsertion] = array(ScramCredentialUpsertion)
@@ -52,7 +52,7 @@ class AlterUserScramCredentialsRequest:
 
 @structure
 class AlterUserScramCredentialsResult:
-    """The fate of one user."""
+    """The result of one user."""
 
     user: str = string()
     error_code: int = int16()

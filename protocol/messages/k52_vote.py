@@ -1,21 +1,21 @@
-"""Vote (52): a controller that hears of no leader asks the other voters of the metadata log to elect it.
+"""Vote (52): a controller without a known leader asks the other voters of the metadata log to elect it.
 
-A majority of the voters makes the leader of an epoch, and each of them gives one vote per epoch, so there is at most one. v2 first asks whether an
-election could be won at all (pre-vote), so that a node that was cut off does not drive everybody into a new epoch when it comes back.
+A majority of the voters elects the leader of an epoch, and each of them grants one vote per epoch, so there is at most one. v2 first asks whether an
+election could be won at all (pre-vote), so that a node that was partitioned does not force the quorum into a new epoch when it reconnects.
 Source: KIP-595, KIP-853 (v1: directory ids), KIP-996 (v2: pre-vote); VoteRequest.json, VoteResponse.json; KafkaRaftClient.
 """
 
 from protocol.errors import ErrorCode
 from protocol.schema import array, boolean, int16, int32, int64, message, string, structure, uint16, uuid
 
-ANY_VOTER = -1  # the asker does not say whom it believes to ask
+ANY_VOTER = -1  # the sender does not name the intended voter
 NO_LEADER = -1
 
 ERRORS = (
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ErrorCode.INVALID_REQUEST,  # another partition, or offsets and epochs that cannot be
     ErrorCode.FENCED_LEADER_EPOCH,  # the election is over: the receiver is in a later epoch
-    ErrorCode.INCONSISTENT_VOTER_SET,  # asker or receiver is no voter, up to 3.7
+    ErrorCode.INCONSISTENT_VOTER_SET,  # sender or receiver is no voter, up to 3.7
     ErrorCode.INCONSISTENT_CLUSTER_ID,  # of the whole request, as is INVALID_REQUEST for another partition
     ErrorCode.INVALID_VOTER_KEY,  # v1: meant for another node, or for another disk of this one
 )
@@ -23,12 +23,13 @@ ERRORS = (
 
 @structure(kafka_name="PartitionData")
 class VotePartition:
-    """The candidacy: who asks, for which epoch, and how long its log is.
+    """The candidacy: the sender, the epoch, and the end of its log.
 
-    replica_epoch is the epoch to be won, one above the last one the candidate knew; in a pre-vote it is the epoch that the asker is still in.
-    last_offset is the end of its log (one past the last record), last_offset_epoch the epoch of that last record (0 if there is none). A vote is
-    granted only to a log that is not behind the voter's own: the epoch of the last record decides, then the end.
-    v1 adds the directory ids of both sides; one of zeros is not compared. Up to 3.9 the asker's three fields were called candidate_*.
+    replica_epoch is the epoch to be won, one above the last one that the candidate knew; in a pre-vote it is
+    the current epoch of the sender. last_offset is the end of its log (one past the last record),
+    last_offset_epoch the epoch of that last record (0 if there is none). A vote is granted only to a log that
+    is not behind the voter's own: the epoch of the last record decides, then the end. v1 adds the directory ids
+    of both sides; one of zeros is not compared. Up to 3.9 the sender's three fields were called candidate_*.
     """
 
     partition_index: int = int32()
@@ -43,7 +44,7 @@ class VotePartition:
 
 @structure(kafka_name="TopicData")
 class VoteTopic:
-    """Always the one partition 0 of __cluster_metadata."""
+    """Always partition 0 of __cluster_metadata."""
 
     topic_name: str = string()
     partitions: list[VotePartition] = array(VotePartition)
@@ -51,11 +52,12 @@ class VoteTopic:
 
 @message(key=52, versions="0-2", flexible="0+")
 class VoteRequest:
-    """One per voter and election. The receiver adopts a higher epoch even when it refuses, and its vote is on disk before it answers.
+    """One per voter and election. The receiver adopts a higher epoch even if it rejects the vote, and its vote is flushed before it responds.
 
-    Granted by a voter that in this epoch has neither a leader nor voted for another. For a pre-vote (v2) nothing is written, a vote given before does
-    not count, and only a leader and those who have fetched from one in this epoch refuse; adopting a higher epoch holds for it too.
-    A null cluster id is not checked. v1 adds the voter that the asker believes to ask.
+    Granted by a voter that in this epoch has neither a leader nor voted for another. For a pre-vote (v2)
+    nothing is written, an earlier vote does not count, and only a leader and voters that have fetched from one
+    in this epoch reject it; a higher epoch is adopted, too. A null cluster id is not checked. v1 adds the voter
+    that the sender intends to reach.
     """
 
     cluster_id: str | None = string(nullable="0+", default=None)
@@ -65,7 +67,7 @@ class VoteRequest:
 
 @structure(kafka_name="PartitionData")
 class VotePartitionResult:
-    """The vote, and in any case, errors included, the receiver's epoch and who leads it (-1: nobody it knows of)."""
+    """The vote, and in any case, errors included, the receiver's epoch and leader (-1: unknown)."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -76,7 +78,7 @@ class VotePartitionResult:
 
 @structure(kafka_name="TopicData")
 class VoteTopicResult:
-    """Always the one partition 0 of __cluster_metadata; no topics at all where the whole request is refused."""
+    """Always partition 0 of __cluster_metadata; no topics with a top-level error."""
 
     topic_name: str = string()
     partitions: list[VotePartitionResult] = array(VotePartitionResult)
@@ -84,7 +86,7 @@ class VoteTopicResult:
 
 @structure
 class NodeEndpoint:
-    """Where the leader named above can be reached, on the listener that was asked."""
+    """An endpoint of the leader named above, for the listener of the request."""
 
     node_id: int = int32(since=1)
     host: str = string(since=1)
@@ -93,7 +95,7 @@ class NodeEndpoint:
 
 @message(key=52, versions="0-2", flexible="0+")
 class VoteResponse:
-    """v1 adds the leader's endpoint, empty where no leader is known."""
+    """v1 adds the leader's endpoint, empty if no leader is known."""
 
     error_code: int = int16()
     topics: list[VoteTopicResult] = array(VoteTopicResult)

@@ -1,6 +1,6 @@
-"""BeginQuorumEpoch (53): a newly elected leader of the metadata log tells the other voters that its epoch has begun.
+"""BeginQuorumEpoch (53): a newly elected leader of the metadata log announces its epoch to the other voters.
 
-Voters that did not take part in the election learn so whom to fetch from. The leader repeats it: up to 3.8 until a voter has answered, in
+Voters that did not take part in the election learn the leader to fetch from. The leader repeats it: up to 3.8 until a voter has responded, in
 3.9 for as long as it leads, in 4.x while a voter does not fetch.
 Source: KIP-595, KIP-853 (v1: directory ids, endpoints); BeginQuorumEpochRequest.json, BeginQuorumEpochResponse.json; KafkaRaftClient.
 """
@@ -8,7 +8,7 @@ Source: KIP-595, KIP-853 (v1: directory ids, endpoints); BeginQuorumEpochRequest
 from protocol.errors import ErrorCode
 from protocol.schema import array, int16, int32, message, string, structure, uint16, uuid
 
-ANY_VOTER = -1  # the leader does not say whom it believes to tell
+ANY_VOTER = -1  # the leader does not name the intended voter
 NO_LEADER = -1
 
 ERRORS = (
@@ -23,7 +23,7 @@ ERRORS = (
 
 @structure(kafka_name="PartitionData")
 class BeginQuorumPartition:
-    """Who leads in which epoch. v1 adds the directory id of the receiver; one of zeros is not compared."""
+    """The leader and its epoch. v1 adds the directory id of the receiver; one of zeros is not compared."""
 
     partition_index: int = int32()
     voter_directory_id: bytes = uuid(since=1, ignorable=True)
@@ -33,7 +33,7 @@ class BeginQuorumPartition:
 
 @structure(kafka_name="TopicData")
 class BeginQuorumTopic:
-    """Always the one partition 0 of __cluster_metadata."""
+    """Always partition 0 of __cluster_metadata."""
 
     topic_name: str = string()
     partitions: list[BeginQuorumPartition] = array(BeginQuorumPartition)
@@ -41,7 +41,7 @@ class BeginQuorumTopic:
 
 @structure
 class LeaderEndpoint:
-    """Where the leader can be reached by other controllers, by name of the listener."""
+    """An endpoint of the leader for other controllers, by listener name."""
 
     name: str = string(since=1)
     host: str = string(since=1)
@@ -50,9 +50,10 @@ class LeaderEndpoint:
 
 @message(key=53, versions="0-1", flexible="1+")
 class BeginQuorumEpochRequest:
-    """The receiver becomes a follower of this leader. Two leaders of one epoch cannot be: a node that hears of a second one exits.
+    """The receiver becomes a follower of this leader. One epoch cannot have two leaders: a node that learns of a second one exits.
 
-    A null cluster id is not checked. v1 is flexible and brings the leader's endpoints, which a receiver may not know otherwise.
+    A null cluster id is not checked. v1 is flexible and adds the leader's endpoints, which a receiver may not
+    know otherwise.
     """
 
     cluster_id: str | None = string(nullable="0+", default=None)
@@ -63,7 +64,7 @@ class BeginQuorumEpochRequest:
 
 @structure(kafka_name="PartitionData")
 class BeginQuorumPartitionResult:
-    """The receiver's epoch and who leads it (-1: nobody it knows of), errors included."""
+    """The receiver's epoch and leader (-1: unknown), also with an error."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -73,7 +74,7 @@ class BeginQuorumPartitionResult:
 
 @structure(kafka_name="TopicData")
 class BeginQuorumTopicResult:
-    """Always the one partition 0 of __cluster_metadata; no topics at all where the whole request is refused."""
+    """Always partition 0 of __cluster_metadata; no topics with a top-level error."""
 
     topic_name: str = string()
     partitions: list[BeginQuorumPartitionResult] = array(BeginQuorumPartitionResult)
@@ -81,7 +82,7 @@ class BeginQuorumTopicResult:
 
 @structure
 class NodeEndpoint:
-    """Where the leader named above can be reached, on the listener that was asked."""
+    """An endpoint of the leader named above, for the listener of the request."""
 
     node_id: int = int32(since=1)
     host: str = string(since=1)
@@ -90,7 +91,7 @@ class NodeEndpoint:
 
 @message(key=53, versions="0-1", flexible="1+")
 class BeginQuorumEpochResponse:
-    """No error means: acknowledged. v1 adds the leader's endpoint, empty where no leader is known."""
+    """No error means acknowledged. v1 adds the leader's endpoint, empty if no leader is known."""
 
     error_code: int = int16()
     topics: list[BeginQuorumTopicResult] = array(BeginQuorumTopicResult)

@@ -1,6 +1,6 @@
-"""EndQuorumEpoch (54): a leader of the metadata log that steps down asks the other voters to elect a new one without waiting for a timeout.
+"""EndQuorumEpoch (54): a resigning leader of the metadata log asks the other voters to elect a new one without waiting for a timeout.
 
-It names them in the order of how much of the log they have: the first begins an election at once, the others hold back one after the other.
+It lists them in the order of their log end offsets: the first starts an election at once, the others back off increasingly.
 Source: KIP-595, KIP-853 (v1: directory ids, endpoints); EndQuorumEpochRequest.json, EndQuorumEpochResponse.json; KafkaRaftClient.
 """
 
@@ -28,7 +28,7 @@ class PreferredCandidate:
 
 @structure(kafka_name="PartitionData")
 class EndQuorumPartition:
-    """The leader that steps down and its epoch. The best successor comes first; v0 names them by id alone, v1 with their directories."""
+    """The resigning leader and its epoch. The best successor is the first; v0 lists them by id alone, v1 with their directories."""
 
     partition_index: int = int32()
     leader_id: int = int32()
@@ -39,7 +39,7 @@ class EndQuorumPartition:
 
 @structure(kafka_name="TopicData")
 class EndQuorumTopic:
-    """Always the one partition 0 of __cluster_metadata."""
+    """Always partition 0 of __cluster_metadata."""
 
     topic_name: str = string()
     partitions: list[EndQuorumPartition] = array(EndQuorumPartition)
@@ -47,7 +47,7 @@ class EndQuorumTopic:
 
 @structure
 class LeaderEndpoint:
-    """Where the leader can be reached by other controllers, by name of the listener."""
+    """An endpoint of the leader for other controllers, by listener name."""
 
     name: str = string(since=1)
     host: str = string(since=1)
@@ -56,9 +56,9 @@ class LeaderEndpoint:
 
 @message(key=54, versions="0-1", flexible="1+")
 class EndQuorumEpochRequest:
-    """Repeated until the receiver has answered or a new leader is known. Only a follower of this very leader begins or delays an election for it.
+    """Repeated until the receiver has responded or a new leader is known. Only a follower of this very leader starts or delays an election for it.
 
-    A null cluster id is not checked. v1 is flexible and brings the endpoints of the leader.
+    A null cluster id is not checked. v1 is flexible and adds the endpoints of the leader.
     """
 
     cluster_id: str | None = string(nullable="0+", default=None)
@@ -68,7 +68,7 @@ class EndQuorumEpochRequest:
 
 @structure(kafka_name="PartitionData")
 class EndQuorumPartitionResult:
-    """The receiver's epoch and who leads it (-1: nobody it knows of), errors included."""
+    """The receiver's epoch and leader (-1: unknown), also with an error."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -78,7 +78,7 @@ class EndQuorumPartitionResult:
 
 @structure(kafka_name="TopicData")
 class EndQuorumTopicResult:
-    """Always the one partition 0 of __cluster_metadata; no topics at all where the whole request is refused."""
+    """Always partition 0 of __cluster_metadata; no topics with a top-level error."""
 
     topic_name: str = string()
     partitions: list[EndQuorumPartitionResult] = array(EndQuorumPartitionResult)
@@ -86,7 +86,7 @@ class EndQuorumTopicResult:
 
 @structure
 class NodeEndpoint:
-    """Where the leader named above can be reached, on the listener that was asked."""
+    """An endpoint of the leader named above, for the listener of the request."""
 
     node_id: int = int32(since=1)
     host: str = string(since=1)
@@ -95,7 +95,7 @@ class NodeEndpoint:
 
 @message(key=54, versions="0-1", flexible="1+")
 class EndQuorumEpochResponse:
-    """No error means: acknowledged. v1 adds the leader's endpoint, empty where no leader is known."""
+    """No error means acknowledged. v1 adds the leader's endpoint, empty if no leader is known."""
 
     error_code: int = int16()
     topics: list[EndQuorumTopicResult] = array(EndQuorumTopicResult)

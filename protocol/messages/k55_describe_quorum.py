@@ -1,6 +1,6 @@
-"""DescribeQuorum (55): who leads the metadata log, and how far each controller and broker has fetched it.
+"""DescribeQuorum (55): the leader of the metadata log, and how far each controller and broker has fetched it.
 
-Only the leader knows: other controllers refuse, a broker hands the request on to it.
+Only the leader answers: other controllers reject it, a broker forwards it to the leader.
 Source: KIP-595, KIP-836 (v1: times), KIP-853 (v2: directories, nodes); DescribeQuorumRequest.json, DescribeQuorumResponse.json.
 """
 
@@ -13,21 +13,21 @@ UNKNOWN_TIMESTAMP = -1
 ERRORS = (
     ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,  # of the partition, without a hint who leads
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,  # for the partition, without the leader
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
 )
 
 
 @structure(kafka_name="PartitionData")
 class DescribeQuorumPartition:
-    """A partition; 0 is the only one that there is."""
+    """A partition; 0 is the only one."""
 
     partition_index: int = int32()
 
 
 @structure(kafka_name="TopicData")
 class DescribeQuorumTopic:
-    """A topic; __cluster_metadata is the only one that has a quorum."""
+    """A topic; only __cluster_metadata has a quorum."""
 
     topic_name: str = string()
     partitions: list[DescribeQuorumPartition] = array(DescribeQuorumPartition)
@@ -35,7 +35,7 @@ class DescribeQuorumTopic:
 
 @message(key=55, versions="0-2", flexible="0+")
 class DescribeQuorumRequest:
-    """The same in all versions; they differ in what comes back."""
+    """The same in all versions; the responses differ."""
 
     topics: list[DescribeQuorumTopic] = array(DescribeQuorumTopic)
 
@@ -59,7 +59,7 @@ class ReplicaState:
 class DescribeQuorumPartitionResult:
     """The quorum. The high watermark is the end of what a majority has. Observers are brokers, and controllers that do not vote.
 
-    Where there is an error all of it is zero or empty. v2 adds a message.
+    With an error all fields are zero or empty. v2 adds a message.
     """
 
     partition_index: int = int32()
@@ -74,7 +74,7 @@ class DescribeQuorumPartitionResult:
 
 @structure(kafka_name="TopicData")
 class DescribeQuorumTopicResult:
-    """A topic that was asked for."""
+    """A requested topic."""
 
     topic_name: str = string()
     partitions: list[DescribeQuorumPartitionResult] = array(DescribeQuorumPartitionResult)
@@ -82,7 +82,7 @@ class DescribeQuorumTopicResult:
 
 @structure
 class Listener:
-    """Where a voter can be reached."""
+    """An endpoint of a voter."""
 
     name: str = string(since=2)
     host: str = string(since=2)
@@ -99,7 +99,7 @@ class DescribeQuorumNode:
 
 @message(key=55, versions="0-2", flexible="0+")
 class DescribeQuorumResponse:
-    """v2 adds messages, which are empty (not null) where all is well, and the nodes of the voters."""
+    """v2 adds messages, which are empty (not null) without an error, and the nodes of the voters."""
 
     error_code: int = int16()
     error_message: str | None = string(since=2, nullable="2+", ignorable=True)

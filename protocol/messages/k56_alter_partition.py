@@ -1,7 +1,7 @@
-"""AlterPartition (56): the leader of a partition asks the controller to let replicas join or leave the in-sync replicas.
+"""AlterPartition (56): the leader of a partition asks the controller to expand or shrink the ISR.
 
-The leader counts a joining replica at once when it moves the high watermark, but a leaving one only when the controller has agreed: at no time is a
-record called committed that a later leader might lack. v0 was called AlterIsr.
+The leader counts a joining replica at once for the high watermark, but drops a leaving one only when the controller has accepted it: at no time is a
+record committed that a later leader might lack. v0 was called AlterIsr.
 Source: KIP-497, KIP-704 (v1: recovery from unclean elections), KIP-841 (v2: topic ids), KIP-903 (v3: broker epochs); AlterPartitionRequest.json,
 AlterPartitionResponse.json; 2.8: AlterIsrRequest.json, AlterIsrResponse.json.
 """
@@ -25,13 +25,13 @@ ERRORS = (
     ErrorCode.INVALID_UPDATE_VERSION,  # the partition epoch is old: something has changed meanwhile
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.INELIGIBLE_REPLICA,  # fenced, shutting down, not registered, or restarted (v3)
-    ErrorCode.NEW_LEADER_ELECTED,  # done, but the asker leads no longer
+    ErrorCode.NEW_LEADER_ELECTED,  # accepted, but the sender is no longer the leader
 )
 
 
 @structure
 class BrokerState:
-    """A replica and the broker epoch with which it fetches; -1 is not checked."""
+    """A replica and its broker epoch; -1 is not checked."""
 
     broker_id: int = int32(since=3)
     broker_epoch: int = int64(since=3, default=UNCHECKED_BROKER_EPOCH)
@@ -39,9 +39,9 @@ class BrokerState:
 
 @structure(kafka_name="PartitionData")
 class AlterPartitionData:
-    """The in-sync replicas as they shall be, the leader included, if the partition epoch is still this one.
+    """The requested ISR, including the leader, provided that the partition epoch is unchanged.
 
-    v1 adds the state of recovery, v3 the broker epochs, so that a restarted broker does not get in by an old fetch.
+    v1 adds the leader recovery state, v3 the broker epochs, so that a restarted broker does not join by an old fetch.
     """
 
     partition_index: int = int32()
@@ -54,7 +54,7 @@ class AlterPartitionData:
 
 @structure(kafka_name="TopicData")
 class AlterPartitionTopic:
-    """Partitions of one topic, called by its name up to v1 and by its id since v2."""
+    """Partitions of one topic, identified by its name up to v1 and by its id since v2."""
 
     topic_name: str = string(until=1, ignorable=True)
     topic_id: bytes = uuid(since=2, ignorable=True)
@@ -63,7 +63,7 @@ class AlterPartitionTopic:
 
 @message(key=56, versions="0-3", flexible="0+")
 class AlterPartitionRequest:
-    """Refused as a whole unless the broker is registered under this very epoch."""
+    """Rejected as a whole unless the broker is registered with this very epoch."""
 
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1)
@@ -72,7 +72,7 @@ class AlterPartitionRequest:
 
 @structure(kafka_name="PartitionData")
 class AlterPartitionDataResult:
-    """The partition as it now is; all zero or empty where there is an error."""
+    """The current partition state; all zero or empty with an error."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -85,7 +85,7 @@ class AlterPartitionDataResult:
 
 @structure(kafka_name="TopicData")
 class AlterPartitionTopicResult:
-    """Partitions of one topic, called by its name up to v1 and by its id since v2."""
+    """Partitions of one topic, identified by its name up to v1 and by its id since v2."""
 
     topic_name: str = string(until=1, ignorable=True)
     topic_id: bytes = uuid(since=2, ignorable=True)
@@ -94,7 +94,7 @@ class AlterPartitionTopicResult:
 
 @message(key=56, versions="0-3", flexible="0+")
 class AlterPartitionResponse:
-    """Each partition succeeds or fails on its own. v2 knows three errors more, see above."""
+    """Each partition succeeds or fails independently. v2 has three more errors, see above."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

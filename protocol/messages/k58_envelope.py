@@ -1,6 +1,6 @@
-"""Envelope (58): a broker hands a client's request on to the active controller, with the client's name and address.
+"""Envelope (58): a broker forwards a client's request to the active controller, with the client's principal and address.
 
-Inside is a whole request with its header; the answer inside carries the inner correlation id. Only the outer connection is the broker's own.
+It embeds a whole request with its header; the embedded response has the embedded correlation id. Only the outer connection is the broker's own.
 Source: KIP-590; EnvelopeRequest.json, EnvelopeResponse.json.
 """
 
@@ -28,7 +28,7 @@ class EnvelopeRequest:
 
 @message(key=58, versions="0", flexible="0+")
 class EnvelopeResponse:
-    """The answer for the client (header and body, no size), or an error of the forwarding itself and null."""
+    """The response for the client (header and body, no size), or an error of the forwarding itself and null."""
 
     response_data: bytes | None = byte_string(nullable="0+", default=None)
     error_code: int = int16()

@@ -1,6 +1,6 @@
 """FetchSnapshot (59): a replica of the metadata log that is too far behind fetches a snapshot of it, piece by piece.
 
-The answer to a Fetch (1) named the snapshot, because the leader's log begins too late for the replica. Complete, it replaces the replica's log.
+A Fetch (1) response contained the snapshot id, because the leader's log start offset is too high for the replica. It replaces the replica's log.
 Source: KIP-630, KIP-853 (v1: directory ids, endpoints); FetchSnapshotRequest.json, FetchSnapshotResponse.json; KafkaRaftClient.
 """
 
@@ -27,7 +27,7 @@ ERRORS = (
 
 @structure
 class SnapshotId:
-    """A snapshot: it holds the outcome of everything before end_offset (exclusive); epoch is that of the last record in it."""
+    """A snapshot: it contains the state of everything before end_offset (exclusive); epoch is that of the last record in it."""
 
     end_offset: int = int64()
     epoch: int = int32()
@@ -35,7 +35,7 @@ class SnapshotId:
 
 @structure(kafka_name="PartitionSnapshot")
 class FetchPartitionSnapshot:
-    """Which snapshot, and from which byte of it on. current_leader_epoch is the epoch in which the replica takes the receiver for the leader."""
+    """Snapshot id and position. current_leader_epoch is the epoch in which the replica considers the receiver the leader."""
 
     partition: int = int32()
     current_leader_epoch: int = int32()
@@ -46,7 +46,7 @@ class FetchPartitionSnapshot:
 
 @structure(kafka_name="TopicSnapshot")
 class FetchTopicSnapshot:
-    """Always the one partition 0 of __cluster_metadata."""
+    """Always partition 0 of __cluster_metadata."""
 
     name: str = string()
     partitions: list[FetchPartitionSnapshot] = array(FetchPartitionSnapshot)
@@ -54,7 +54,7 @@ class FetchTopicSnapshot:
 
 @message(key=59, versions="0-1", flexible="0+")
 class FetchSnapshotRequest:
-    """Counts as a sign of life of a voter, as a Fetch does. A null cluster id is not checked. v1 adds the directory id of the replica."""
+    """Keeps a voter's session alive, as a Fetch does. A null cluster id is not checked. v1 adds the directory id of the replica."""
 
     cluster_id: str | None = string(tag=0, tagged="0+", nullable="0+", default=None)
     replica_id: int = int32(default=NO_REPLICA)
@@ -64,7 +64,7 @@ class FetchSnapshotRequest:
 
 @structure
 class LeaderIdAndEpoch:
-    """The receiver's epoch and who leads it (-1: nobody it knows of)."""
+    """The receiver's epoch and leader (-1: unknown)."""
 
     leader_id: int = int32()
     leader_epoch: int = int32()
@@ -72,9 +72,9 @@ class LeaderIdAndEpoch:
 
 @structure
 class PartitionSnapshot:
-    """The bytes from position on, and the size of the whole; the snapshot is complete when position and bytes add up to it.
+    """The bytes from position on, and the total size; the snapshot is complete when position and bytes add up to it.
 
-    The piece may end in the midst of a batch: unaligned_records are to be put together before they are read.
+    The piece may end in the middle of a batch: unaligned_records must be reassembled before they are read.
     """
 
     index: int = int32()
@@ -88,7 +88,7 @@ class PartitionSnapshot:
 
 @structure
 class TopicSnapshot:
-    """Always the one partition 0 of __cluster_metadata."""
+    """Always partition 0 of __cluster_metadata."""
 
     name: str = string()
     partitions: list[PartitionSnapshot] = array(PartitionSnapshot)
@@ -96,7 +96,7 @@ class TopicSnapshot:
 
 @structure
 class NodeEndpoint:
-    """Where the leader named above can be reached."""
+    """An endpoint of the leader named above."""
 
     node_id: int = int32(since=1)
     host: str = string(since=1)
@@ -105,7 +105,7 @@ class NodeEndpoint:
 
 @message(key=59, versions="0-1", flexible="0+")
 class FetchSnapshotResponse:
-    """v1 adds the leader's endpoint, empty where no leader is known."""
+    """v1 adds the leader's endpoint, empty if no leader is known."""
 
     throttle_time_ms: int = int32(ignorable=True)
     error_code: int = int16()

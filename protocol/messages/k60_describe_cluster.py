@@ -1,6 +1,6 @@
-"""DescribeCluster (60): the cluster's id and its brokers, or its controllers if a controller is asked.
+"""DescribeCluster (60): the cluster id and the brokers, or on a controller the controllers.
 
-What Metadata (3) tells, without the topics; admin clients use it, and since v1 may talk to controllers directly.
+The content of Metadata (3) without the topics; admin clients use it, and since v1 may connect to controllers directly.
 Source: KIP-700, KIP-919 (v1: controllers), KIP-1073 (v2: fenced brokers); DescribeClusterRequest.json, DescribeClusterResponse.json.
 """
 
@@ -13,7 +13,7 @@ NO_CONTROLLER = -1
 OPERATIONS_NOT_ASKED_FOR = -(2**31)
 
 ERRORS = (
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,  # controllers tell only those who may alter the cluster
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,  # controllers require ALTER on the cluster
     ErrorCode.UNSUPPORTED_VERSION,  # a controller before metadata.version 3.7
     ErrorCode.INVALID_REQUEST,  # v0, for the two below
     ErrorCode.MISMATCHED_ENDPOINT_TYPE,
@@ -23,7 +23,7 @@ ERRORS = (
 
 @message(key=60, versions="0-2", flexible="0+")
 class DescribeClusterRequest:
-    """v1 says which kind of node the asker believes to talk to; v2 can ask for brokers that are fenced too."""
+    """v1 adds the intended node type; v2 can include fenced brokers."""
 
     include_cluster_authorized_operations: bool = boolean()
     endpoint_type: int = int8(since=1, default=BROKERS)
@@ -32,7 +32,7 @@ class DescribeClusterRequest:
 
 @structure
 class DescribeClusterBroker:
-    """A node on the listener that was asked, broker or controller; v2 tells whether it is fenced."""
+    """A broker or controller on the listener of the request; v2 adds whether it is fenced."""
 
     broker_id: int = int32()
     host: str = string()
@@ -43,9 +43,9 @@ class DescribeClusterBroker:
 
 @message(key=60, versions="0-2", flexible="0+")
 class DescribeClusterResponse:
-    """controller_id is the active controller where a controller answers, a broker drawn by lot where a KRaft broker does: it passes requests on.
+    """controller_id is the active controller on a controller, on a KRaft broker a random broker, which forwards requests.
 
-    Operations are bits by number of the AclOperation, 0 where the asker may not even see them.
+    Operations are bits by number of the AclOperation, 0 if the client may not see them.
     """
 
     throttle_time_ms: int = int32()

@@ -1,6 +1,6 @@
-"""DescribeProducers (61): the producers that a partition remembers, and their open transactions.
+"""DescribeProducers (61): the producer state of a partition, and open transactions.
 
-Asked of the partition's leader. With ListTransactions (66) and DescribeTransactions (65) it finds transactions that were left hanging.
+Sent to the partition's leader. With ListTransactions (66) and DescribeTransactions (65) it finds hanging transactions.
 Source: KIP-664; DescribeProducersRequest.json, DescribeProducersResponse.json.
 """
 
@@ -30,14 +30,14 @@ class DescribeProducersTopic:
 
 @message(key=61, versions="0", flexible="0+")
 class DescribeProducersRequest:
-    """Each leader is asked for the partitions that it leads."""
+    """Each leader is queried for its partitions."""
 
     topics: list[DescribeProducersTopic] = array(DescribeProducersTopic)
 
 
 @structure
 class ProducerState:
-    """A producer as the log knows it.
+    """The state of a producer.
 
     last_timestamp is that of its last batch, in ms; coordinator_epoch that of its last transaction marker, -1 before the first.
     current_txn_start_offset is the first offset of its open transaction, -1 if there is none. The epoch is wider here (int32) than anywhere else.
@@ -53,7 +53,7 @@ class ProducerState:
 
 @structure(kafka_name="PartitionResponse")
 class DescribeProducersPartitionResult:
-    """The producers of one partition, expired ones no longer among them."""
+    """The producers of one partition, without expired ones."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -71,7 +71,7 @@ class DescribeProducersTopicResult:
 
 @message(key=61, versions="0", flexible="0+")
 class DescribeProducersResponse:
-    """Only partitions that were asked for."""
+    """Only requested partitions."""
 
     throttle_time_ms: int = int32()
     topics: list[DescribeProducersTopicResult] = array(DescribeProducersTopicResult)

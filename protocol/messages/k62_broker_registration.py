@@ -1,6 +1,6 @@
-"""BrokerRegistration (62): a broker announces itself to the active controller and gets its broker epoch.
+"""BrokerRegistration (62): a broker registers with the active controller and gets its broker epoch.
 
-The epoch is the offset of the record that registers it, so every later request of the broker proves which life of it is speaking.
+The epoch is the offset of the registration record, and identifies the broker's incarnation in every later request.
 Source: KIP-631, KIP-866 (v1: migration), KIP-858 (v2: log directories), KIP-966 (v3: previous epoch), KAFKA-17011 (v4: features whose lowest level is
 0); BrokerRegistrationRequest.json, BrokerRegistrationResponse.json.
 """
@@ -24,7 +24,7 @@ ERRORS = (
 
 @structure
 class Listener:
-    """Where the broker can be reached, and under which protocol (0 plain text, 1 TLS, 2 SASL, 3 both)."""
+    """An endpoint of the broker, and its security protocol (0 plain text, 1 TLS, 2 SASL, 3 both)."""
 
     name: str = string()
     host: str = string()
@@ -43,7 +43,7 @@ class Feature:
 
 @message(key=62, versions="0-4", flexible="0+")
 class BrokerRegistrationRequest:
-    """The incarnation id is drawn at every start; it tells a repeated request from a second broker with the same id."""
+    """The incarnation id is random at every start; it distinguishes a retry from a second broker with the same id."""
 
     broker_id: int = int32()
     cluster_id: str = string()
@@ -58,7 +58,7 @@ class BrokerRegistrationRequest:
 
 @message(key=62, versions="0-4", flexible="0+")
 class BrokerRegistrationResponse:
-    """The epoch under which the broker is registered; it stays fenced until it has caught up with the metadata log."""
+    """The broker epoch; the broker stays fenced until it has caught up with the metadata log."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -1,6 +1,6 @@
-"""BrokerHeartbeat (63): a broker tells the active controller that it lives, how far it has read, and what it wants.
+"""BrokerHeartbeat (63): a broker keeps its session with the active controller alive, and reports its metadata offset and requested state.
 
-The controller fences a broker that stays silent, lets one in that has caught up, and lets one go that leads nothing any more.
+The controller fences a broker without heartbeats, unfences one that has caught up, and lets one shut down that leads no partition any more.
 Source: KIP-631, KIP-858 (v1: failed log directories), KIP-1066 (v2: cordoned log directories); BrokerHeartbeatRequest.json,
 BrokerHeartbeatResponse.json.
 """
@@ -31,7 +31,7 @@ class BrokerHeartbeatRequest:
 
 @message(key=63, versions="0-2", flexible="0+")
 class BrokerHeartbeatResponse:
-    """What the controller has made of the broker; a broker believes itself fenced until it reads otherwise."""
+    """The state of the broker in the controller; a broker treats itself as fenced until it reads otherwise."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

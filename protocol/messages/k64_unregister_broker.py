@@ -1,6 +1,6 @@
-"""UnregisterBroker (64): take a broker that is gone for good off the cluster's books.
+"""UnregisterBroker (64): remove the registration of a broker that was permanently removed.
 
-Its id leaves all in-sync replicas. A broker that is alive can be unregistered too; it stays out until it registers again.
+Its id is removed from all ISRs. A live broker can be unregistered, too; it is unknown until it registers again.
 Source: KIP-631; UnregisterBrokerRequest.json, UnregisterBrokerResponse.json.
 """
 
@@ -18,14 +18,14 @@ ERRORS = (
 
 @message(key=64, versions="0", flexible="0+")
 class UnregisterBrokerRequest:
-    """KRaft only: in ZooKeeper mode a broker was gone with its session."""
+    """KRaft only: in ZooKeeper mode a broker's registration ended with its session."""
 
     broker_id: int = int32()
 
 
 @message(key=64, versions="0", flexible="0+")
 class UnregisterBrokerResponse:
-    """Whether the broker is off the books; the message is null if it is."""
+    """Whether the broker is unregistered; the message is null if it is."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -1,4 +1,4 @@
-"""DescribeTransactions (65): the state of transactional ids, asked of the transaction coordinator of each.
+"""DescribeTransactions (65): the state of transactional ids, sent to the transaction coordinator of each.
 
 Source: KIP-664; DescribeTransactionsRequest.json, DescribeTransactionsResponse.json.
 """
@@ -37,8 +37,9 @@ class TopicData:
 class TransactionState:
     """The last transaction of a transactional id.
 
-    It is Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort, PrepareEpochFence or Dead. The start is in ms since 1970, -1 if
-    none was begun. Partitions are those that still wait for their marker, none once it is complete. Topics that the asker may not see are left out.
+    It is Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort, PrepareEpochFence or Dead. The
+    start is in ms since 1970, -1 if none was started. Partitions are those that still wait for their marker, none
+    once it is complete. Topics that the client may not see are left out.
     """
 
     error_code: int = int16()
@@ -53,7 +54,7 @@ class TransactionState:
 
 @message(key=65, versions="0", flexible="0+")
 class DescribeTransactionsResponse:
-    """One entry per id asked for, each with an error of its own."""
+    """One entry per requested id, each with its own error."""
 
     throttle_time_ms: int = int32()
     transaction_states: list[TransactionState] = array(TransactionState)

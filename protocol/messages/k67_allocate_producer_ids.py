@@ -1,6 +1,6 @@
-"""AllocateProducerIds (67): a broker asks the active controller for a block of producer ids to hand out.
+"""AllocateProducerIds (67): a broker requests a block of producer ids from the active controller.
 
-A block is given to one broker once and for all: what a broker does not hand out before it stops is never used.
+A block is allocated to one broker permanently: ids that a broker does not assign before it stops are never used.
 Source: KIP-730; AllocateProducerIdsRequest.json, AllocateProducerIdsResponse.json.
 """
 
@@ -18,7 +18,7 @@ ERRORS = (
 
 @message(key=67, versions="0", flexible="0+")
 class AllocateProducerIdsRequest:
-    """Refused unless the broker is registered under this very epoch."""
+    """Rejected unless the broker is registered with this very epoch."""
 
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1)
@@ -26,7 +26,7 @@ class AllocateProducerIdsRequest:
 
 @message(key=67, versions="0", flexible="0+")
 class AllocateProducerIdsResponse:
-    """The first id of the block and how many there are: start is inside, start + len is the first one outside."""
+    """The first id of the block and its length: start is inclusive, start + len exclusive."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -1,8 +1,8 @@
-"""ConsumerGroupHeartbeat (68): the one request with which a consumer joins, stays in and leaves a group of the new rebalance protocol.
+"""ConsumerGroupHeartbeat (68): the single request with which a consumer joins, stays in and leaves a group of the consumer protocol.
 
-The coordinator computes who reads what and moves each member there step by step: what a member shall give up, it hands to others only after the
-member has reported it gone. Fields that have not changed since the last heartbeat are left out (null, -1).
-Source: KIP-848 (v1: regular expressions), KIP-1082 (v1: members name themselves); ConsumerGroupHeartbeatRequest.json,
+The coordinator computes the assignment and reconciles each member step by step: a revoked partition is assigned to others only after the
+member has acknowledged the revocation. Fields that have not changed since the last heartbeat are left out (null, -1).
+Source: KIP-848 (v1: regular expressions), KIP-1082 (v1: client-generated member ids); ConsumerGroupHeartbeatRequest.json,
 ConsumerGroupHeartbeatResponse.json.
 """
 
@@ -44,10 +44,10 @@ class TopicPartitions:
 
 @message(key=68, versions="0-1", flexible="0+")
 class ConsumerGroupHeartbeatRequest:
-    """The first heartbeat fills every field, most later ones only ids and epoch. topic_partitions are what the member still holds.
+    """The first heartbeat contains every field, most later ones only ids and epoch. topic_partitions are those that the member still owns.
 
-    The rebalance timeout is in ms: how long the member may take to give partitions up. v1 adds a regular expression (RE2) for topics, and lets every
-    member draw its own id; in v0 the coordinator gives one to those that come without.
+    The rebalance timeout is in ms: how long the member may take to revoke partitions. v1 adds a regular
+    expression (RE2) for topics, and every member generates its own id; in v0 the coordinator generates it.
     """
 
     group_id: str = string()
@@ -64,14 +64,14 @@ class ConsumerGroupHeartbeatRequest:
 
 @structure
 class Assignment:
-    """What the member may read from now on."""
+    """The partitions that the member may read from now on."""
 
     topic_partitions: list[TopicPartitions] = array(TopicPartitions)
 
 
 @message(key=68, versions="0-1", flexible="0+")
 class ConsumerGroupHeartbeatResponse:
-    """The member's epoch, and how many ms to wait before the next heartbeat. A null assignment: nothing has changed."""
+    """The member epoch, and the heartbeat interval in ms. A null assignment: nothing has changed."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe (69): consumer groups of the new rebalance protocol, asked of each group's coordinator.
+"""ConsumerGroupDescribe (69): groups of the consumer protocol, sent to each group's coordinator.
 
 Source: KIP-848, KIP-1099 (v1: types of members); ConsumerGroupDescribeRequest.json, ConsumerGroupDescribeResponse.json.
 """
@@ -8,7 +8,7 @@ from protocol.schema import array, boolean, int8, int16, int32, message, string,
 
 OPERATIONS_NOT_ASKED_FOR = -(2**31)
 UNKNOWN_MEMBER_TYPE = -1
-CLASSIC_MEMBER = 0  # speaks the classic protocol while the group is being upgraded
+CLASSIC_MEMBER = 0  # uses the classic protocol while the group is being upgraded
 CONSUMER_MEMBER = 1
 
 ERRORS = (
@@ -16,7 +16,7 @@ ERRORS = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.INVALID_GROUP_ID,
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED,  # members read topics that the asker may not see
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,  # members read topics that the client may not see
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
     ErrorCode.UNSUPPORTED_VERSION,  # the protocol is not enabled
     ErrorCode.INVALID_REQUEST,
@@ -43,14 +43,14 @@ class TopicPartitions:
 
 @structure
 class Assignment:
-    """Who reads what."""
+    """An assignment."""
 
     topic_partitions: list[TopicPartitions] = array(TopicPartitions)
 
 
 @structure
 class Member:
-    """A member: what it holds now, and what it is to hold in the end. v1 adds which protocol it speaks."""
+    """A member: its current and its target assignment. v1 adds its protocol."""
 
     member_id: str = string()
     instance_id: str | None = string(nullable="0+", default=None)
@@ -86,7 +86,7 @@ class DescribedGroup:
 
 @message(key=69, versions="0-1", flexible="0+")
 class ConsumerGroupDescribeResponse:
-    """One entry per group asked for, each with an error of its own."""
+    """One entry per requested group, each with its own error."""
 
     throttle_time_ms: int = int32()
     groups: list[DescribedGroup] = array(DescribedGroup)

@@ -1,6 +1,6 @@
-"""ControllerRegistration (70): a controller tells the active one where it listens and which features it supports.
+"""ControllerRegistration (70): a controller registers its endpoints and supported features with the active controller.
 
-Admin clients can so find the controllers, and a feature is not finalized that some controller lacks.
+It lets admin clients find the controllers, and prevents finalizing a feature that some controller lacks.
 Source: KIP-919; ControllerRegistrationRequest.json, ControllerRegistrationResponse.json.
 """
 
@@ -17,7 +17,7 @@ ERRORS = (
 
 @structure
 class Listener:
-    """Where the controller can be reached, and under which protocol (0 plain text, 1 TLS, 2 SASL, 3 both)."""
+    """An endpoint of the controller, and its security protocol (0 plain text, 1 TLS, 2 SASL, 3 both)."""
 
     name: str = string()
     host: str = string()
@@ -36,7 +36,7 @@ class Feature:
 
 @message(key=70, versions="0", flexible="0+")
 class ControllerRegistrationRequest:
-    """Sent again after every start: the incarnation id is drawn anew by each process. zk_migration_ready means nothing since 4.0."""
+    """Sent after every start: each process has a new random incarnation id. zk_migration_ready has no meaning since 4.0."""
 
     controller_id: int = int32()
     incarnation_id: bytes = uuid()
@@ -47,7 +47,7 @@ class ControllerRegistrationRequest:
 
 @message(key=70, versions="0", flexible="0+")
 class ControllerRegistrationResponse:
-    """Null instead of a message where all is well."""
+    """Null instead of a message without an error."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions (71): a client asks which of its metrics the cluster's operator wants to have.
+"""GetTelemetrySubscriptions (71): a client obtains the metrics that the cluster's operator has subscribed to.
 
 Source: KIP-714; GetTelemetrySubscriptionsRequest.json, GetTelemetrySubscriptionsResponse.json.
 """
@@ -16,17 +16,18 @@ ERRORS = (
 
 @message(key=71, versions="0", flexible="0+")
 class GetTelemetrySubscriptionsRequest:
-    """All zeros ask for an id, with which the client asks again whenever the interval is over or a push was refused."""
+    """All zeros request a client instance id, which the client sends whenever the interval is over or a push was rejected."""
 
     client_instance_id: bytes = uuid()
 
 
 @message(key=71, versions="0", flexible="0+")
 class GetTelemetrySubscriptionsResponse:
-    """The subscription: how often to push (ms), at most how many bytes, which metrics, and whether counters are pushed as differences.
+    """The subscription: push interval (ms), maximum bytes, metrics, and whether counters are pushed as deltas.
 
-    Requested metrics are prefixes of names: an empty list wants none, one empty string wants all. The subscription id changes whenever any of this
-    does. Compression types are numbered as in record batches, best liked first.
+    Requested metrics are prefixes of names: an empty list selects none, one empty string selects all. The
+    subscription id changes with any of these. Compression types are numbered as in record batches, in the order
+    of preference.
     """
 
     throttle_time_ms: int = int32()

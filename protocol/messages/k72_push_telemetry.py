@@ -1,4 +1,4 @@
-"""PushTelemetry (72): a client hands its metrics to the broker, which passes them to the plugin of the operator.
+"""PushTelemetry (72): a client sends its metrics to the broker, which passes them to the metrics plugin.
 
 Source: KIP-714; PushTelemetryRequest.json, PushTelemetryResponse.json.
 """
@@ -20,7 +20,7 @@ ERRORS = (
 
 @message(key=72, versions="0", flexible="0+")
 class PushTelemetryRequest:
-    """Metrics are OpenTelemetry's MetricsData v1 (protobuf), compressed as told. The terminating push is the last one and need not wait."""
+    """Metrics are OpenTelemetry's MetricsData v1 (protobuf), compressed as declared. The terminating push is the last one and need not wait."""
 
     client_instance_id: bytes = uuid()
     subscription_id: int = int32()
@@ -31,7 +31,7 @@ class PushTelemetryRequest:
 
 @message(key=72, versions="0", flexible="0+")
 class PushTelemetryResponse:
-    """No error: the metrics are with the plugin. They are never asked for again."""
+    """No error: the plugin has the metrics. They are never sent again."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

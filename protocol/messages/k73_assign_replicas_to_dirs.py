@@ -1,6 +1,6 @@
-"""AssignReplicasToDirs (73): a broker with several disks tells the controller which replica lies in which log directory.
+"""AssignReplicasToDirs (73): a broker with several log directories reports the directory of each replica to the controller.
 
-So the controller knows what is lost when a directory fails.
+With it the controller knows the replicas that a failed directory affects.
 Source: KIP-858; AssignReplicasToDirsRequest.json, AssignReplicasToDirsResponse.json.
 """
 
@@ -37,7 +37,7 @@ class AssignedTopic:
 
 @structure(kafka_name="DirectoryData")
 class AssignedDirectory:
-    """What lies in one directory. A directory that the broker did not register counts as failed: leaders move away."""
+    """The replicas in one directory. A directory that the broker did not register counts as failed: leaders move away."""
 
     id: bytes = uuid()
     topics: list[AssignedTopic] = array(AssignedTopic)
@@ -45,7 +45,7 @@ class AssignedDirectory:
 
 @message(key=73, versions="0", flexible="0+")
 class AssignReplicasToDirsRequest:
-    """Refused as a whole unless the broker is registered under this very epoch."""
+    """Rejected as a whole unless the broker is registered with this very epoch."""
 
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1)
@@ -54,7 +54,7 @@ class AssignReplicasToDirsRequest:
 
 @structure(kafka_name="PartitionData")
 class AssignedPartitionResult:
-    """Whether the controller has noted it."""
+    """Whether the controller has recorded it."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -70,7 +70,7 @@ class AssignedTopicResult:
 
 @structure(kafka_name="DirectoryData")
 class AssignedDirectoryResult:
-    """What lies in one directory."""
+    """The replicas in one directory."""
 
     id: bytes = uuid()
     topics: list[AssignedTopicResult] = array(AssignedTopicResult)
@@ -78,7 +78,7 @@ class AssignedDirectoryResult:
 
 @message(key=73, versions="0", flexible="0+")
 class AssignReplicasToDirsResponse:
-    """The same shape as the request, with an error per partition."""
+    """The same structure as the request, with an error per partition."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

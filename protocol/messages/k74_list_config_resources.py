@@ -18,14 +18,14 @@ ERRORS = (
 
 @message(key=74, versions="0-1", flexible="0+")
 class ListConfigResourcesRequest:
-    """v1 says of which types (ConfigResourceType); an empty list stands for all that the server can list."""
+    """v1 adds the types (ConfigResourceType); an empty list means all that the server can list."""
 
     resource_types: list[int] = array(int8, since=1)
 
 
 @structure
 class ConfigResource:
-    """A resource and its ConfigResourceType, which in v0 goes without saying."""
+    """A resource and its ConfigResourceType, which is implicit in v0."""
 
     resource_name: str = string()
     resource_type: int = int8(since=1, default=ConfigResourceType.CLIENT_METRICS.value, ignorable=True)

@@ -1,6 +1,6 @@
 """DescribeTopicPartitions (75): the partitions of topics, page by page, with their eligible leader replicas.
 
-What Metadata (3) tells of topics, for clusters with more partitions than one answer should hold.
+The topics of Metadata (3), for clusters with more partitions than one response should contain.
 Source: KIP-966; DescribeTopicPartitionsRequest.json, DescribeTopicPartitionsResponse.json.
 """
 
@@ -29,7 +29,7 @@ class DescribeTopic:
 
 @structure
 class Cursor:
-    """The partition to go on with; topics come in the order of their names."""
+    """The first partition of the next page; topics are in the order of their names."""
 
     topic_name: str = string()
     partition_index: int = int32()
@@ -37,7 +37,7 @@ class Cursor:
 
 @message(key=75, versions="0", flexible="0+")
 class DescribeTopicPartitionsRequest:
-    """No topics stand for all. A null cursor begins at the beginning. The server may hold fewer partitions per page than asked, never more."""
+    """No topics mean all. A null cursor starts at the beginning. A page may have fewer partitions than requested, never more."""
 
     topics: list[DescribeTopic] = array(DescribeTopic)
     response_partition_limit: int = int32(default=2000)
@@ -46,9 +46,10 @@ class DescribeTopicPartitionsRequest:
 
 @structure
 class DescribeTopicPartitionsResponsePartition:
-    """A partition; no leader is -1.
+    """A partition; without a leader it is -1.
 
-    Eligible leader replicas are out of sync and still hold everything committed; the last known ones held it once. Null: the server does not say.
+    Eligible leader replicas are out of sync but have everything committed; the last known ones had it once.
+    Null: not returned.
     """
 
     error_code: int = int16()
@@ -64,7 +65,7 @@ class DescribeTopicPartitionsResponsePartition:
 
 @structure
 class DescribeTopicPartitionsResponseTopic:
-    """A topic; its partitions may go on on the next page."""
+    """A topic; its partitions may continue on the next page."""
 
     error_code: int = int16()
     name: str | None = string(nullable="0+")
@@ -76,7 +77,7 @@ class DescribeTopicPartitionsResponseTopic:
 
 @message(key=75, versions="0", flexible="0+")
 class DescribeTopicPartitionsResponse:
-    """next_cursor is what to ask with next, null after the last page."""
+    """next_cursor is the cursor of the next request, null after the last page."""
 
     throttle_time_ms: int = int32(ignorable=True)
     topics: list[DescribeTopicPartitionsResponseTopic] = array(DescribeTopicPartitionsResponseTopic)

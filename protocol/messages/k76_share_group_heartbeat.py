@@ -1,6 +1,6 @@
-"""ShareGroupHeartbeat (76): a member of a share group says that it lives, and learns which partitions it shall read.
+"""ShareGroupHeartbeat (76): keeps the session of a share group member alive, and returns its assignment.
 
-Members of a share group read the same partitions side by side, like workers of a queue; the coordinator decides who reads what.
+Members of a share group read the same partitions concurrently, like workers of a queue; the coordinator computes the assignment.
 Source: KIP-932 (v0 in the early access of 4.0 only, v1 from 4.1); ShareGroupHeartbeatRequest.json, ShareGroupHeartbeatResponse.json.
 """
 
@@ -25,7 +25,7 @@ ERRORS = (
 
 @message(key=76, versions="0-1", flexible="0+")
 class ShareGroupHeartbeatRequest:
-    """Join with member epoch 0, leave with -1; what did not change since the last heartbeat is null."""
+    """Join with member epoch 0, leave with -1; fields that did not change since the last heartbeat are null."""
 
     group_id: str = string()
     member_id: str = string()
@@ -44,14 +44,14 @@ class TopicPartitions:
 
 @structure
 class Assignment:
-    """All that the member shall read."""
+    """All partitions of the member."""
 
     topic_partitions: list[TopicPartitions] = array(TopicPartitions)
 
 
 @message(key=76, versions="0-1", flexible="0+")
 class ShareGroupHeartbeatResponse:
-    """The epoch to say next time; the assignment only when it changed."""
+    """The epoch for the next heartbeat; the assignment only if it changed."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -1,6 +1,6 @@
-"""ShareGroupDescribe (77): what a coordinator knows of share groups and their members.
+"""ShareGroupDescribe (77): the state of share groups and their members, from their coordinator.
 
-Tools show it; nothing is changed by asking.
+For administration tools; read-only.
 Source: KIP-932 (v0 in the early access of 4.0 only, v1 from 4.1); ShareGroupDescribeRequest.json, ShareGroupDescribeResponse.json.
 """
 
@@ -23,7 +23,7 @@ ERRORS = (
 
 @message(key=77, versions="0-1", flexible="0+")
 class ShareGroupDescribeRequest:
-    """Groups by name; each is answered on its own."""
+    """Groups by name; each has its own result."""
 
     group_ids: list[str] = array(string)
     include_authorized_operations: bool = boolean()
@@ -40,14 +40,14 @@ class TopicPartitions:
 
 @structure
 class Assignment:
-    """All that a member reads."""
+    """The assignment of a member."""
 
     topic_partitions: list[TopicPartitions] = array(TopicPartitions)
 
 
 @structure
 class Member:
-    """A member and what it reads now."""
+    """A member and its current assignment."""
 
     member_id: str = string()
     rack_id: str | None = string(nullable="0+", default=None)
@@ -60,7 +60,7 @@ class Member:
 
 @structure
 class DescribedGroup:
-    """A group; the operations that the asker may do are a bit field, or its lowest value where they were not asked for."""
+    """A group; authorized operations are a bit field, or its lowest value if they were not requested."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
@@ -75,7 +75,7 @@ class DescribedGroup:
 
 @message(key=77, versions="0-1", flexible="0+")
 class ShareGroupDescribeResponse:
-    """One entry per group that was asked for."""
+    """One entry per requested group."""
 
     throttle_time_ms: int = int32()
     groups: list[DescribedGroup] = array(DescribedGroup)

@@ -1,6 +1,6 @@
-"""ShareFetch (78): take records out of a shared partition for a while, and say what became of those taken before.
+"""ShareFetch (78): acquire records of a share-partition for a limited time, and acknowledge those acquired before.
 
-What is taken is locked for this member; what it neither acknowledges nor renews in time goes to another.
+Acquired records are locked for this member; those that it neither acknowledges nor renews in time are delivered to another.
 Source: KIP-932 (v0 in the early access of 4.0 only, v1 from 4.1); KIP-1206 and KIP-1222 (v2: acquire mode, renewal); ShareFetchRequest.json,
 ShareFetchResponse.json.
 """
@@ -31,18 +31,18 @@ ERRORS = (
 
 
 class AcknowledgeType(IntEnum):
-    """What a member did with a record that it had taken."""
+    """The acknowledgement of an acquired record."""
 
     GAP = 0  # there is no such record any more
     ACCEPT = 1
     RELEASE = 2  # another member may have it
-    REJECT = 3  # nobody shall have it again
+    REJECT = 3  # it is not delivered again
     RENEW = 4  # still working on it (v2)
 
 
 @structure
 class AcknowledgementBatch:
-    """Offsets, both inclusive, and what became of them: one type for all, or one per offset (see AcknowledgeType)."""
+    """Offsets, both inclusive, and their acknowledgement: one type for all, or one per offset (see AcknowledgeType)."""
 
     first_offset: int = int64()
     last_offset: int = int64()
@@ -51,7 +51,7 @@ class AcknowledgementBatch:
 
 @structure
 class FetchPartition:
-    """A partition to read, with acknowledgements of what was taken from it."""
+    """A partition to read, with acknowledgements of records acquired before."""
 
     partition_index: int = int32()
     partition_max_bytes: int = int32(until=0)
@@ -68,7 +68,7 @@ class FetchTopic:
 
 @structure
 class ForgottenTopic:
-    """Partitions that leave the session."""
+    """Partitions to remove from the session."""
 
     topic_id: bytes = uuid()
     partitions: list[int] = array(int32)
@@ -76,7 +76,7 @@ class ForgottenTopic:
 
 @message(key=78, versions="0-2", flexible="0+")
 class ShareFetchRequest:
-    """A session remembers the partitions, so that only changes are sent; its epoch is counted up by the member."""
+    """A session stores the partitions, so that only changes are sent; the member increments its epoch."""
 
     group_id: str | None = string(nullable="0+", default=None)
     member_id: str | None = string(nullable="0+")
@@ -94,7 +94,7 @@ class ShareFetchRequest:
 
 @structure
 class LeaderIdAndEpoch:
-    """Who leads the partition now; both -1 where it is not known."""
+    """The current leader of the partition; both -1 if unknown."""
 
     leader_id: int = int32()
     leader_epoch: int = int32()
@@ -102,7 +102,7 @@ class LeaderIdAndEpoch:
 
 @structure
 class AcquiredRecords:
-    """Offsets, both inclusive, that are locked for the member, and how often they were delivered by now."""
+    """Acquired offsets, both inclusive, and their delivery count."""
 
     first_offset: int = int64()
     last_offset: int = int64()
@@ -111,7 +111,7 @@ class AcquiredRecords:
 
 @structure
 class PartitionData:
-    """What one partition gave, with two errors: of the reading, and of the acknowledging."""
+    """The result of one partition, with two errors: of the fetch, and of the acknowledgements."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -133,7 +133,7 @@ class ShareFetchableTopicResponse:
 
 @structure
 class NodeEndpoint:
-    """Where a new leader named above can be reached."""
+    """An endpoint of a new leader named above."""
 
     node_id: int = int32()
     host: str = string()
@@ -143,7 +143,7 @@ class NodeEndpoint:
 
 @message(key=78, versions="0-2", flexible="0+")
 class ShareFetchResponse:
-    """Batches as they lie in the log, and which of their records are this member's now."""
+    """Batches as in the log, and which of their records are acquired by this member."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -1,6 +1,6 @@
-"""ShareAcknowledge (79): say what became of records that a member of a share group had taken, without taking new ones.
+"""ShareAcknowledge (79): acknowledge records that a share group member has acquired, without acquiring new ones.
 
-The same can be said with the next ShareFetch; this is for a member that pauses or leaves.
+The next ShareFetch can contain the same; this is for a member that pauses or leaves.
 Source: KIP-932 (v0 in the early access of 4.0 only, v1 from 4.1); KIP-1222 (v2: renewal); ShareAcknowledgeRequest.json,
 ShareAcknowledgeResponse.json.
 """
@@ -25,7 +25,7 @@ ERRORS = (
 
 @structure
 class AcknowledgementBatch:
-    """Offsets, both inclusive, and what became of them: one type for all, or one per offset (AcknowledgeType of ShareFetch)."""
+    """Offsets, both inclusive, and their acknowledgement: one type for all, or one per offset (AcknowledgeType of ShareFetch)."""
 
     first_offset: int = int64()
     last_offset: int = int64()
@@ -50,7 +50,7 @@ class AcknowledgeTopic:
 
 @message(key=79, versions="0-2", flexible="0+")
 class ShareAcknowledgeRequest:
-    """In the session that ShareFetch opened; its epoch counts both kinds of requests."""
+    """Within the session of ShareFetch; its epoch counts both kinds of requests."""
 
     group_id: str | None = string(nullable="0+", default=None)
     member_id: str | None = string(nullable="0+")
@@ -61,7 +61,7 @@ class ShareAcknowledgeRequest:
 
 @structure
 class LeaderIdAndEpoch:
-    """Who leads the partition now; both -1 where it is not known."""
+    """The current leader of the partition; both -1 if unknown."""
 
     leader_id: int = int32()
     leader_epoch: int = int32()
@@ -69,7 +69,7 @@ class LeaderIdAndEpoch:
 
 @structure
 class PartitionData:
-    """Whether the acknowledgements of a partition were taken."""
+    """Whether the acknowledgements of a partition were accepted."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -87,7 +87,7 @@ class ShareAcknowledgeTopicResponse:
 
 @structure
 class NodeEndpoint:
-    """Where a new leader named above can be reached."""
+    """An endpoint of a new leader named above."""
 
     node_id: int = int32()
     host: str = string()
@@ -97,7 +97,7 @@ class NodeEndpoint:
 
 @message(key=79, versions="0-2", flexible="0+")
 class ShareAcknowledgeResponse:
-    """One verdict per partition."""
+    """One result per partition."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

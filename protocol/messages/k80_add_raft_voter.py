@@ -1,7 +1,7 @@
 """AddRaftVoter (80): make a controller a voter of the metadata quorum.
 
-The leader first lets the newcomer catch up, then writes the new voter set into the log; one change at a time keeps two majorities from existing.
-Source: KIP-853; KIP-1186 (v1: answer before the change is committed); AddVoterHandler, AddRaftVoterRequest.json, AddRaftVoterResponse.json.
+The leader first waits until the new voter has caught up, then writes the new voter set; one change at a time prevents two disjoint majorities.
+Source: KIP-853; KIP-1186 (v1: response before the change is committed); AddVoterHandler, AddRaftVoterRequest.json, AddRaftVoterResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -22,7 +22,7 @@ ERRORS = (
 
 @structure
 class Listener:
-    """One address of the voter, by the name of its listener."""
+    """One endpoint of the voter, by listener name."""
 
     name: str = string()
     host: str = string()
@@ -43,7 +43,7 @@ class AddRaftVoterRequest:
 
 @message(key=80, versions="0-1", flexible="0+")
 class AddRaftVoterResponse:
-    """No error once the new set of voters is committed (v1: or only written, where that was asked for)."""
+    """No error once the new voter set is committed (v1: or only written, if requested)."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

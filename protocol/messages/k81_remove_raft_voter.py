@@ -1,4 +1,4 @@
-"""RemoveRaftVoter (81): take a voter out of the metadata quorum.
+"""RemoveRaftVoter (81): remove a voter from the metadata quorum.
 
 A leader may remove itself: it resigns once the change is committed.
 Source: KIP-853; RemoveVoterHandler, RemoveRaftVoterRequest.json, RemoveRaftVoterResponse.json.
@@ -31,7 +31,7 @@ class RemoveRaftVoterRequest:
 
 @message(key=81, versions="0", flexible="0+")
 class RemoveRaftVoterResponse:
-    """No error once the new set of voters is committed."""
+    """No error once the new voter set is committed."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

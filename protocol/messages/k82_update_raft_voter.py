@@ -1,6 +1,6 @@
-"""UpdateRaftVoter (82): a voter tells the leader its own addresses and which kraft.versions it supports.
+"""UpdateRaftVoter (82): a voter sends its endpoints and supported kraft.versions to the leader.
 
-It does so when it started and found the voter set in the log to say something else of it.
+It does so after a start if the voter set in the log differs.
 Source: KIP-853; UpdateVoterHandler, UpdateRaftVoterRequest.json, UpdateRaftVoterResponse.json.
 """
 
@@ -22,7 +22,7 @@ ERRORS = (
 
 @structure
 class Listener:
-    """One address of the voter, by the name of its listener."""
+    """One endpoint of the voter, by listener name."""
 
     name: str = string()
     host: str = string()
@@ -39,7 +39,7 @@ class KRaftVersionFeature:
 
 @message(key=82, versions="0", flexible="0+")
 class UpdateRaftVoterRequest:
-    """Only the leader of this very epoch takes it."""
+    """Only the leader of this very epoch accepts it."""
 
     cluster_id: str | None = string(nullable="0+")
     current_leader_epoch: int = int32()
@@ -51,7 +51,7 @@ class UpdateRaftVoterRequest:
 
 @structure
 class CurrentLeader:
-    """The leader as the answering node knows it."""
+    """The leader as far as the responding node knows."""
 
     leader_id: int = int32(default=-1)
     leader_epoch: int = int32(default=-1)
@@ -61,7 +61,7 @@ class CurrentLeader:
 
 @message(key=82, versions="0", flexible="0+")
 class UpdateRaftVoterResponse:
-    """No error once the change is written; the leader where it is another one."""
+    """No error once the change is written; the leader if it is another node."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

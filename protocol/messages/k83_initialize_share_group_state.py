@@ -1,6 +1,6 @@
-"""InitializeShareGroupState (83): a group coordinator has the share coordinator begin the state of a share-partition.
+"""InitializeShareGroupState (83): a group coordinator makes the share coordinator initialize the state of a share-partition.
 
-The share coordinator keeps what is delivered and acknowledged of every (group, partition) in __share_group_state.
+The share coordinator stores the delivery state of every (group, partition) in __share_group_state.
 Source: KIP-932; InitializeShareGroupStateRequest.json, InitializeShareGroupStateResponse.json.
 """
 
@@ -18,7 +18,7 @@ ERRORS = (
 
 @structure
 class PartitionData:
-    """Where the group begins to read a partition; -1 leaves that to the partition's leader."""
+    """The start offset of the group in a partition; -1 leaves it to the partition's leader."""
 
     partition: int = int32()
     state_epoch: int = int32()
@@ -35,7 +35,7 @@ class InitializeStateData:
 
 @message(key=83, versions="0", flexible="0+")
 class InitializeShareGroupStateRequest:
-    """A higher state epoch than before starts anew."""
+    """A higher state epoch than before starts with new state."""
 
     group_id: str = string()
     topics: list[InitializeStateData] = array(InitializeStateData)
@@ -43,7 +43,7 @@ class InitializeShareGroupStateRequest:
 
 @structure
 class PartitionResult:
-    """Whether a partition's state began."""
+    """Whether a partition's state is initialized."""
 
     partition: int = int32()
     error_code: int = int16()
@@ -60,6 +60,6 @@ class InitializeStateResult:
 
 @message(key=83, versions="0", flexible="0+")
 class InitializeShareGroupStateResponse:
-    """One verdict per partition."""
+    """One result per partition."""
 
     results: list[InitializeStateResult] = array(InitializeStateResult)

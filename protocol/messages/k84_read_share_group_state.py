@@ -1,6 +1,6 @@
-"""ReadShareGroupState (84): the leader of a partition asks the share coordinator what is delivered and acknowledged of it.
+"""ReadShareGroupState (84): the leader of a partition reads its delivery state from the share coordinator.
 
-It does so when a group first reads the partition from it; asking also fences leaders before it.
+It does so when a group first reads the partition from it; the request also fences previous leaders.
 Source: KIP-932; ReadShareGroupStateRequest.json, ReadShareGroupStateResponse.json.
 """
 
@@ -20,7 +20,7 @@ ERRORS = (
 
 @structure
 class PartitionData:
-    """A partition and the epoch in which the asker leads it."""
+    """A partition and the sender's leader epoch."""
 
     partition: int = int32()
     leader_epoch: int = int32()
@@ -36,7 +36,7 @@ class ReadStateData:
 
 @message(key=84, versions="0", flexible="0+")
 class ReadShareGroupStateRequest:
-    """Asked with the leader epoch of the partition."""
+    """Sent with the leader epoch of the partition."""
 
     group_id: str = string()
     topics: list[ReadStateData] = array(ReadStateData)
@@ -44,7 +44,7 @@ class ReadShareGroupStateRequest:
 
 @structure
 class StateBatch:
-    """Offsets, both inclusive, in one delivery state: 0 available, 2 acknowledged, 4 archived."""
+    """Offsets, both inclusive, with one delivery state: 0 available, 2 acknowledged, 4 archived."""
 
     first_offset: int = int64()
     last_offset: int = int64()
@@ -54,7 +54,7 @@ class StateBatch:
 
 @structure
 class PartitionResult:
-    """The state of a partition; the start offset is -1 where none was set."""
+    """The state of a partition; the start offset is -1 if none was set."""
 
     partition: int = int32()
     error_code: int = int16()

@@ -1,6 +1,6 @@
-"""WriteShareGroupState (85): the leader of a partition has the share coordinator keep what was delivered and acknowledged of it.
+"""WriteShareGroupState (85): the leader of a partition makes the share coordinator store its delivery state.
 
-Only changes are sent; the coordinator answers when they are in its log.
+Only changes are sent; the coordinator responds when they are in its log.
 Source: KIP-932; KIP-1226 (v1: how many are complete); WriteShareGroupStateRequest.json, WriteShareGroupStateResponse.json.
 """
 
@@ -21,7 +21,7 @@ ERRORS = (
 
 @structure
 class StateBatch:
-    """Offsets, both inclusive, in one delivery state: 0 available, 2 acknowledged, 4 archived."""
+    """Offsets, both inclusive, with one delivery state: 0 available, 2 acknowledged, 4 archived."""
 
     first_offset: int = int64()
     last_offset: int = int64()
@@ -31,7 +31,7 @@ class StateBatch:
 
 @structure
 class PartitionData:
-    """What changed in a partition; a start offset of -1 says that it did not move."""
+    """The changes of a partition; a start offset of -1 means unchanged."""
 
     partition: int = int32()
     state_epoch: int = int32()
@@ -51,7 +51,7 @@ class WriteStateData:
 
 @message(key=85, versions="0-1", flexible="0+")
 class WriteShareGroupStateRequest:
-    """Refused if a later leader, or a later state epoch, was heard of."""
+    """Rejected if a later leader epoch or state epoch is known."""
 
     group_id: str = string()
     topics: list[WriteStateData] = array(WriteStateData)
@@ -59,7 +59,7 @@ class WriteShareGroupStateRequest:
 
 @structure
 class PartitionResult:
-    """Whether a partition's changes are kept."""
+    """Whether a partition's changes are stored."""
 
     partition: int = int32()
     error_code: int = int16()
@@ -76,6 +76,6 @@ class WriteStateResult:
 
 @message(key=85, versions="0-1", flexible="0+")
 class WriteShareGroupStateResponse:
-    """One verdict per partition."""
+    """One result per partition."""
 
     results: list[WriteStateResult] = array(WriteStateResult)

@@ -1,6 +1,6 @@
-"""DeleteShareGroupState (86): a group coordinator has the share coordinator forget share-partitions.
+"""DeleteShareGroupState (86): a group coordinator makes the share coordinator delete the state of share-partitions.
 
-It follows when a group or a topic is deleted; a tombstone removes what is kept.
+Sent when a group or a topic is deleted; a tombstone removes the state.
 Source: KIP-932; DeleteShareGroupStateRequest.json, DeleteShareGroupStateResponse.json.
 """
 
@@ -20,7 +20,7 @@ ERRORS = (
 
 @structure
 class PartitionData:
-    """A partition to forget."""
+    """A partition whose state is deleted."""
 
     partition: int = int32()
 
@@ -43,7 +43,7 @@ class DeleteShareGroupStateRequest:
 
 @structure
 class PartitionResult:
-    """Whether a partition is forgotten."""
+    """Whether the state of a partition is deleted."""
 
     partition: int = int32()
     error_code: int = int16()
@@ -60,6 +60,6 @@ class DeleteStateResult:
 
 @message(key=86, versions="0", flexible="0+")
 class DeleteShareGroupStateResponse:
-    """One verdict per partition."""
+    """One result per partition."""
 
     results: list[DeleteStateResult] = array(DeleteStateResult)

@@ -1,6 +1,6 @@
-"""ReadShareGroupStateSummary (87): how far a share group is in its partitions, without the batches in between.
+"""ReadShareGroupStateSummary (87): the start offsets of a share group, without the state batches.
 
-A group coordinator asks it to answer DescribeShareGroupOffsets.
+A group coordinator sends it to answer DescribeShareGroupOffsets.
 Source: KIP-932; KIP-1226 (v1: how many are complete); ReadShareGroupStateSummaryRequest.json, ReadShareGroupStateSummaryResponse.json.
 """
 
@@ -36,7 +36,7 @@ class ReadStateSummaryData:
 
 @message(key=87, versions="0-1", flexible="0+")
 class ReadShareGroupStateSummaryRequest:
-    """Asked with the leader epoch of the partition, as far as the asker knows it."""
+    """Sent with the leader epoch of the partition, as far as the sender knows it."""
 
     group_id: str = string()
     topics: list[ReadStateSummaryData] = array(ReadStateSummaryData)
@@ -44,7 +44,7 @@ class ReadShareGroupStateSummaryRequest:
 
 @structure
 class PartitionResult:
-    """How far the group is; delivery_complete_count (-1: unknown) counts what is done behind the start offset."""
+    """The start offset; delivery_complete_count (-1: unknown) counts completed records after it."""
 
     partition: int = int32()
     error_code: int = int16()

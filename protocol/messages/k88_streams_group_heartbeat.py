@@ -1,6 +1,6 @@
-"""StreamsGroupHeartbeat (88): a member of a Kafka Streams application says that it lives, and learns which tasks it shall run.
+"""StreamsGroupHeartbeat (88): keeps the session of a Kafka Streams member alive, and returns its tasks.
 
-The broker knows the topology and assigns tasks (active, standby, warm-up), which up to 4.0 the members did among themselves.
+The broker knows the topology and assigns tasks (active, standby, warm-up), which up to 4.0 a client-side assignor did.
 Source: KIP-1071 (v0), KIP-1331 (v1: topology description); StreamsGroupHeartbeatRequest.json, StreamsGroupHeartbeatResponse.json.
 """
 
@@ -42,7 +42,7 @@ class KeyValue:
 
 @structure
 class TopicInfo:
-    """An internal topic as the application wants it; 0 leaves a number to others."""
+    """An internal topic as the application requires it; 0 leaves the number of partitions open."""
 
     name: str = string()
     partitions: int = int32()
@@ -52,7 +52,7 @@ class TopicInfo:
 
 @structure
 class CopartitionGroup:
-    """Source topics that must have equally many partitions, as indexes into those of the subtopology."""
+    """Source topics that must be copartitioned, as indexes into those of the subtopology."""
 
     source_topics: list[int] = array(int16)
     source_topic_regex: list[int] = array(int16)
@@ -61,7 +61,7 @@ class CopartitionGroup:
 
 @structure
 class Subtopology:
-    """A part of the topology that is connected: what it reads, writes, and keeps."""
+    """A connected part of the topology: its source, sink, repartition and changelog topics."""
 
     subtopology_id: str = string()
     source_topics: list[str] = array(string)
@@ -74,7 +74,7 @@ class Subtopology:
 
 @structure
 class Topology:
-    """What the application computes; sent when joining."""
+    """The application's topology; sent when joining."""
 
     epoch: int = int32()
     subtopologies: list[Subtopology] = array(Subtopology)
@@ -90,7 +90,7 @@ class TaskIds:
 
 @structure
 class Endpoint:
-    """Where other members reach this one for interactive queries."""
+    """The member's endpoint for interactive queries."""
 
     host: str = string()
     port: int = uint16()
@@ -98,7 +98,7 @@ class Endpoint:
 
 @structure
 class TaskOffset:
-    """How far a task's changelogs are, summed up."""
+    """The sum of the changelog offsets of a task."""
 
     subtopology_id: str = string()
     partition: int = int32()
@@ -107,7 +107,7 @@ class TaskOffset:
 
 @message(key=88, versions="0-1", flexible="0+")
 class StreamsGroupHeartbeatRequest:
-    """Join with member epoch 0, leave with -1, leave to come back with -2; what did not change is null."""
+    """Join with member epoch 0, leave with -1, leave temporarily with -2; unchanged fields are null."""
 
     group_id: str = string()
     member_id: str = string()
@@ -129,7 +129,7 @@ class StreamsGroupHeartbeatRequest:
 
 
 class StatusCode(IntEnum):
-    """What a member is told besides its tasks."""
+    """A status for the member besides its tasks."""
 
     STALE_TOPOLOGY = 0  # the group is at a later topology epoch
     MISSING_SOURCE_TOPICS = 1
@@ -142,7 +142,7 @@ class StatusCode(IntEnum):
 
 @structure
 class Status:
-    """What is wrong with the group or its topology, or asked of its members (see StatusCode)."""
+    """An error of the group or its topology, or a request to its members (see StatusCode)."""
 
     status_code: int = int8()
     status_detail: str = string()
@@ -158,7 +158,7 @@ class TopicPartition:
 
 @structure
 class EndpointToPartitions:
-    """Whom to ask about which partitions."""
+    """The endpoint for the partitions of a member."""
 
     user_endpoint: Endpoint = struct(Endpoint)
     active_partitions: list[TopicPartition] = array(TopicPartition)
@@ -167,7 +167,7 @@ class EndpointToPartitions:
 
 @message(key=88, versions="0-1", flexible="0+")
 class StreamsGroupHeartbeatResponse:
-    """The epoch to say next time; tasks only when they changed."""
+    """The epoch for the next heartbeat; tasks only if they changed."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

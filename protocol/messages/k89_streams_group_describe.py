@@ -1,6 +1,6 @@
-"""StreamsGroupDescribe (89): what a coordinator knows of Kafka Streams applications, their topology, members and tasks.
+"""StreamsGroupDescribe (89): topology, members and tasks of Kafka Streams applications, from their coordinator.
 
-Tools show it; nothing is changed by asking.
+For administration tools; read-only.
 Source: KIP-1071 (v0), KIP-1331 and KIP-1357 (v1: topology description, assignor); StreamsGroupDescribeRequest.json,
 StreamsGroupDescribeResponse.json.
 """
@@ -24,7 +24,7 @@ ERRORS = (
 
 @message(key=89, versions="0-1", flexible="0+")
 class StreamsGroupDescribeRequest:
-    """Groups by name; each is answered on its own."""
+    """Groups by name; each has its own result."""
 
     group_ids: list[str] = array(string)
     include_authorized_operations: bool = boolean()
@@ -41,7 +41,7 @@ class KeyValue:
 
 @structure
 class TopicInfo:
-    """An internal topic as the application wants it; 0 leaves a number to others."""
+    """An internal topic as the application requires it; 0 leaves the number of partitions open."""
 
     name: str = string()
     partitions: int = int32()
@@ -62,7 +62,7 @@ class Subtopology:
 
 @structure
 class Topology:
-    """The topology in force; no subtopologies where topics are missing or wrongly partitioned."""
+    """The topology in use; no subtopologies if topics are missing or wrongly partitioned."""
 
     epoch: int = int32()
     subtopologies: list[Subtopology] | None = array(Subtopology, nullable="0+", default=None)
@@ -70,7 +70,7 @@ class Topology:
 
 @structure
 class Endpoint:
-    """Where other members reach this one for interactive queries."""
+    """The member's endpoint for interactive queries."""
 
     host: str = string()
     port: int = uint16()
@@ -78,7 +78,7 @@ class Endpoint:
 
 @structure
 class TaskOffset:
-    """How far a task's changelogs are, summed up."""
+    """The sum of the changelog offsets of a task."""
 
     subtopology_id: str = string()
     partition: int = int32()
@@ -104,7 +104,7 @@ class Assignment:
 
 @structure
 class Member:
-    """A member: what it runs, and what it shall run."""
+    """A member: its current and its target tasks."""
 
     member_id: str = string()
     member_epoch: int = int32()
@@ -125,7 +125,7 @@ class Member:
 
 @structure
 class TopologyDescriptionNode:
-    """A processing node: 1 source, 2 processor, 3 sink; what does not fit its type is empty."""
+    """A processing node: 1 source, 2 processor, 3 sink; fields of other types are empty."""
 
     name: str = string(since=1)
     node_type: int = int8(since=1)
@@ -145,7 +145,7 @@ class TopologyDescriptionSubtopology:
 
 @structure
 class TopologyDescriptionGlobalStore:
-    """A store that every member has in full, and how it is filled."""
+    """A global store, which every member has completely, and its source."""
 
     source: TopologyDescriptionNode = struct(TopologyDescriptionNode, since=1)
     processor: TopologyDescriptionNode = struct(TopologyDescriptionNode, since=1)
@@ -153,7 +153,7 @@ class TopologyDescriptionGlobalStore:
 
 @structure
 class TopologyDescription:
-    """The topology in full, as programmers know it."""
+    """The complete topology."""
 
     subtopologies: list[TopologyDescriptionSubtopology] = array(TopologyDescriptionSubtopology, since=1)
     global_stores: list[TopologyDescriptionGlobalStore] = array(TopologyDescriptionGlobalStore, since=1)
@@ -161,7 +161,7 @@ class TopologyDescription:
 
 @structure
 class DescribedGroup:
-    """A group; topology_description is there if and only if its status is 3 (1: not stored, 2: not readable)."""
+    """A group; topology_description is set if and only if its status is 3 (1: not stored, 2: not readable)."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
@@ -179,7 +179,7 @@ class DescribedGroup:
 
 @message(key=89, versions="0-1", flexible="0+")
 class StreamsGroupDescribeResponse:
-    """One entry per group that was asked for."""
+    """One entry per requested group."""
 
     throttle_time_ms: int = int32()
     groups: list[DescribedGroup] = array(DescribedGroup)

@@ -1,4 +1,4 @@
-"""DescribeShareGroupOffsets (90): how far share groups are in their partitions.
+"""DescribeShareGroupOffsets (90): the start offsets of share groups.
 
 A share group has no committed offset; it has a start offset before which everything is done.
 Source: KIP-932; KIP-1226 (v1: lag); DescribeShareGroupOffsetsRequest.json, DescribeShareGroupOffsetsResponse.json.
@@ -29,7 +29,7 @@ class RequestedTopic:
 
 @structure(kafka_name="DescribeShareGroupOffsetsRequestGroup")
 class RequestedGroup:
-    """A group and what to tell of it."""
+    """A group and the topics to describe."""
 
     group_id: str = string()
     topics: list[RequestedTopic] | None = array(RequestedTopic, nullable="0+")
@@ -44,7 +44,7 @@ class DescribeShareGroupOffsetsRequest:
 
 @structure(kafka_name="DescribeShareGroupOffsetsResponsePartition")
 class DescribedPartition:
-    """How far a group is; lag -1 where it is not known."""
+    """The start offset of a group; lag -1 if unknown."""
 
     partition_index: int = int32()
     start_offset: int = int64()
@@ -65,7 +65,7 @@ class DescribedTopic:
 
 @structure(kafka_name="DescribeShareGroupOffsetsResponseGroup")
 class DescribedGroup:
-    """A group, or why nothing is told of it."""
+    """A group, or the error."""
 
     group_id: str = string()
     topics: list[DescribedTopic] = array(DescribedTopic)
@@ -75,7 +75,7 @@ class DescribedGroup:
 
 @message(key=90, versions="0-1", flexible="0+")
 class DescribeShareGroupOffsetsResponse:
-    """One entry per group that was asked for."""
+    """One entry per requested group."""
 
     throttle_time_ms: int = int32()
     groups: list[DescribedGroup] = array(DescribedGroup)

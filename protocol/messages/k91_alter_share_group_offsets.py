@@ -1,6 +1,6 @@
-"""AlterShareGroupOffsets (91): set where an empty share group begins to read.
+"""AlterShareGroupOffsets (91): set the start offsets of an empty share group.
 
-What was delivered and acknowledged before is forgotten with it.
+The previous delivery state is deleted.
 Source: KIP-932; AlterShareGroupOffsetsRequest.json, AlterShareGroupOffsetsResponse.json.
 """
 
@@ -23,7 +23,7 @@ ERRORS = (
 
 @structure(kafka_name="AlterShareGroupOffsetsRequestPartition")
 class RequestedPartition:
-    """The offset at which a partition begins for the group."""
+    """The start offset of a partition for the group."""
 
     partition_index: int = int32()
     start_offset: int = int64()
@@ -39,7 +39,7 @@ class RequestedTopic:
 
 @message(key=91, versions="0", flexible="0+")
 class AlterShareGroupOffsetsRequest:
-    """One group, whose members must all have left."""
+    """One group, which must be empty."""
 
     group_id: str = string()
     topics: list[RequestedTopic] = array(RequestedTopic)
@@ -65,7 +65,7 @@ class AlteredTopic:
 
 @message(key=91, versions="0", flexible="0+")
 class AlterShareGroupOffsetsResponse:
-    """One verdict for the group, then one per partition."""
+    """One result for the group, then one per partition."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

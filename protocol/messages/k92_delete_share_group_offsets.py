@@ -1,6 +1,6 @@
-"""DeleteShareGroupOffsets (92): let an empty share group forget topics.
+"""DeleteShareGroupOffsets (92): delete the offsets of topics of an empty share group.
 
-A member that subscribes to such a topic again begins where a new group would.
+A member that subscribes to such a topic again starts like a new group.
 Source: KIP-932; DeleteShareGroupOffsetsRequest.json, DeleteShareGroupOffsetsResponse.json.
 """
 
@@ -24,14 +24,14 @@ ERRORS = (
 
 @structure(kafka_name="DeleteShareGroupOffsetsRequestTopic")
 class RequestedTopic:
-    """A topic to forget, with all its partitions."""
+    """A topic whose offsets are deleted, with all its partitions."""
 
     topic_name: str = string()
 
 
 @message(key=92, versions="0", flexible="0+")
 class DeleteShareGroupOffsetsRequest:
-    """One group, whose members must all have left."""
+    """One group, which must be empty."""
 
     group_id: str = string()
     topics: list[RequestedTopic] = array(RequestedTopic)
@@ -39,7 +39,7 @@ class DeleteShareGroupOffsetsRequest:
 
 @structure(kafka_name="DeleteShareGroupOffsetsResponseTopic")
 class DeletedTopic:
-    """Whether a topic was forgotten."""
+    """Whether the offsets of a topic were deleted."""
 
     topic_name: str = string()
     topic_id: bytes = uuid()
@@ -49,7 +49,7 @@ class DeletedTopic:
 
 @message(key=92, versions="0", flexible="0+")
 class DeleteShareGroupOffsetsResponse:
-    """One verdict for the group, then one per topic."""
+    """One result for the group, then one per topic."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -1,6 +1,6 @@
-"""StreamsGroupTopologyDescriptionUpdate (93): a member tells the broker the full topology of its Kafka Streams application.
+"""StreamsGroupTopologyDescriptionUpdate (93): a member sends the complete topology of its Kafka Streams application to the broker.
 
-The broker asks for it in the answer to a heartbeat, and keeps it for those who describe the group.
+The broker requests it in a heartbeat response, and stores it for StreamsGroupDescribe.
 Source: KIP-1331; StreamsGroupTopologyDescriptionUpdateRequest.json, StreamsGroupTopologyDescriptionUpdateResponse.json.
 """
 
@@ -22,7 +22,7 @@ ERRORS = (
 
 @structure
 class TopologyDescriptionNode:
-    """A processing node: 1 source, 2 processor, 3 sink; what does not fit its type is empty."""
+    """A processing node: 1 source, 2 processor, 3 sink; fields of other types are empty."""
 
     name: str = string()
     node_type: int = int8()
@@ -42,7 +42,7 @@ class TopologyDescriptionSubtopology:
 
 @structure
 class TopologyDescriptionGlobalStore:
-    """A store that every member has in full, and how it is filled."""
+    """A global store, which every member has completely, and its source."""
 
     source: TopologyDescriptionNode = struct(TopologyDescriptionNode)
     processor: TopologyDescriptionNode = struct(TopologyDescriptionNode)
@@ -50,7 +50,7 @@ class TopologyDescriptionGlobalStore:
 
 @structure
 class TopologyDescription:
-    """The topology in full, as programmers know it."""
+    """The complete topology."""
 
     subtopologies: list[TopologyDescriptionSubtopology] = array(TopologyDescriptionSubtopology)
     global_stores: list[TopologyDescriptionGlobalStore] = array(TopologyDescriptionGlobalStore)
@@ -58,7 +58,7 @@ class TopologyDescription:
 
 @message(key=93, versions="0", flexible="0+")
 class StreamsGroupTopologyDescriptionUpdateRequest:
-    """Of the topology under this very epoch."""
+    """For the topology with this very epoch."""
 
     group_id: str = string()
     member_id: str = string()
@@ -68,7 +68,7 @@ class StreamsGroupTopologyDescriptionUpdateRequest:
 
 @message(key=93, versions="0", flexible="0+")
 class StreamsGroupTopologyDescriptionUpdateResponse:
-    """Whether the description is kept."""
+    """Whether the description is stored."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -1,6 +1,6 @@
-"""UnregisterController (94): let the cluster forget a controller that is gone for good.
+"""UnregisterController (94): remove the registration of a controller that was permanently removed.
 
-Registrations of controllers decide which features may be raised, so one that never comes back would stand in the way.
+Controller registrations limit which feature levels may be finalized, so a stale one would block upgrades.
 Source: ClusterControlManager and QuorumController of 4.4; UnregisterControllerRequest.json, UnregisterControllerResponse.json.
 """
 
@@ -25,7 +25,7 @@ class UnregisterControllerRequest:
 
 @message(key=94, versions="0", flexible="0+")
 class UnregisterControllerResponse:
-    """No error once the controller is forgotten."""
+    """No error once the controller is unregistered."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

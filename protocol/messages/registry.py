@@ -1,6 +1,6 @@
-"""Finds the request and the response of an API key; a file `kNN_name.py` in this folder is all that it takes to be found.
+"""Finds the request and the response of an API key, which are declared in a file `kNN_name.py` of this package.
 
-Modules are imported when first asked for: a node uses few of them, and none of their codecs is made before its first message.
+Modules are imported on first use: a node uses few of them, and no codec is compiled before its first message.
 """
 
 import importlib
@@ -22,26 +22,26 @@ def declared_api_keys() -> tuple[ApiKey, ...]:
 
 @cache
 def request_class(api_key: int) -> type:
-    """Return the request of a key. Raises KeyError for a key that is not declared."""
+    """Return the request of a key. Raises KeyError for an undeclared key."""
     return _class_of(api_key, "Request")
 
 
 @cache
 def response_class(api_key: int) -> type:
-    """Return the response of a key. Raises KeyError for a key that is not declared."""
+    """Return the response of a key. Raises KeyError for an undeclared key."""
     return _class_of(api_key, "Response")
 
 
 @cache
 def versions_of(api_key: int) -> tuple[int, int]:
-    """Return the first and the last version declared, both inclusive; what a node offers is its release's business. Raises KeyError."""
+    """Return the first and the last declared version, both inclusive; a node's advertised versions depend on its release. Raises KeyError."""
     versions = declaration_of(request_class(api_key)).versions
     return versions.first, versions.last
 
 
 @cache
 def is_flexible(api_key: int, version: int) -> bool:
-    """Tell whether a version has tagged fields, and so the newer headers. Raises KeyError."""
+    """Return whether a version has tagged fields, and so the newer headers. Raises KeyError."""
     return version in declaration_of(request_class(api_key)).flexible
 
 

@@ -1,6 +1,6 @@
-"""RegisterBrokerRecord (0): a broker is known to the cluster, from here on under a new broker epoch.
+"""RegisterBrokerRecord (0): a broker is registered with a new broker epoch.
 
-The epoch is the offset of this very record. v1 came with 3.3 (controlled shutdown), v2 with 3.4 (migration), v3 with 3.7 (directories), v4 with 4.3.
+The epoch is the offset of this very record. v1 was added in 3.3 (controlled shutdown), v2 in 3.4 (migration), v3 in 3.7 (directories), v4 in 4.3.
 Source: KIP-631, KIP-866, KIP-858, KIP-1066; RegisterBrokerRecord.json.
 """
 
@@ -9,7 +9,7 @@ from protocol.schema import array, boolean, int16, int32, int64, message, string
 
 @structure
 class BrokerEndpoint:
-    """Where the broker can be reached."""
+    """An endpoint of the broker."""
 
     name: str = string()
     host: str = string()
@@ -28,7 +28,7 @@ class BrokerFeature:
 
 @message(key=0, kind="metadata", versions="0-4", flexible="0+")
 class RegisterBrokerRecord:
-    """A broker starts its life fenced."""
+    """A broker is fenced when it registers."""
 
     broker_id: int = int32()
     is_migrating_zk_broker: bool = boolean(since=2)

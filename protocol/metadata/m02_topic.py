@@ -5,7 +5,7 @@ from protocol.schema import message, string, uuid
 
 @message(key=2, kind="metadata", versions="0", flexible="0+")
 class TopicRecord:
-    """The name can come back one day for another topic, the id cannot."""
+    """The name can be reused by another topic, the id cannot."""
 
     name: str = string()
     topic_id: bytes = uuid()

@@ -1,6 +1,6 @@
-"""PartitionRecord (3): everything about one partition, as it was made or as a snapshot holds it.
+"""PartitionRecord (3): the complete state of one partition, at its creation or in a snapshot.
 
-v1 came with 3.7 (the directory of each replica), v2 with 4.0 (replicas that may lead although they left the in-sync ones).
+v1 was added in 3.7 (the directory of each replica), v2 with 4.0 (replicas that may lead although they left the in-sync ones).
 Source: KIP-631, KIP-858, KIP-966; PartitionRecord.json.
 """
 

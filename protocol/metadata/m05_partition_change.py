@@ -1,7 +1,7 @@
-"""PartitionChangeRecord (5): what changed of one partition; whatever stays is left out.
+"""PartitionChangeRecord (5): the changes of one partition; unchanged fields are left out.
 
 A new leader, or with older metadata versions a smaller set of in-sync replicas, makes the leader epoch grow by one; the partition epoch always grows.
-v1 came with 3.7 (directories), v2 with 4.0 (eligible leaders).   Source: KIP-631, KIP-704, KIP-858, KIP-966; PartitionChangeRecord.json.
+v1 was added in 3.7 (directories), v2 in 4.0 (eligible leaders).   Source: KIP-631, KIP-704, KIP-858, KIP-966; PartitionChangeRecord.json.
 """
 
 from protocol.schema import array, int8, int32, message, uuid
@@ -13,7 +13,7 @@ NO_RECOVERY_STATE_CHANGE = -1
 
 @message(key=5, kind="metadata", versions="0-2", flexible="0+")
 class PartitionChangeRecord:
-    """Null means: as before."""
+    """Null means unchanged."""
 
     partition_id: int = int32(default=-1)
     topic_id: bytes = uuid()

@@ -1,4 +1,4 @@
-"""UserScramCredentialRecord (11): what a broker needs to check a SCRAM password (3.5).   Source: KIP-900, UserScramCredentialRecord.json."""
+"""UserScramCredentialRecord (11): the data to verify a SCRAM password (3.5).   Source: KIP-900, UserScramCredentialRecord.json."""
 
 from protocol.schema import byte_string, int8, int32, message, string
 
@@ -8,7 +8,7 @@ SCRAM_SHA_512 = 2
 
 @message(key=11, kind="metadata", versions="0", flexible="0+")
 class UserScramCredentialRecord:
-    """The password itself stands nowhere."""
+    """The password itself is not stored."""
 
     name: str = string()
     mechanism: int = int8()

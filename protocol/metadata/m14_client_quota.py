@@ -1,11 +1,11 @@
-"""ClientQuotaRecord (14): a quota of a user, a client id, or an address is set or taken back.   Source: KIP-546, KIP-631, ClientQuotaRecord.json."""
+"""ClientQuotaRecord (14): a quota of a user, a client id, or an address is set or deleted.   Source: KIP-546, KIP-631, ClientQuotaRecord.json."""
 
 from protocol.schema import array, boolean, float64, message, string, structure
 
 
 @structure
 class EntityData:
-    """Part of whom the quota is for; null means the default of that type."""
+    """A part of the quota's entity; null means the default of that type."""
 
     entity_type: str = string()
     entity_name: str | None = string(nullable="0+")

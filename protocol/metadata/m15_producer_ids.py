@@ -1,7 +1,7 @@
-"""ProducerIdsRecord (15): all producer ids below next_producer_id have been given away, the last block of them to this broker.
+"""ProducerIdsRecord (15): all producer ids below next_producer_id are allocated, the last block of them to this broker.
 
-next_producer_id is the first id of the *following* block: outside of the one given. 3.0 and 3.1 called the field ProducerIdsEnd and described it as
-inside, but wrote the same value.   Source: KIP-730, KAFKA-15552 (what the mix-up did in a migration); ProducerIdsRecord.json.
+next_producer_id is the first id of the *following* block: exclusive. 3.0 and 3.1 called the field ProducerIdsEnd and described it as
+inclusive, but wrote the same value.   Source: KIP-730, KAFKA-15552 (what the mix-up did in a migration); ProducerIdsRecord.json.
 """
 
 from protocol.schema import int32, int64, message
@@ -9,7 +9,7 @@ from protocol.schema import int32, int64, message
 
 @message(key=15, kind="metadata", versions="0", flexible="0+")
 class ProducerIdsRecord:
-    """The broker that asked, and the life of it that asked."""
+    """The broker of the request, with its broker epoch."""
 
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1)

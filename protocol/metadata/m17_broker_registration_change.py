@@ -1,4 +1,4 @@
-"""BrokerRegistrationChangeRecord (17): a broker is fenced or let in, begins to shut down, or loses a directory (3.3).
+"""BrokerRegistrationChangeRecord (17): a broker is fenced or unfenced, starts a controlled shutdown, or loses a directory (3.3).
 
 v1 adds the controlled shutdown, v2 directories (3.7), v3 cordoned directories (4.3).   Source: KIP-841, KIP-858, KIP-1066;
 BrokerRegistrationChangeRecord.json.
@@ -15,7 +15,7 @@ IN_CONTROLLED_SHUTDOWN = 1
 
 @message(key=17, kind="metadata", versions="0-3", flexible="0+")
 class BrokerRegistrationChangeRecord:
-    """Only what changed; an empty list of directories means: as before."""
+    """Only changes; an empty list of directories means unchanged."""
 
     broker_id: int = int32()
     broker_epoch: int = int64()

@@ -1,10 +1,10 @@
-"""RemoveAccessControlEntryRecord (19): an entry of record 18 no longer holds.   Source: KIP-801, RemoveAccessControlEntryRecord.json."""
+"""RemoveAccessControlEntryRecord (19): an entry of record 18 was deleted.   Source: KIP-801, RemoveAccessControlEntryRecord.json."""
 
 from protocol.schema import message, uuid
 
 
 @message(key=19, kind="metadata", versions="0", flexible="0+")
 class RemoveAccessControlEntryRecord:
-    """By the id that the entry was given."""
+    """By the id of the entry."""
 
     id: bytes = uuid()

@@ -5,4 +5,4 @@ from protocol.schema import message
 
 @message(key=24, kind="metadata", versions="0", flexible="0+")
 class EndTransactionRecord:
-    """Transactions do not nest, so nothing has to be named."""
+    """Transactions do not nest, so there is no name."""

@@ -1,4 +1,4 @@
-"""RegisterControllerRecord (27): a controller is known to the cluster, with what it supports (3.7).
+"""RegisterControllerRecord (27): a controller is registered with its supported features (3.7).
 
 Source: KIP-919, RegisterControllerRecord.json.
 """
@@ -8,7 +8,7 @@ from protocol.schema import array, boolean, int16, int32, message, string, struc
 
 @structure
 class ControllerEndpoint:
-    """Where the controller can be reached."""
+    """An endpoint of the controller."""
 
     name: str = string()
     host: str = string()
@@ -27,7 +27,7 @@ class ControllerFeature:
 
 @message(key=27, kind="metadata", versions="0", flexible="0+")
 class RegisterControllerRecord:
-    """The incarnation id is drawn at every start."""
+    """The incarnation id is random at every start."""
 
     controller_id: int = int32()
     incarnation_id: bytes = uuid()

@@ -1,4 +1,4 @@
-"""UnregisterControllerRecord (29): a controller is forgotten (4.4).   Source: UnregisterControllerRecord.json."""
+"""UnregisterControllerRecord (29): a controller was unregistered (4.4).   Source: UnregisterControllerRecord.json."""
 
 from protocol.schema import int32, message
 

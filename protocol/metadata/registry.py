@@ -1,4 +1,4 @@
-"""Frames the records of the metadata log and finds their classes; a file `mNN_name.py` in this folder is all that it takes to be found.
+"""Frames the records of the metadata log and finds their classes, which are declared in files `mNN_name.py` of this package.
 
 The frame is that of `record_frames`; the key of a log record is null.   Source: KIP-631, MetadataRecordSerde.
 """
@@ -18,9 +18,9 @@ record_version = frame_record_version
 
 
 def parse_record(value: bytes) -> Message:
-    """Return the metadata record in the value of a log record; `record_version` tells its version.
+    """Return the metadata record in the value of a log record; `record_version` returns its version.
 
-    Raises MalformedMessage: a node that meets a record it does not know must not go on.
+    Raises MalformedMessage: a node must stop at an unknown record.
     """
     return parse_frame(value, record_class)
 

@@ -1,1 +1,1 @@
-"""The records of `__remote_log_metadata`: which segments of which partitions lie in the remote store (KIP-405)."""
+"""The records of `__remote_log_metadata`: the segments of partitions in remote storage (KIP-405)."""

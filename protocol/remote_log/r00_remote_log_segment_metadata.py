@@ -1,6 +1,6 @@
-"""RemoteLogSegmentMetadataRecord (0): a segment is being copied to the remote store.
+"""RemoteLogSegmentMetadataRecord (0): the upload of a segment to remote storage has started.
 
-It can be read from there once record 1 says that the copy is whole.   Source: KIP-405; RemoteLogSegmentMetadataRecord.json.
+It can be read from there once record 1 marks it as finished.   Source: KIP-405; RemoteLogSegmentMetadataRecord.json.
 """
 
 from protocol.schema import array, boolean, byte_string, int8, int32, int64, message, string, struct, structure, uuid
@@ -17,7 +17,7 @@ class TopicIdPartitionEntry:
 
 @structure
 class RemoteLogSegmentIdEntry:
-    """A segment in the remote store."""
+    """A segment in remote storage."""
 
     topic_id_partition: TopicIdPartitionEntry = struct(TopicIdPartitionEntry)
     id: bytes = uuid()
@@ -33,7 +33,7 @@ class SegmentLeaderEpochEntry:
 
 @message(key=0, kind="metadata", versions="0", flexible="0+")
 class RemoteLogSegmentMetadataRecord:
-    """What of the log it holds; both ends of the offsets are inclusive."""
+    """The range of the log in it; both offsets are inclusive."""
 
     remote_log_segment_id: RemoteLogSegmentIdEntry = struct(RemoteLogSegmentIdEntry)
     start_offset: int = int64()

@@ -1,4 +1,4 @@
-"""RemoteLogSegmentMetadataUpdateRecord (1): the copy of a segment is whole, or it is being deleted, or gone.
+"""RemoteLogSegmentMetadataUpdateRecord (1): the upload of a segment has finished, or its deletion has started or finished.
 
 Source: KIP-405; RemoteLogSegmentState, RemoteLogSegmentMetadataUpdateRecord.json.
 """
@@ -17,7 +17,7 @@ class TopicIdPartitionEntry:
 
 @structure
 class RemoteLogSegmentIdEntry:
-    """A segment in the remote store."""
+    """A segment in remote storage."""
 
     topic_id_partition: TopicIdPartitionEntry = struct(TopicIdPartitionEntry)
     id: bytes = uuid()

@@ -1,4 +1,4 @@
-"""RemotePartitionDeleteMetadataRecord (2): all segments of a partition are to be deleted, are being deleted, or gone.
+"""RemotePartitionDeleteMetadataRecord (2): all segments of a partition are marked for deletion, being deleted, or deleted.
 
 Source: KIP-405; RemotePartitionDeleteState, RemotePartitionDeleteMetadataRecord.json.
 """
@@ -17,7 +17,7 @@ class TopicIdPartitionEntry:
 
 @message(key=2, kind="metadata", versions="0", flexible="0+")
 class RemotePartitionDeleteMetadataRecord:
-    """The controller marks; who keeps the metadata carries it out."""
+    """The controller marks the partition; the remote log metadata manager deletes it."""
 
     topic_id_partition: TopicIdPartitionEntry = struct(TopicIdPartitionEntry)
     broker_id: int = int32()

@@ -1,6 +1,6 @@
 """RemoteLogSegmentMetadataSnapshotRecord (3): a segment in a local snapshot of the metadata of a partition's remote log.
 
-The file is for one partition, which therefore is not named.   Source: KIP-405; RemoteLogSegmentMetadataSnapshotRecord.json.
+The file is for one partition, which is not a field.   Source: KIP-405; RemoteLogSegmentMetadataSnapshotRecord.json.
 """
 
 from protocol.schema import array, boolean, byte_string, int8, int32, int64, message, structure, uuid
@@ -16,7 +16,7 @@ class SegmentLeaderEpochEntry:
 
 @message(key=3, kind="metadata", versions="0", flexible="0+")
 class RemoteLogSegmentMetadataSnapshotRecord:
-    """What records 0 and 1 said of a segment, in one."""
+    """The content of records 0 and 1 of a segment, in one."""
 
     segment_id: bytes = uuid()
     start_offset: int = int64()

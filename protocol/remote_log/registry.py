@@ -1,4 +1,4 @@
-"""Frames the records of `__remote_log_metadata` and finds their classes; a file `rNN_name.py` in this folder is all that it takes to be found.
+"""Frames the records of `__remote_log_metadata` and finds their classes, which are declared in files `rNN_name.py` of this package.
 
 The frame is that of `record_frames`, with numbers of their own; the key of a log record is null.
 Source: KIP-405; RemoteLogMetadataSerde, BytesApiMessageSerde.
@@ -28,7 +28,7 @@ record_version = frame_record_version
 
 
 class RemoteLogSegmentState(IntEnum):
-    """How far a segment's copy is."""
+    """The state of a segment's upload."""
 
     COPY_SEGMENT_STARTED = 0
     COPY_SEGMENT_FINISHED = 1
@@ -37,7 +37,7 @@ class RemoteLogSegmentState(IntEnum):
 
 
 class RemotePartitionDeleteState(IntEnum):
-    """How far the deletion of a partition is."""
+    """The state of a partition's deletion."""
 
     DELETE_PARTITION_MARKED = 0
     DELETE_PARTITION_STARTED = 1
@@ -45,7 +45,7 @@ class RemotePartitionDeleteState(IntEnum):
 
 
 def parse_record(value: bytes) -> Message:
-    """Return the record in the value of a log record; `record_version` tells its version. Raises MalformedMessage."""
+    """Return the record in the value of a log record; `record_version` returns its version. Raises MalformedMessage."""
     return parse_frame(value, record_class)
 
 

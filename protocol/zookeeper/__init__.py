@@ -1,1 +1,1 @@
-"""ZooKeeper's client protocol: frames of an int32 length, in them records in jute, its serialization."""
+"""ZooKeeper's client protocol: frames with an int32 length, containing records in jute, its serialization format."""

@@ -1,4 +1,4 @@
-"""Who may do what, and who is who, as Apache Kafka keeps it in ZooKeeper: access rules, SCRAM credentials, delegation tokens, the names of entities.
+"""Security data of Apache Kafka in ZooKeeper: ACLs, SCRAM credentials, delegation tokens, the names of entities.
 
 Source: kafka.zk.{ZkAclStore, ResourceZNode, DelegationTokenInfoZNode}, AclEntry, DelegationTokenManagerZk, ScramCredentialUtils, Sanitizer.
 """
@@ -36,44 +36,44 @@ TOKEN_VERSION: Final = 3
 
 
 def sanitized(name: str) -> str:
-    """Return a name as that of a znode."""
+    """Return an entity name as the name of a znode."""
     return quote(name, safe="").replace("~", "%7E")
 
 
 def desanitized(name: str) -> str:
-    """Return the name that a znode stands for."""
+    """Return the entity name of a znode."""
     return unquote_plus(name)
 
 
 def pascal_case(name: str) -> str:
-    """Return how a word of access rules is written in znodes: TransactionalId."""
+    """Return the form of an ACL enum name in znodes: TransactionalId."""
     return "".join(word.capitalize() for word in name.split("_"))
 
 
 def acl_root(pattern: AclPatternType) -> str:
-    """Return below which path the rules of a kind of pattern are."""
+    """Return the path of the ACLs of a pattern type."""
     return ACLS if pattern is AclPatternType.LITERAL else f"{EXTENDED_ACLS}/{pattern.name.lower()}"
 
 
 def acl_path(resource: AclResourceType, pattern: AclPatternType, name: str) -> str:
-    """Return where the rules of a resource are."""
+    """Return the path of the ACLs of a resource."""
     return f"{acl_root(pattern)}/{pascal_case(resource.name)}/{name}"
 
 
 def acl_change_path(pattern: AclPatternType) -> str:
-    """Return where it is told that rules have changed; a number is put behind it."""
+    """Return the path of ACL change notifications; a sequence number is appended to it."""
     return f"{ACL_CHANGES if pattern is AclPatternType.LITERAL else EXTENDED_ACL_CHANGES}/{ACL_CHANGE}"
 
 
 def build_acl_change(resource: AclResourceType, pattern: AclPatternType, name: str) -> bytes:
-    """Return the text that names the resource whose rules have changed."""
+    """Return the text of a notification for the resource whose ACLs have changed."""
     if pattern is AclPatternType.LITERAL:
         return f"{resource.name}:{name}".encode()
     return json_text({"version": 1, "resourceType": resource.name, "name": name, "patternType": pattern.name})
 
 
 def parse_acl_change(data: bytes) -> tuple[AclResourceType, AclPatternType, str]:
-    """Read which resource it is. Raises MalformedMessage."""
+    """Decode the resource. Raises MalformedMessage."""
     try:
         if not data.startswith(b"{"):
             kind, _, name = data.decode().partition(":")
@@ -86,7 +86,7 @@ def parse_acl_change(data: bytes) -> tuple[AclResourceType, AclPatternType, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclRule:
-    """One rule of a resource."""
+    """One ACL of a resource."""
 
     principal: str
     permission: AclPermissionType
@@ -95,7 +95,7 @@ class AclRule:
 
 
 def build_acls(rules: Sequence[AclRule]) -> bytes:
-    """Return the text of all rules of a resource."""
+    """Return the text of all ACLs of a resource."""
     rows: list[Json] = [
         {
             "principal": rule.principal,
@@ -109,7 +109,7 @@ def build_acls(rules: Sequence[AclRule]) -> bytes:
 
 
 def parse_acls(data: bytes | None) -> list[AclRule]:
-    """Read the rules of a resource. Raises MalformedMessage."""
+    """Decode the ACLs of a resource. Raises MalformedMessage."""
     rows = parse_object(data, ACLS).get("acls") if data else []
     if not isinstance(rows, list):
         raise MalformedMessage(None, None, ACLS, "acls is no list")
@@ -133,7 +133,7 @@ _OPERATIONS: Final = {pascal_case(operation.name).upper(): operation for operati
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScramText:
-    """A SCRAM credential, as the value of a user's property that is named as the mechanism."""
+    """A SCRAM credential, as the value of a user's configuration with the name of the mechanism."""
 
     salt: bytes
     stored_key: bytes
@@ -147,7 +147,7 @@ class ScramText:
 
     @classmethod
     def parse(cls, text: str) -> "ScramText":
-        """Read the text. Raises MalformedMessage."""
+        """Decode the text. Raises MalformedMessage."""
         parts = dict(part.partition("=")[::2] for part in text.split(","))
         try:
             return cls(
@@ -188,7 +188,7 @@ class DelegationTokenZnode:
 
     @classmethod
     def parse(cls, data: bytes) -> "DelegationTokenZnode":
-        """Read the text; before version 3 the owner asked. Raises MalformedMessage."""
+        """Decode the text; before version 3 the owner is the requester. Raises MalformedMessage."""
         found = parse_object(data, DELEGATION_TOKENS)
         owner = desanitized(nullable_text_of(found, "owner") or "")
         requester = nullable_text_of(found, "tokenRequester")
@@ -204,5 +204,5 @@ class DelegationTokenZnode:
 
 
 def token_path(token_id: str) -> str:
-    """Return where a token is."""
+    """Return the path of a token."""
     return f"{DELEGATION_TOKENS}/{token_id}"

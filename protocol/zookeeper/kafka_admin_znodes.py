@@ -1,6 +1,6 @@
-"""What is asked of a controller by way of znodes: moves, elections, deletions; and what brokers tell it there.
+"""Requests to a controller by znodes: reassignments, elections, deletions; and notifications from brokers.
 
-Moves and elections have been asked for by requests since 2.4; the znodes still work in 3.9.
+Reassignments and elections are protocol requests since 2.4; the znodes still work in 3.9.
 Source: kafka.zk.{ReassignPartitionsZNode, PreferredReplicaElectionZNode, DeleteTopicsTopicZNode, IsrChangeNotificationSequenceZNode,
 LogDirEventNotificationSequenceZNode}.
 """
@@ -19,39 +19,39 @@ TopicPartition = tuple[str, int]
 
 
 def delete_topic_path(topic: str) -> str:
-    """Return where it is asked that a topic be deleted."""
+    """Return the path that requests the deletion of a topic."""
     return f"{DELETE_TOPICS}/{topic}"
 
 
 def build_reassignments(moves: Mapping[TopicPartition, Sequence[int]]) -> bytes:
-    """Return the text that asks for other replicas of some partitions."""
+    """Return the text that requests reassignments of some partitions."""
     rows: list[Json] = [{"topic": topic, "partition": partition, "replicas": list(replicas)} for (topic, partition), replicas in moves.items()]
     return json_text({"version": 1, "partitions": rows})
 
 
 def parse_reassignments(data: bytes) -> dict[TopicPartition, list[int]]:
-    """Read which replicas are asked for. Raises MalformedMessage."""
+    """Decode the requested replicas. Raises MalformedMessage."""
     return {_partition(row): integers_of(row.get("replicas"), "replicas") for row in _rows(data)}
 
 
 def build_partitions(partitions: Iterable[TopicPartition]) -> bytes:
-    """Return the text that asks for preferred leaders, or tells of ISRs that have changed."""
+    """Return the text that requests preferred leader elections, or notifies of changed ISRs."""
     rows: list[Json] = [{"topic": topic, "partition": partition} for topic, partition in partitions]
     return json_text({"version": 1, "partitions": rows})
 
 
 def parse_partitions(data: bytes) -> list[TopicPartition]:
-    """Read which partitions are meant. Raises MalformedMessage."""
+    """Decode the partitions. Raises MalformedMessage."""
     return [_partition(row) for row in _rows(data)]
 
 
 def build_log_directory_event(broker_id: int) -> bytes:
-    """Return the text with which a broker says that one of its log directories has failed."""
+    """Return the text with which a broker reports a failed log directory."""
     return json_text({"version": 1, "broker": broker_id, "event": FAILED})
 
 
 def parse_log_directory_event(data: bytes) -> int:
-    """Read which broker it is. Raises MalformedMessage."""
+    """Decode the broker id. Raises MalformedMessage."""
     return integer_of(parse_object(data, LOG_DIRECTORY_EVENTS), "broker")
 
 

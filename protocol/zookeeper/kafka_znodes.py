@@ -1,4 +1,4 @@
-"""What Apache Kafka keeps in ZooKeeper: where, and the JSON texts. Readers go by names; what is written has Kafka's own order of keys.
+"""The znodes of Apache Kafka: paths, and the JSON texts. Readers use key names; written texts have Kafka's own order of keys.
 
 Source: kafka.zk.ZkData, kafka.cluster.Broker, ZkMigrationLeadershipState, KIP-98, KIP-866; texts taken from a broker of 3.9.1.
 """
@@ -44,7 +44,7 @@ PERSISTENT_PATHS: Final = (
     LOG_DIRECTORY_EVENTS,
     *(f"{CONFIG}/{each}" for each in CONFIG_TYPES),
 )
-"""What the first broker creates, in this order, with everything above."""
+"""The znodes that the first broker creates, in this order, including their parents."""
 DEFAULT_ENTITY: Final = "<default>"
 INITIAL_CONTROLLER_EPOCH: Final = 0
 NO_KRAFT_EPOCH: Final = -1
@@ -52,28 +52,28 @@ RECOVERING: Final = 1
 
 
 def broker_path(broker_id: int) -> str:
-    """Return where a broker registers."""
+    """Return the path of a broker."""
     return f"{BROKER_IDS}/{broker_id}"
 
 
 def topic_path(topic: str) -> str:
-    """Return where a topic's replicas are listed."""
+    """Return the path of a topic's replica assignment."""
     return f"{TOPICS}/{topic}"
 
 
 def state_path(topic: str, partition: int) -> str:
-    """Return where leader and in-sync replicas of a partition stand."""
+    """Return the path of a partition's leader and ISR."""
     return f"{TOPICS}/{topic}/partitions/{partition}/state"
 
 
 def config_path(entity_type: str, *names: str) -> str:
-    """Return where the configuration of a topic, broker, user or client is; `names` may go on with another type: (user, "clients", client)."""
+    """Return the path of the configuration of a topic, broker, user or client; `names` may continue with another type: (user, "clients", client)."""
     return "/".join((CONFIG, entity_type, *names))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdBlockZnode:
-    """The block that was handed out last; its end belongs to it."""
+    """The last allocated block; its end is inclusive."""
 
     broker_id: int
     first_producer_id: int
@@ -86,7 +86,7 @@ class ProducerIdBlockZnode:
 
     @classmethod
     def parse(cls, data: bytes) -> "ProducerIdBlockZnode":
-        """Read the text. Raises MalformedMessage."""
+        """Decode the text. Raises MalformedMessage."""
         found = parse_object(data, PRODUCER_ID_BLOCK)
         return cls(
             broker_id=integer_of(found, "broker"),
@@ -97,7 +97,7 @@ class ProducerIdBlockZnode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerZnode:
-    """A broker that is alive. Its epoch is the number of the change that created the znode."""
+    """A live broker. Its epoch is the zxid of the transaction that created the znode."""
 
     host: str | None
     port: int
@@ -129,7 +129,7 @@ class BrokerZnode:
 
     @classmethod
     def parse(cls, data: bytes) -> "BrokerZnode":
-        """Read the text, of versions from 2 on. Raises MalformedMessage."""
+        """Decode the text, for versions from 2 on. Raises MalformedMessage."""
         found = parse_object(data, BROKER_IDS)
         endpoints = texts_of(found.get("endpoints") or [f"PLAINTEXT://{found.get('host')}:{found.get('port')}"], "endpoints")
         protocols = found.get("listener_security_protocol_map")
@@ -150,7 +150,7 @@ class BrokerZnode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerZnode:
-    """Who decides. A controller of KRaft says its own epoch; one of ZooKeeper's time says -1, and before 3.4 nothing."""
+    """The controller. A KRaft controller contains its own epoch; a ZooKeeper-mode controller has -1, and before 3.4 no epoch."""
 
     broker_id: int
     timestamp_ms: int
@@ -164,14 +164,14 @@ class ControllerZnode:
 
     @classmethod
     def parse(cls, data: bytes) -> "ControllerZnode":
-        """Read the text. Raises MalformedMessage."""
+        """Decode the text. Raises MalformedMessage."""
         found = parse_object(data, CONTROLLER)
         epoch = integer_of(found, "kraftControllerEpoch") if "kraftControllerEpoch" in found else None
         return cls(broker_id=integer_of(found, "brokerid"), timestamp_ms=decimal_of(found, "timestamp"), kraft_epoch=epoch)
 
 
 def parse_controller_epoch(data: bytes | None) -> int:
-    """Read the number in /controller_epoch. Raises MalformedMessage."""
+    """Decode the number in /controller_epoch. Raises MalformedMessage."""
     try:
         return int(data or b"0")
     except ValueError as wrong:
@@ -180,7 +180,7 @@ def parse_controller_epoch(data: bytes | None) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicZnode:
-    """The replicas of each partition. Topics of before 2.8 have no id."""
+    """The replicas of each partition. Topics from before 2.8 have no id."""
 
     partitions: Mapping[int, Sequence[int]]
     topic_id: bytes | None = None
@@ -205,7 +205,7 @@ class TopicZnode:
 
     @classmethod
     def parse(cls, data: bytes) -> "TopicZnode":
-        """Read the text, of versions from 1 on. Raises MalformedMessage."""
+        """Decode the text, for versions from 1 on. Raises MalformedMessage."""
         found = parse_object(data, TOPICS)
         topic_id = nullable_text_of(found, "topic_id")
         return cls(
@@ -218,7 +218,7 @@ class TopicZnode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStateZnode:
-    """Leader and in-sync replicas; the version of the znode is the partition's epoch. A leader of -1 is none."""
+    """Leader and ISR; the version of the znode is the partition epoch. A leader of -1 is none."""
 
     leader: int
     leader_epoch: int
@@ -234,7 +234,7 @@ class PartitionStateZnode:
 
     @classmethod
     def parse(cls, data: bytes) -> "PartitionStateZnode":
-        """Read the text. Raises MalformedMessage."""
+        """Decode the text. Raises MalformedMessage."""
         found = parse_object(data, "partition state")
         return cls(
             leader=integer_of(found, "leader"),
@@ -247,7 +247,7 @@ class PartitionStateZnode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationZnode:
-    """How far KRaft controllers have come with taking over; -1: not begun."""
+    """The progress of a migration to KRaft; -1: not started."""
 
     kraft_controller_id: int = -1
     kraft_controller_epoch: int = -1
@@ -268,7 +268,7 @@ class MigrationZnode:
 
     @classmethod
     def parse(cls, data: bytes) -> "MigrationZnode":
-        """Read the text. Raises MalformedMessage."""
+        """Decode the text. Raises MalformedMessage."""
         found = parse_object(data, MIGRATION)
         if integer_of(found, "version") != 0:
             raise MalformedMessage(None, None, MIGRATION, f"version {found['version']} is unknown")
@@ -294,12 +294,12 @@ def parse_config(data: bytes) -> dict[str, str]:
 
 
 def build_config_change(entity_path: str) -> bytes:
-    """Return the text that tells brokers of a configuration that has changed: `topics/x`."""
+    """Return the text of a configuration change notification for brokers: `topics/x`."""
     return json_text({"version": 2, "entity_path": entity_path})
 
 
 def parse_config_change(data: bytes) -> str:
-    """Read which configuration has changed. Raises MalformedMessage."""
+    """Decode which configuration has changed. Raises MalformedMessage."""
     path = nullable_text_of(parse_object(data, CONFIG_CHANGES), "entity_path")
     if path is None:
         raise MalformedMessage(None, None, CONFIG_CHANGES, "no entity_path")
@@ -307,12 +307,12 @@ def parse_config_change(data: bytes) -> str:
 
 
 def build_cluster_id(cluster_id: str) -> bytes:
-    """Return the text of the cluster's id."""
+    """Return the text of the cluster id."""
     return json_text({"version": "1", "id": cluster_id})
 
 
 def parse_cluster_id(data: bytes) -> str:
-    """Read the cluster's id. Raises MalformedMessage."""
+    """Decode the cluster id. Raises MalformedMessage."""
     cluster_id = nullable_text_of(parse_object(data, CLUSTER_ID), "id")
     if cluster_id is None:
         raise MalformedMessage(None, None, CLUSTER_ID, "no id")
@@ -321,7 +321,7 @@ def parse_cluster_id(data: bytes) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureZnode:
-    """The finalized features. Before 2.7-IV0 they are disabled; before 3.3-IV0 (version 1) lowest levels stand there, too, equal to the highest."""
+    """The finalized features. Before 2.7-IV0 they are disabled; before 3.3-IV0 (version 1) it has minimum levels, too, equal to the maximum."""
 
     levels: Mapping[str, int] = field(default_factory=dict)
     is_enabled: bool = True
@@ -333,7 +333,7 @@ class FeatureZnode:
 
     @classmethod
     def parse(cls, data: bytes) -> "FeatureZnode":
-        """Read the text. Raises MalformedMessage."""
+        """Decode the text. Raises MalformedMessage."""
         found = parse_object(data, FEATURE)
         features = found.get("features")
         version = integer_of(found, "version")

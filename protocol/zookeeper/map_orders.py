@@ -1,4 +1,4 @@
-"""In which order the maps of the JVM are walked through: it is the order of keys in znodes, and nothing else depends on it.
+"""The iteration order of JVM maps, which is the order of keys in znodes; nothing else depends on it.
 
 Source: scala.collection.mutable.HashMap, scala.collection.immutable.HashMap (2.13), java.util.concurrent.ConcurrentHashMap; texts of Kafka 3.9.1.
 """
@@ -8,7 +8,7 @@ from typing import Final
 
 WORD: Final = 0xFFFFFFFF
 SMALL_MAP_MAX: Final = 4
-"""Up to here an immutable map keeps the order in which its keys came."""
+"""Up to this size an immutable map keeps the insertion order."""
 TABLE: Final = 16
 BITS: Final = 5
 
@@ -22,7 +22,7 @@ def string_hash(text: str) -> int:
 
 
 def mutable_map_order(names: Sequence[str]) -> list[str]:
-    """Return keys as a mutable map that they were put into one after the other has them."""
+    """Return keys in the order of a mutable map into which they were put one after the other."""
     size = TABLE
     while len(names) >= size * 3 // 4:
         size *= 2
@@ -30,7 +30,7 @@ def mutable_map_order(names: Sequence[str]) -> list[str]:
 
 
 def properties_order(names: Sequence[str]) -> list[str]:
-    """Return keys as java.util.Properties has them."""
+    """Return keys in the order of java.util.Properties."""
     size = TABLE
     while len(names) >= size * 3 // 4:
         size *= 2
@@ -38,7 +38,7 @@ def properties_order(names: Sequence[str]) -> list[str]:
 
 
 def immutable_map_order(names: Sequence[str]) -> list[str]:
-    """Return keys as an immutable map has them: a trie of hashes, whose nodes have their own keys first."""
+    """Return keys in the order of an immutable map: a hash trie, whose nodes iterate over their own keys first."""
     return list(names) if len(names) <= SMALL_MAP_MAX else _trie_order(names, 0)
 
 

@@ -1,4 +1,4 @@
-"""Several requests that happen together or not at all: each behind a header of its own, an empty header at the end.
+"""Several requests that are applied atomically: each after its own header, an empty header at the end.
 
 Source: org.apache.zookeeper.{MultiOperationRecord, MultiResponse}.
 """
@@ -26,7 +26,7 @@ from protocol.zookeeper.znodes import (
 
 @message(kind="zookeeper", versions="0")
 class MultiHeader:
-    """Says of which type the next one is; -1 and done at the end."""
+    """The type of the next one; -1 and done at the end."""
 
     op_code: int = int32(default=-1, kafka_name="type")
     done: bool = boolean(default=True)
@@ -35,7 +35,7 @@ class MultiHeader:
 
 @message(kind="zookeeper", versions="0")
 class ErrorResult:
-    """What came of one that failed, or 0 of one before it, or -2 (runtime inconsistency) of one behind it."""
+    """The error of one that failed, or 0 for one before it, or -2 (runtime inconsistency) for one after it."""
 
     error: int = int32(kafka_name="err")
 
@@ -63,15 +63,15 @@ RESULTS: Final[dict[int, type | None]] = {
     OpCode.GET_DATA: GetDataResponse,
     OpCode.ERROR: ErrorResult,
 }
-"""What comes back of each; None: nothing but its header."""
+"""The result of each; None: only its header."""
 RESULT_TYPES: Final[dict[int, int]] = {OpCode.CREATE_CONTAINER: OpCode.CREATE_2, OpCode.CREATE_TTL: OpCode.CREATE_2}
-"""Results that stand under the type of another one."""
+"""Results with the type of another one."""
 Asked = tuple[OpCode, Message]
 Result = tuple[OpCode, Message | None]
 
 
 def parse_multi(content: bytes, position: int, kinds: dict[int, type]) -> list[Asked]:
-    """Return what is asked for. Raises MalformedMessage, also for what is not among `kinds` (WRITES or READS)."""
+    """Return the requests. Raises MalformedMessage, also for types that are not among `kinds` (WRITES or READS)."""
     asked: list[Asked] = []
     decode_header = compiled(MultiHeader, 0).decode
     while True:
@@ -92,7 +92,7 @@ def build_multi(asked: Iterable[Asked]) -> bytes:
 
 
 def build_multi_results(results: Sequence[Result]) -> bytes:
-    """Return the bytes of what came of each."""
+    """Return the bytes of the results."""
     pieces: list[bytes] = []
     for op_code, body in results:
         error = body.error if isinstance(body, ErrorResult) else 0
@@ -101,7 +101,7 @@ def build_multi_results(results: Sequence[Result]) -> bytes:
 
 
 def parse_multi_results(content: bytes, position: int) -> list[Result]:
-    """Return what came of each. Raises MalformedMessage."""
+    """Return the results. Raises MalformedMessage."""
     results: list[Result] = []
     decode_header = compiled(MultiHeader, 0).decode
     while True:

@@ -1,4 +1,4 @@
-"""What a client of ZooKeeper can ask for, what can come back, and what watchers are told, by number.
+"""ZooKeeper's request types, errors and watch events, by number.
 
 Source: org.apache.zookeeper.ZooDefs.{OpCode, Perms}, KeeperException.Code, Watcher.Event, CreateMode.
 """
@@ -8,7 +8,7 @@ from typing import Final
 
 
 class OpCode(IntEnum):
-    """The type in a request's header."""
+    """The type in a request header."""
 
     NOTIFICATION = 0
     CREATE = 1
@@ -46,7 +46,7 @@ class OpCode(IntEnum):
 
 
 class ZookeeperError(IntEnum):
-    """The `err` in an answer's header; 0 is success."""
+    """The `err` in a response header; 0 is success."""
 
     OK = 0
     SYSTEM_ERROR = -1
@@ -75,7 +75,7 @@ class ZookeeperError(IntEnum):
 
 
 class EventType(IntEnum):
-    """What happened to a znode, for its watchers."""
+    """A change of a znode, for its watchers."""
 
     NONE = -1
     NODE_CREATED = 1
@@ -88,7 +88,7 @@ class EventType(IntEnum):
 
 
 class KeeperState(IntEnum):
-    """How a client's session stands; a server only ever tells the first."""
+    """The state of a client's session; a server only ever sends the first."""
 
     SYNC_CONNECTED = 3
     DISCONNECTED = 0
@@ -97,7 +97,7 @@ class KeeperState(IntEnum):
 
 
 class Permission(IntFlag):
-    """What an entry of an access control list allows."""
+    """A permission of an entry of an access control list."""
 
     READ = 1
     WRITE = 2
@@ -120,22 +120,22 @@ class CreateMode(IntEnum):
 
     @property
     def is_ephemeral(self) -> bool:
-        """Tell whether the znode goes with its session."""
+        """Return whether the znode is ephemeral."""
         return self in (CreateMode.EPHEMERAL, CreateMode.EPHEMERAL_SEQUENTIAL)
 
     @property
     def is_sequential(self) -> bool:
-        """Tell whether a number is put behind the name."""
+        """Return whether a sequence number is appended to the name."""
         return self in (CreateMode.PERSISTENT_SEQUENTIAL, CreateMode.EPHEMERAL_SEQUENTIAL, CreateMode.PERSISTENT_SEQUENTIAL_WITH_TTL)
 
     @property
     def has_ttl(self) -> bool:
-        """Tell whether the znode goes when it is empty and was not changed for a time."""
+        """Return whether the znode is deleted when it is empty and unchanged for a time."""
         return self in (CreateMode.PERSISTENT_WITH_TTL, CreateMode.PERSISTENT_SEQUENTIAL_WITH_TTL)
 
 
 class WatchKind(IntEnum):
-    """Which watches are asked about or removed."""
+    """The kind of watches that are checked or removed."""
 
     CHILDREN = 1
     DATA = 2
@@ -143,7 +143,7 @@ class WatchKind(IntEnum):
 
 
 class AddWatchMode(IntEnum):
-    """What a watch that stays is told of: one znode, or all below it as well."""
+    """The scope of a persistent watch: one znode, or all below it as well."""
 
     PERSISTENT = 0
     PERSISTENT_RECURSIVE = 1
@@ -153,7 +153,7 @@ NOTIFICATION_XID: Final = -1
 PING_XID: Final = -2
 AUTH_XID: Final = -4
 SET_WATCHES_XID: Final = -8
-"""Requests that the client library sends of its own, and what no request was sent for, have numbers of their own."""
+"""Requests that the client library sends by itself, and messages without a request, have special numbers."""
 ANY_VERSION: Final = -1
 FRAME_BYTES_MAX: Final = 0xFFFFF
 """jute.maxbuffer."""

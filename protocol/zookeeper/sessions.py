@@ -1,4 +1,4 @@
-"""How a session begins, and what stands before each request and each answer. Source: zookeeper.jute, org.apache.zookeeper.proto."""
+"""Session establishment, and request and response headers. Source: zookeeper.jute, org.apache.zookeeper.proto."""
 
 from protocol.schema import boolean, byte_string, int32, int64, message, ustring
 
@@ -17,7 +17,7 @@ class ConnectRequest:
 
 @message(kind="zookeeper", versions="0-1")
 class ConnectResponse:
-    """Time-out 0 and session 0 say that the session is gone."""
+    """Time-out 0 and session 0 mean that the session has expired."""
 
     protocol_version: int = int32()
     timeout_ms: int = int32(kafka_name="timeOut")
@@ -36,7 +36,7 @@ class ZookeeperRequestHeader:
 
 @message(kind="zookeeper", versions="0")
 class ZookeeperReplyHeader:
-    """`zxid` is the last change that the server knew of."""
+    """`zxid` is the last transaction of the server."""
 
     xid: int = int32()
     zxid: int = int64()
@@ -45,7 +45,7 @@ class ZookeeperReplyHeader:
 
 @message(kind="zookeeper", versions="0")
 class AuthPacket:
-    """Who the client says it is."""
+    """An authentication of the client."""
 
     auth_type: int = int32(kafka_name="type")
     scheme: str | None = ustring(nullable="0+")

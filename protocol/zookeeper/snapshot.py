@@ -1,8 +1,9 @@
-"""`snapshot.<zxid>`: all sessions and znodes after a change, so that the log before it need not be kept.
+"""`snapshot.<zxid>`: all sessions and znodes after a transaction, so that the log before it is not needed.
 
-Access control lists stand in a table, and znodes name them by number (-1: everybody may do everything). Znodes follow from the root down, each with
-its path, "/" behind the last; a checksum and "/" end the file.
-Source: org.apache.zookeeper.server.persistence.{FileSnap, SnapStream}, SerializeUtils, DataTree.serialize, ReferenceCountedACLCache.
+Access control lists are in a table, and znodes refer to them by number (-1: all permissions for everyone).
+Znodes follow from the root down, each with its path, "/" after the last; a checksum and "/" end the file.
+Source: org.apache.zookeeper.server.persistence.{FileSnap, SnapStream}, SerializeUtils, DataTree.serialize,
+ReferenceCountedACLCache.
 """
 
 import zlib
@@ -25,7 +26,7 @@ _LONG = Struct(">q")
 
 @structure
 class PersistedStat:
-    """What is kept of a znode; `cversion` counts the children that were ever created."""
+    """The stat of a znode; `cversion` counts the children that were ever created."""
 
     czxid: int = int64()
     mzxid: int = int64()
@@ -40,7 +41,7 @@ class PersistedStat:
 
 @message(kind="zookeeper", versions="0")
 class PersistedZnode:
-    """One znode behind its path; `acl` is a number of the table."""
+    """One znode after its path; `acl` is a number of the table."""
 
     data: bytes | None = byte_string(nullable="0+")
     acl: int = int64(default=OPEN_ACL)
@@ -57,7 +58,7 @@ class PersistedSession:
 
 @structure
 class PersistedAcl:
-    """An access control list under its number."""
+    """An access control list with its number."""
 
     number: int = int64()
     entries: list[AclEntry] = array(AclEntry)
@@ -65,7 +66,7 @@ class PersistedAcl:
 
 @message(kind="zookeeper", versions="0")
 class SnapshotHead:
-    """What stands before the znodes."""
+    """The header before the znodes."""
 
     sessions: list[PersistedSession] = array(PersistedSession)
     acls: list[PersistedAcl] = array(PersistedAcl)
@@ -73,7 +74,7 @@ class SnapshotHead:
 
 @message(kind="zookeeper", versions="0")
 class _Path:
-    """Stands before each znode; the root's is empty."""
+    """The path before each znode; the root's is empty."""
 
     path: str = ustring()
 
@@ -103,7 +104,7 @@ def build_snapshot(sessions: Mapping[int, int], acls: Mapping[int, list[AclEntry
 
 
 def parse_snapshot(data: bytes) -> ZookeeperSnapshot:
-    """Read the file; what newer servers put behind its checksum is left alone. Raises MalformedMessage, also where it is torn."""
+    """Decode the file; data after its checksum from newer servers is ignored. Raises MalformedMessage, also if it is torn."""
     header = compiled(FileHeader, 0).decode(data, 0)[0]
     if header.magic != SNAPSHOT_MAGIC or header.version != FILE_VERSION:
         raise MalformedMessage(None, None, "magic", "this is no snapshot of ZooKeeper's version 2", 0)

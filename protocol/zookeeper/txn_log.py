@@ -1,7 +1,7 @@
-"""The files of a ZooKeeper server: a log of changes (`log.<zxid>`), and everything at one moment (`snapshot.<zxid>`).
+"""The files of a ZooKeeper server: a transaction log (`log.<zxid>`), and snapshots (`snapshot.<zxid>`).
 
-A change in the log: Adler-32 in eight bytes, size, content, the letter B. The log may be torn anywhere behind what was flushed, and may end with
-zeros that were put there in advance.
+A transaction in the log: Adler-32 in eight bytes, size, content, the letter B. The log may be torn anywhere after the flushed part, and may end with
+preallocated zeros.
 Source: org.apache.zookeeper.server.persistence.{FileTxnLog, FileSnap, FileHeader, Util}.
 """
 
@@ -25,7 +25,7 @@ _CHECKSUM_AND_SIZE = struct.Struct(">qi")
 
 @message(kind="zookeeper", versions="0")
 class FileHeader:
-    """What a log or a snapshot begins with."""
+    """The file header of a log or a snapshot."""
 
     magic: int = int32()
     version: int = int32(default=FILE_VERSION)
@@ -33,18 +33,18 @@ class FileHeader:
 
 
 def build_log_header() -> bytes:
-    """Return the beginning of a log."""
+    """Return the file header of a log."""
     return compiled(FileHeader, 0).encode(FileHeader(magic=LOG_MAGIC))
 
 
 def build_log_record(header: TxnHeader, record: Message) -> bytes:
-    """Return a change as it stands in the log."""
+    """Return a transaction in the format of the log."""
     content = build_txn(header, record)
     return _CHECKSUM_AND_SIZE.pack(zlib.adler32(content), len(content)) + content + END_OF_RECORD
 
 
 def split_log(data: bytes) -> Iterator[tuple[TxnHeader, Message, int]]:
-    """Yield the changes of a log, and where each ends, up to the first that is not whole. Raises MalformedMessage for what is no log."""
+    """Yield the transactions of a log, and the end of each, up to the first incomplete one. Raises MalformedMessage if it is no log."""
     header = compiled(FileHeader, 0).decode(data, 0)[0]
     if header.magic != LOG_MAGIC or header.version != FILE_VERSION:
         raise MalformedMessage(None, None, "magic", "this is no log of ZooKeeper's version 2", 0)

@@ -1,4 +1,4 @@
-"""The changes of a ZooKeeper server as its log keeps them: a header, and a record by the header's type.
+"""The transactions in the log of a ZooKeeper server: a header, and a record by the header's type.
 
 Source: zookeeper.jute, org.apache.zookeeper.txn; SerializeUtils, FileTxnLog.
 """
@@ -14,7 +14,7 @@ from protocol.zookeeper.znodes import AclEntry
 
 @message(kind="zookeeper", versions="0")
 class TxnHeader:
-    """Who changed something, by which of its requests, as which change, and when (ms since 1970)."""
+    """The session, its request number (cxid), the zxid, and the time (ms since 1970)."""
 
     client_id: int = int64()
     cxid: int = int32()
@@ -36,7 +36,7 @@ class CreateTxn:
 
 @message(kind="zookeeper", versions="0")
 class CreateContainerTxn:
-    """A znode that goes once it has had children and has none."""
+    """A container znode: it is deleted once it has had children and has none."""
 
     path: str = ustring()
     data: bytes | None = byte_string(nullable="0+")
@@ -46,14 +46,14 @@ class CreateContainerTxn:
 
 @message(kind="zookeeper", versions="0")
 class DeleteTxn:
-    """A znode that is gone."""
+    """A deleted znode."""
 
     path: str = ustring()
 
 
 @message(kind="zookeeper", versions="0")
 class SetDataTxn:
-    """New data, and the version that the znode has from now on."""
+    """New data, and the new version of the znode."""
 
     path: str = ustring()
     data: bytes | None = byte_string(nullable="0+")
@@ -71,7 +71,7 @@ class SetAclTxn:
 
 @message(kind="zookeeper", versions="0")
 class CheckVersionTxn:
-    """Part of several changes: something that was looked at."""
+    """Part of a multi transaction: a version check."""
 
     path: str = ustring()
     version: int = int32()
@@ -79,21 +79,21 @@ class CheckVersionTxn:
 
 @message(kind="zookeeper", versions="0")
 class CreateSessionTxn:
-    """A session that begins, with its time-out in ms."""
+    """A new session, with its time-out in ms."""
 
     timeout_ms: int = int32(kafka_name="timeOut")
 
 
 @message(kind="zookeeper", versions="0")
 class CloseSessionTxn:
-    """A session that ends, and what goes with it."""
+    """A closed session, with its ephemeral znodes."""
 
     paths_to_delete: list[str] = array(ustring, kafka_name="paths2Delete")
 
 
 @message(kind="zookeeper", versions="0")
 class ErrorTxn:
-    """A request that was refused takes a number as well."""
+    """A rejected request has a zxid, too."""
 
     error: int = int32(kafka_name="err")
 
@@ -108,7 +108,7 @@ class SubTxn:
 
 @message(kind="zookeeper", versions="0")
 class MultiTxn:
-    """Several changes under one number."""
+    """Several changes with one zxid."""
 
     txns: list[SubTxn] = array(SubTxn)
 
@@ -130,12 +130,12 @@ RECORDS: Final[dict[int, type]] = {
 
 
 def build_txn(header: TxnHeader, record: Message) -> bytes:
-    """Return the bytes of a change."""
+    """Return the bytes of a transaction."""
     return compiled(TxnHeader, 0).encode(header) + compiled(type(record), 0).encode(record)
 
 
 def parse_txn(content: bytes) -> tuple[TxnHeader, Message]:
-    """Return header and record; what stands behind them (a digest, since 3.6) is left alone. Raises MalformedMessage."""
+    """Return header and record; trailing bytes (a digest, since 3.6) are ignored. Raises MalformedMessage."""
     header, position = compiled(TxnHeader, 0).decode(content, 0)
     if header.op_code == OpCode.CLOSE_SESSION and position == len(content):
         return header, CloseSessionTxn()  # before 3.6 the record was empty

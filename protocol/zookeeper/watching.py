@@ -1,11 +1,11 @@
-"""Watches: what a server tells without being asked, and how a client that comes back asks for them again. Source: zookeeper.jute."""
+"""Watches: notifications from the server, and how a reconnected client sets them again. Source: zookeeper.jute."""
 
 from protocol.schema import array, int32, int64, message, ustring
 
 
 @message(kind="zookeeper", versions="0")
 class WatcherEvent:
-    """Comes with the header of a notification."""
+    """The body of a notification."""
 
     event_type: int = int32(kafka_name="type")
     state: int = int32()
@@ -14,7 +14,7 @@ class WatcherEvent:
 
 @message(kind="zookeeper", versions="0-1")
 class SetWatches:
-    """The watches of a client that has another connection now, and what it has seen; version 1 here is setWatches2."""
+    """The watches of a reconnected client, and its last zxid; version 1 here is setWatches2."""
 
     relative_zxid: int = int64()
     data_watches: list[str] = array(ustring)
@@ -26,7 +26,7 @@ class SetWatches:
 
 @message(kind="zookeeper", versions="0")
 class AddWatchRequest:
-    """A watch that stays; `mode` is an AddWatchMode."""
+    """A persistent watch; `mode` is an AddWatchMode."""
 
     path: str = ustring()
     mode: int = int32()

@@ -1,4 +1,4 @@
-"""JSON as it stands in znodes: how objects are written and how their parts are read, with a word on what is wrong.
+"""JSON in znodes: encoding of objects and decoding of their parts, with error messages.
 
 Source: kafka.utils.Json, kafka.utils.json.DecodeJson.
 """
@@ -11,12 +11,12 @@ from protocol.message_json import Json
 
 
 def json_text(value: Mapping[str, Json]) -> bytes:
-    """Return an object as Kafka writes it: no spaces, keys in the order that they are given in."""
+    """Return an object as Kafka writes it: no spaces, keys in the given order."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def parse_object(data: bytes, place: str) -> dict[str, Json]:
-    """Read an object. Raises MalformedMessage."""
+    """Decode an object. Raises MalformedMessage."""
     try:
         found: Json = json.loads(data)
     except (ValueError, RecursionError) as failure:
@@ -35,7 +35,7 @@ def integer_of(found: Mapping[str, Json], name: str) -> int:
 
 
 def decimal_of(found: Mapping[str, Json], name: str) -> int:
-    """Return a number that is written as text. Raises MalformedMessage."""
+    """Return a number that is encoded as text. Raises MalformedMessage."""
     text = found.get(name)
     try:
         return int(str(text))

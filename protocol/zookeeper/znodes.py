@@ -1,11 +1,11 @@
-"""What can be asked of znodes, and the answers. Source: zookeeper.jute, org.apache.zookeeper.{data, proto}."""
+"""Requests for znodes, and their responses. Source: zookeeper.jute, org.apache.zookeeper.{data, proto}."""
 
 from protocol.schema import array, boolean, byte_string, int32, int64, message, struct, structure, ustring
 
 
 @structure
 class Stat:
-    """What is known of a znode besides its data. A zxid is the number of a change."""
+    """The stat of a znode. A zxid is a transaction number."""
 
     czxid: int = int64()
     mzxid: int = int64()
@@ -22,7 +22,7 @@ class Stat:
 
 @structure
 class AclEntry:
-    """What somebody may do."""
+    """An entry of an access control list."""
 
     perms: int = int32()
     scheme: str = ustring()
@@ -41,7 +41,7 @@ class CreateRequest:
 
 @message(kind="zookeeper", versions="0")
 class CreateTtlRequest:
-    """A znode that goes when it is empty and was not changed for `ttl` ms."""
+    """A znode that is deleted when it is empty and unchanged for `ttl` ms."""
 
     path: str = ustring()
     data: bytes | None = byte_string(nullable="0+")
@@ -52,7 +52,7 @@ class CreateTtlRequest:
 
 @message(kind="zookeeper", versions="0")
 class VersionedPath:
-    """Delete and check: a znode, if it has this version."""
+    """Delete and check: a znode, provided that it has this version."""
 
     path: str = ustring()
     version: int = int32(default=-1)
@@ -68,7 +68,7 @@ class WatchedPath:
 
 @message(kind="zookeeper", versions="0")
 class SetDataRequest:
-    """New data, if the znode has this version."""
+    """New data, provided that the znode has this version."""
 
     path: str = ustring()
     data: bytes | None = byte_string(nullable="0+")
@@ -77,7 +77,7 @@ class SetDataRequest:
 
 @message(kind="zookeeper", versions="0")
 class SetAclRequest:
-    """A new access control list, if the old one has this version."""
+    """A new access control list, provided that the old one has this version."""
 
     path: str = ustring()
     acl: list[AclEntry] | None = array(AclEntry, nullable="0+", default=())
@@ -86,14 +86,14 @@ class SetAclRequest:
 
 @message(kind="zookeeper", versions="0")
 class PathOnly:
-    """GetACL, sync, getAllChildrenNumber, getEphemerals; and the answers to create and sync."""
+    """GetACL, sync, getAllChildrenNumber, getEphemerals; and the responses to create and sync."""
 
     path: str = ustring()
 
 
 @message(kind="zookeeper", versions="0")
 class Create2Response:
-    """The path, with its number if it is a sequential one."""
+    """The path, including the sequence number of a sequential znode."""
 
     path: str = ustring()
     stat: Stat = struct(Stat)
@@ -116,7 +116,7 @@ class GetDataResponse:
 
 @message(kind="zookeeper", versions="0")
 class GetAclResponse:
-    """Who may do what."""
+    """An access control list."""
 
     acl: list[AclEntry] = array(AclEntry)
     stat: Stat = struct(Stat)
@@ -124,14 +124,14 @@ class GetAclResponse:
 
 @message(kind="zookeeper", versions="0")
 class GetChildrenResponse:
-    """The names below a znode, and of getEphemerals the paths; in no order."""
+    """The names of the children of a znode, and for getEphemerals the paths; unordered."""
 
     children: list[str] = array(ustring)
 
 
 @message(kind="zookeeper", versions="0")
 class GetChildren2Response:
-    """The names below a znode, in no order."""
+    """The names of the children of a znode, unordered."""
 
     children: list[str] = array(ustring)
     stat: Stat = struct(Stat)
@@ -139,14 +139,14 @@ class GetChildren2Response:
 
 @message(kind="zookeeper", versions="0")
 class GetAllChildrenNumberResponse:
-    """How many znodes there are below one, at any depth."""
+    """The number of descendants of a znode."""
 
     total_number: int = int32()
 
 
 @structure
 class ClientInfo:
-    """One of the names that a client goes by."""
+    """One of the identities of a client."""
 
     auth_scheme: str = ustring()
     user: str = ustring()

@@ -1,4 +1,4 @@
-// The data of the page: what was packed is unpacked into typed arrays, once. Nothing is fetched.
+// The data of the page: the payload is unpacked into typed arrays once. Nothing is fetched.
 const meta = JSON.parse(document.getElementById("meta").textContent);
 const { facts, layout, looks, families, apis, invariants } = meta;
 const familyNames = Object.keys(families);

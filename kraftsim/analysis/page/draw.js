@@ -1,4 +1,4 @@
-// The pictures: the timeline with its lanes, the rates below it, and the overview of the whole run.
+// The pictures: the timeline with its swimlanes, the rates below it, and the overview of the whole run.
 const GUTTER = 136, TOP = 30, RIGHT = 10, DENSE_FROM = 5000, LABELS_TO = 170, ARROWHEADS_TO = 900, SLOT = 3;
 const colours = {};
 const canvases = { timeline: document.getElementById("timeline"), rates: document.getElementById("rates"), overview: document.getElementById("overview") };

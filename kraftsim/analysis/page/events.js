@@ -1,5 +1,5 @@
-// The events on their lanes: as a density when there are many, else as dots with arrows and words.
-// Zoomed out: per slot of a few pixels and lane a stack of families, its height the logarithm of how much happened.
+// The events on their swimlanes: as a density if there are many, else as dots with arrows and labels.
+// Zoomed out: per slot of a few pixels and lane a stack of families, its height the logarithm of the number of events.
 function drawDensity(pen, first, end, laneHeight) {
   const lanes = facts.lanes.length, kinds = familyNames.length, slots = Math.ceil((picture.width - GUTTER - RIGHT) / SLOT);
   const bins = new Float32Array(slots * lanes * kinds), totals = new Float32Array(slots * lanes);
@@ -27,7 +27,7 @@ function drawDensity(pen, first, end, laneHeight) {
   }
 }
 
-// Zoomed in: a dot for each event; what happens at the same pixel of a lane is stacked. Frames keep to the lower edge of their lane.
+// Zoomed in: a dot for each event; events at the same pixel of a lane are stacked. Frames are at the lower edge of their lane.
 function drawEvents(pen, first, end, laneHeight, middle) {
   const visible = end - first, radius = visible < 400 ? 4.2 : visible < 1600 ? 3.2 : 2.3;
   const connections = familyNames.indexOf("connections");
@@ -97,7 +97,7 @@ function drawLabels(pen, laneHeight, middle) {
   const ends = new Map();
   const connections = familyNames.indexOf("connections");
   const rows = [0, -0.3, 0.19, -0.16].map((part) => part * laneHeight), lowerRow = [0.36 * laneHeight];
-  for (const { i, x, y } of picture.places) {  // dots are in the way of labels, too
+  for (const { i, x, y } of picture.places) {  // labels must not overlap dots, either
     for (const row of [...rows, ...lowerRow]) {
       if (Math.abs(middle(data.lane[i]) + row - y) > 8) continue;
       const key = data.lane[i] * 100 + row;

@@ -1,4 +1,4 @@
-// Everything around the pictures: legend, witnesses, the kept event, the table. Texts of the run are only ever set as text.
+// Everything around the pictures: legend, violations, the pinned event, the table. Text from the run is only ever set as text.
 const LISTED_MAX = 300;
 const $ = (id) => document.getElementById(id);
 
@@ -75,7 +75,7 @@ function showDetail() {
   const panel = $("detail");
   if (panel.dataset.shown === String(i)) return;
   panel.dataset.shown = String(i);
-  if (i < 0) return panel.replaceChildren(element("p", { className: "quiet", textContent: "Point at an event, or click one to keep it here." }));
+  if (i < 0) return panel.replaceChildren(element("p", { className: "quiet", textContent: "Hover over an event, or click one to pin it here." }));
   const heading = element("h3", {}, kindOf(i).name, element("small", { textContent: `${(data.t[i] / 1e9).toFixed(9)} s` }), element("small", { textContent: idOf(i) }));
   const list = element("dl");
   for (const [name, value] of fieldsOf(i)) list.append(element("div", {}, element("dt", { textContent: name }), element("dd", { textContent: value })));

@@ -1,4 +1,4 @@
-// What is looked at: the window of time, the events in it, and what is chosen. Every change ends in one redraw.
+// The view state: the window of time, the events in it, and the selection. Every change causes one redraw.
 const whole = { from: facts.begin_ns, to: Math.max(facts.end_ns, facts.begin_ns + 1000) };
 const margin = (whole.to - whole.from) * 0.01;
 const limits = { from: whole.from - margin, to: whole.to + margin };
@@ -72,7 +72,7 @@ function goTo(i) {
   if (data.t[i] < view.from || data.t[i] > view.to) show(data.t[i] - span / 2, data.t[i] + span / 2);
 }
 
-// The next event on the lane of the kept one, or on any lane if none is kept.
+// The next event on the lane of the pinned one, or on any lane if none is pinned.
 function step(by) {
   const start = view.kept >= 0 ? view.kept : firstFrom(view.from) - (by > 0 ? 1 : 0);
   for (let i = start + by; i >= 0 && i < count; i += by) {

@@ -1,1 +1,1 @@
-"""Probes: short talks of raw requests, put to Apache Kafka and to kraftsim alike, whose answers are compared and written down."""
+"""Probes: short conversations of raw requests that are sent to Apache Kafka and to kraftsim; the responses are compared and published."""

@@ -1,6 +1,7 @@
-"""The talk of one probe: who speaks, under which names, and what each of them has been told so far.
+"""The conversation of one probe: its clients, their names, and what each of them has received so far.
 
-Names are fresh for each probe, so that probes do not meet. All requests go to one address: the node under question is alone and coordinates all.
+Names are new for each probe, so that probes are independent. All requests go to one address: a single node that
+hosts all coordinators.
 """
 
 import time
@@ -22,12 +23,12 @@ PAUSE_SECONDS = 0.01
 
 
 class NotOffered(Exception):
-    """The node has no such version of an API; the message says which it has."""
+    """The node does not support the version of an API; the message contains the supported ones."""
 
 
 @dataclass(slots=True)
 class Producer:
-    """One producer, as it knows itself."""
+    """The state of one producer."""
 
     transactional_id: str
     producer_id: int = -1
@@ -36,7 +37,7 @@ class Producer:
 
 @dataclass(slots=True)
 class Member:
-    """One member of the group, as it knows itself."""
+    """The state of one group member."""
 
     member_id: str = ""
     generation_id: int = -1
@@ -45,7 +46,7 @@ class Member:
 
 @dataclass(slots=True)
 class Conversation:
-    """What the steps of a probe share."""
+    """The state that the steps of a probe share."""
 
     target: Target
     peer: Peer
@@ -54,28 +55,28 @@ class Conversation:
     members: dict[str, Member] = field(default_factory=dict)
     ids: list[int] = field(default_factory=list)
     at_end: list[Callable[[], object]] = field(default_factory=list)
-    """What is to be done when the talk is over, so that the next one finds the node as this one did."""
+    """What is undone after the conversation, so that the next one finds the node unchanged."""
     _topic: Topic | None = None
     _group: GroupTalk | None = None
 
     @classmethod
     def begin(cls, target: Target) -> "Conversation":
-        """Begin a talk with names of its own."""
+        """Start a conversation with its own names."""
         return cls(target, target.peer(), target.fresh_name("probe"))
 
     def close(self) -> None:
-        """Leave the node as it was, and hang up."""
+        """Restore the node, and close the connection."""
         for undo in self.at_end:
             undo()
         self.peer.close()
 
     def connect_again(self) -> None:
-        """Call again after the node hung up."""
+        """Reconnect after the node closed the connection."""
         self.peer.close()
         self.peer = self.target.peer()
 
     def producer(self, who: str) -> Producer:
-        """Return a producer by its short name; the one called nobody has an id that was never handed out."""
+        """Return a producer by its short name; the one called nobody has an id that was never allocated."""
         if who not in self.producers:
             self.producers[who] = Producer(f"{self.word}-{who}")
             if who == NOBODY:
@@ -83,12 +84,12 @@ class Conversation:
         return self.producers[who]
 
     def member(self, who: str) -> Member:
-        """Return a member by its short name; one that never joined has an id that the group does not know."""
+        """Return a member by its short name; one that never joined has an id unknown to the group."""
         return self.members.get(who) or Member(member_id=f"{self.word}-{who}" if who else "")
 
     @property
     def topic(self) -> str:
-        """The topic of this probe, with two partitions; made when it is first needed."""
+        """The topic of this probe, with two partitions; created on first use."""
         return self._made().name
 
     @property
@@ -109,11 +110,11 @@ class Conversation:
         return self._group
 
     def topic_named(self, word: str) -> str:
-        """Return the probe's topic for the empty word, else a topic of another name, which need not be there."""
+        """Return the probe's topic for the empty name, else a topic of another name, which need not exist."""
         return word or self.topic
 
     def letter(self, producer_id: int) -> str:
-        """Return a letter for a producer id: A for the first that this probe has heard of. Ids themselves differ from run to run."""
+        """Return a letter for a producer id: A for the first one in this probe. Ids themselves differ from run to run."""
         if producer_id < 0:
             return str(producer_id)
         if producer_id == NOBODYS_ID:
@@ -123,7 +124,7 @@ class Conversation:
         return chr(ord("A") + self.ids.index(producer_id))
 
     def offered(self, key: ApiKey, version: int) -> int:
-        """Return the version if the node offers it. Raises NotOffered."""
+        """Return the version if the node supports it. Raises NotOffered."""
         if key not in self.target.ranges():
             raise NotOffered(key.name)
         first, last = self.target.ranges()[key]
@@ -133,17 +134,17 @@ class Conversation:
 
 
 def named(code: int) -> str:
-    """Return number and name of an error; nothing is wrong with `ok`."""
+    """Return number and name of an error; `ok` for none."""
     return "ok" if code == ErrorCode.NONE else error_name(code)
 
 
 def give_up_at() -> float:
-    """Return when a wait that begins now has lasted too long."""
+    """Return the deadline of a wait that begins now."""
     return time.monotonic() + WAIT_SECONDS
 
 
 def pause_until(deadline: float, what: str) -> None:
-    """Wait a moment. Raises Unmet when there is no time left."""
+    """Wait a moment. Raises Unmet after the deadline."""
     if time.monotonic() > deadline:
-        raise Unmet(f"it did not come: {what}")
+        raise Unmet(f"time-out: {what}")
     time.sleep(PAUSE_SECONDS)

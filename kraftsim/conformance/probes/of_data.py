@@ -1,4 +1,4 @@
-"""Probes of batches in transactions, of markers, and of what readers of committed data see."""
+"""Probes of transactional batches, markers, and read_committed fetches."""
 
 from kraftsim.conformance.probes.partition_steps import DescribeProducers, ListOffset, Marker, Read, produce
 from kraftsim.conformance.probes.probe import Chapter, probe
@@ -10,21 +10,21 @@ UNDONE = once("CompleteAbort")
 FREE = DescribeProducers(until_ended=True)
 
 CHAPTER = Chapter(
-    title="Batches, markers, readers",
+    title="Batches, markers, fetches",
     probes=(
-        *(probe(f"a batch to a partition that did not join, version {version}", init(), produce(version=version)) for version in (3, 8, 9, 10, 11)),
-        probe("a batch to a partition that did not join, version 12", init(), produce(version=12), Describe(), commit(version=5), DONE),
+        *(probe(f"a batch to a partition that was not added, version {version}", init(), produce(version=version)) for version in (3, 8, 9, 10, 11)),
+        probe("a batch to a partition that was not added, version 12", init(), produce(version=12), Describe(), commit(version=5), DONE),
         probe(
-            "a batch to a partition that did not join, after one that did",
+            "a batch to a partition that was not added, after one to an added partition",
             init(),
             Add(),
             produce(),
             produce(partition=1),
             produce(version=11, partition=1),
         ),
-        probe("a batch to a partition that joined, any version", init(), Add(), produce(0, version=3), produce(1, version=8), produce(2, version=11)),
+        probe("a batch to an added partition, any version", init(), Add(), produce(0, version=3), produce(1, version=8), produce(2, version=11)),
         probe(
-            "version 12 after the partition joined by itself",
+            "version 12 after the partition was added by the leader",
             init(),
             produce(version=12),
             produce(1, version=12),
@@ -32,7 +32,7 @@ CHAPTER = Chapter(
             Describe(),
         ),
         probe(
-            "version 12 with an epoch from before, and one to come",
+            "version 12 with an older epoch, and a future one",
             init(),
             init(),
             produce(version=12, epoch=-1),
@@ -40,20 +40,39 @@ CHAPTER = Chapter(
             Describe(),
         ),
         probe(
-            "version 12 with another's id, and an unknown name",
+            "version 12 with another producer's id, and an unknown transactional id",
             init(),
             init("b"),
             produce(version=12, id_of="b"),
             produce(version=12, name="unknown"),
         ),
-        probe("a name that is unknown", init(), produce(name="unknown"), produce(version=11, name="unknown")),
-        probe("another's id, nobody's id", init(), init("b"), Add(), produce(id_of="b"), produce(version=11, id_of="b"), produce(id_of="nobody")),
-        probe("another's name and id, its own partition", init(), init("b"), Add(), Add(who="b"), produce(), produce(who="b"), Read(committed=False)),
-        probe("an epoch from before", init(), init(), Add(), produce(epoch=-1), produce(version=11, epoch=-1)),
-        probe("an epoch to come", init(), Add(), produce(epoch=1), produce(version=11, epoch=1)),
-        probe("an epoch from before, where this one has written", init(), init(), Add(), produce(), produce(epoch=-1), produce(version=11, epoch=-1)),
+        probe("an unknown transactional id", init(), produce(name="unknown"), produce(version=11, name="unknown")),
         probe(
-            "an epoch to come, where this one has written",
+            "another producer's id, an unallocated id",
+            init(),
+            init("b"),
+            Add(),
+            produce(id_of="b"),
+            produce(version=11, id_of="b"),
+            produce(id_of="nobody"),
+        ),
+        probe(
+            "another's transactional id and producer id, its own partition",
+            init(),
+            init("b"),
+            Add(),
+            Add(who="b"),
+            produce(),
+            produce(who="b"),
+            Read(committed=False),
+        ),
+        probe("an older epoch", init(), init(), Add(), produce(epoch=-1), produce(version=11, epoch=-1)),
+        probe("a future epoch", init(), Add(), produce(epoch=1), produce(version=11, epoch=1)),
+        probe(
+            "an older epoch, after a batch with the current one", init(), init(), Add(), produce(), produce(epoch=-1), produce(version=11, epoch=-1)
+        ),
+        probe(
+            "a future epoch, after a batch with the current one",
             init(),
             Add(),
             produce(),
@@ -61,26 +80,35 @@ CHAPTER = Chapter(
             produce(version=11, epoch=1),
             since_4=OPEN_IN_ITS_EPOCH_ONLY,
         ),
-        probe("a name of no letters", init(), Add(), produce(name="")),
-        probe("no name, and a transactional batch", init(), Add(), produce(nameless=True)),
-        probe("no name, and a transactional batch after another", init(), Add(), produce(), produce(1, nameless=True)),
-        probe("a name, and a batch that is not transactional", init(), Add(), produce(plain=True), Read(until_stable=True)),
-        probe("a batch that is not transactional within a transaction", init(), Add(), produce(), produce(1, plain=True), Read(committed=False)),
+        probe("an empty transactional id", init(), Add(), produce(name="")),
+        probe("no transactional id, and a transactional batch", init(), Add(), produce(nameless=True)),
+        probe("no transactional id, and a transactional batch after another", init(), Add(), produce(), produce(1, nameless=True)),
+        probe("a transactional id, and a non-transactional batch", init(), Add(), produce(plain=True), Read(until_stable=True)),
+        probe("a non-transactional batch in a transaction", init(), Add(), produce(), produce(1, plain=True), Read(committed=False)),
         probe(
-            "a batch that is not transactional, by a name's producer without one", init(), produce(plain=True, nameless=True), Read(until_stable=True)
+            "a non-transactional batch of a transactional producer without a transaction",
+            init(),
+            produce(plain=True, nameless=True),
+            Read(until_stable=True),
         ),
         probe(
-            "a transactional batch after one that is not, in sequence", init(), produce(plain=True, nameless=True), Add(), produce(1), commit(), DONE
+            "a transactional batch after a non-transactional one, in sequence",
+            init(),
+            produce(plain=True, nameless=True),
+            Add(),
+            produce(1),
+            commit(),
+            DONE,
         ),
         probe("acks 1 and acks 0 in a transaction", init(), Add(), produce(acks=1), produce(1, acks=1), Read(committed=False)),
-        probe("a first batch that does not begin at 0", init(), Add(), produce(5), produce(version=11), produce(6)),
-        probe("a gap", init(), Add(), produce(), produce(2), produce(1)),
-        probe("a repeated batch", init(), Add(), produce(), produce(1), produce(0), produce(1), Read(committed=False)),
+        probe("a first batch that does not start at sequence 0", init(), Add(), produce(5), produce(version=11), produce(6)),
+        probe("a sequence gap", init(), Add(), produce(), produce(2), produce(1)),
+        probe("a duplicate batch", init(), Add(), produce(), produce(1), produce(0), produce(1), Read(committed=False)),
         probe(
-            "a repeated batch of a committed transaction", init(), Add(), produce(), commit(), DONE, FREE, produce(0), Add(), produce(0), produce(1)
+            "a duplicate batch of a committed transaction", init(), Add(), produce(), commit(), DONE, FREE, produce(0), Add(), produce(0), produce(1)
         ),
         probe(
-            "sequences go on after a commit",
+            "sequences continue after a commit",
             init(),
             Add(),
             produce(0, records=3),
@@ -93,7 +121,7 @@ CHAPTER = Chapter(
             Read(until_stable=True),
         ),
         probe(
-            "a new epoch begins at 0",
+            "a new epoch starts at sequence 0",
             init(),
             Add(),
             produce(0, records=3),
@@ -105,8 +133,12 @@ CHAPTER = Chapter(
             produce(0),
             Read(committed=False),
         ),
-        probe("a batch after a commit, without joining again", init(), Add(), produce(), commit(), DONE, FREE, produce(1), produce(1, version=11)),
-        probe("a batch after an abort, without joining again", init(), Add(), produce(), abort(), UNDONE, FREE, produce(1), produce(1, version=11)),
+        probe(
+            "a batch after a commit, without being added again", init(), Add(), produce(), commit(), DONE, FREE, produce(1), produce(1, version=11)
+        ),
+        probe(
+            "a batch after an abort, without being added again", init(), Add(), produce(), abort(), UNDONE, FREE, produce(1), produce(1, version=11)
+        ),
         probe(
             "a zombie's batch, when its successor's fence has reached the partition",
             init(),
@@ -117,28 +149,39 @@ CHAPTER = Chapter(
             produce(1, epoch=-2),
         ),
         probe("a zombie's batch, when its successor has not written here", init(), init(), Add(), produce(epoch=-1, version=11)),
-        probe("a marker among the batches of a client", init(), Add(), produce(is_marker=True)),
-        probe("a topic that is not there", init(), produce(topic="nowhere"), produce(version=11, topic="nowhere")),
-        probe("a partition that is not there", init(), produce(partition=7), produce(version=11, partition=7)),
-        # Markers, as any client may send them where there are no rights to check.
-        probe("a commit marker ends what is open here", init(), Add(), produce(), Marker(), DescribeProducers(), Read(), Describe()),
-        probe("an abort marker ends what is open here", init(), Add(), produce(), Marker(commits=False), DescribeProducers(), Read(), Describe()),
+        probe("a control batch in a Produce request", init(), Add(), produce(is_marker=True)),
+        probe("a topic that does not exist", init(), produce(topic="nowhere"), produce(version=11, topic="nowhere")),
+        probe("a partition that does not exist", init(), produce(partition=7), produce(version=11, partition=7)),
+        # Markers, which any client may send if there is no authorizer.
+        probe(
+            "a commit marker ends the open transaction in the partition", init(), Add(), produce(), Marker(), DescribeProducers(), Read(), Describe()
+        ),
+        probe(
+            "an abort marker ends the open transaction in the partition",
+            init(),
+            Add(),
+            produce(),
+            Marker(commits=False),
+            DescribeProducers(),
+            Read(),
+            Describe(),
+        ),
         probe("a marker, version 0", init(), Add(), produce(), Marker(version=0)),
         probe("a marker, version 2", init(), Add(), produce(), Marker(version=2), DescribeProducers()),
         probe(
-            "a marker, version 2, of transactions that bump",
+            "a marker, version 2, with transaction.version 2",
             init(),
             Add(),
             produce(),
             Marker(version=2, transaction_version=2),
             Marker(version=2, transaction_version=2, epoch=1),
         ),
-        probe("a marker again", init(), Add(), produce(), Marker(), Marker(), Marker(commits=False), Read()),
-        probe("a marker of a producer that nobody knows", Marker(who="nobody"), Read(), DescribeProducers()),
-        probe("a marker of an epoch from before", init(), init(), Add(), produce(), Marker(epoch=-1), DescribeProducers(), Read()),
-        probe("a marker of an epoch to come", init(), Add(), produce(), Marker(epoch=1), DescribeProducers(), produce(1), produce(0, epoch=1)),
+        probe("a repeated marker", init(), Add(), produce(), Marker(), Marker(), Marker(commits=False), Read()),
+        probe("a marker of an unknown producer", Marker(who="nobody"), Read(), DescribeProducers()),
+        probe("a marker with an older epoch", init(), init(), Add(), produce(), Marker(epoch=-1), DescribeProducers(), Read()),
+        probe("a marker with a future epoch", init(), Add(), produce(), Marker(epoch=1), DescribeProducers(), produce(1), produce(0, epoch=1)),
         probe(
-            "a marker of an old coordinator",
+            "a marker with an old coordinator epoch",
             init(),
             Add(),
             produce(),
@@ -148,7 +191,7 @@ CHAPTER = Chapter(
             DescribeProducers(),
         ),
         probe(
-            "a marker of an old coordinator stops the coordinator",
+            "a marker with an old coordinator epoch blocks the coordinator",
             init(),
             Add(),
             produce(),
@@ -158,9 +201,11 @@ CHAPTER = Chapter(
             commit(),
             Describe(),
         ),
-        probe("a marker of coordinator epoch -1", init(), Add(), produce(), Marker(coordinator_epoch=-1), DescribeProducers()),
-        probe("a marker for a partition that is not there", init(), Marker(places=(("", (7,)),)), Marker(places=(("nowhere", (0,)),))),
-        probe("a marker for two partitions, one of them not there", init(), Add(), produce(), Marker(places=(("", (0, 7)),)), DescribeProducers()),
+        probe("a marker with coordinator epoch -1", init(), Add(), produce(), Marker(coordinator_epoch=-1), DescribeProducers()),
+        probe("a marker for a partition that does not exist", init(), Marker(places=(("", (7,)),)), Marker(places=(("nowhere", (0,)),))),
+        probe(
+            "a marker for two partitions, one of which does not exist", init(), Add(), produce(), Marker(places=(("", (0, 7)),)), DescribeProducers()
+        ),
         probe("a marker for no partition", init(), Marker(places=())),
         probe(
             "a batch after an administrator's marker",
@@ -180,7 +225,7 @@ CHAPTER = Chapter(
         ),
         # What readers see.
         probe(
-            "nothing of an open transaction is committed",
+            "read_committed returns nothing of an open transaction",
             init(),
             Add(),
             produce(),
@@ -190,7 +235,7 @@ CHAPTER = Chapter(
             ListOffset(),
         ),
         probe(
-            "nothing behind an open transaction is stable",
+            "records after an open transaction are not stable",
             init(),
             init("b"),
             Add(),
@@ -203,7 +248,7 @@ CHAPTER = Chapter(
             Read(committed=False),
         ),
         probe(
-            "an aborted transaction is told to those who read committed data",
+            "a read_committed fetch lists an aborted transaction",
             init(),
             Add(),
             produce(0, records=2),
@@ -217,7 +262,7 @@ CHAPTER = Chapter(
             Read(offset=3),
         ),
         probe(
-            "of transactions that overlap, one is aborted",
+            "overlapping transactions, one of which is aborted",
             init(),
             init("b"),
             Add(),
@@ -234,7 +279,7 @@ CHAPTER = Chapter(
             ListOffset(committed=True),
         ),
         probe(
-            "of two aborted transactions both are told",
+            "two aborted transactions are both listed",
             init(),
             Add(),
             produce(),
@@ -248,10 +293,10 @@ CHAPTER = Chapter(
             Read(until_stable=True),
             Read(offset=2),
         ),
-        probe("readers of all data are told of no aborted transactions", init(), Add(), produce(), abort(), UNDONE, FREE, Read(committed=False)),
-        probe("a partition without anything", Read(), ListOffset(committed=True), ListOffset(), DescribeProducers()),
+        probe("a read_uncommitted fetch lists no aborted transactions", init(), Add(), produce(), abort(), UNDONE, FREE, Read(committed=False)),
+        probe("an empty partition", Read(), ListOffset(committed=True), ListOffset(), DescribeProducers()),
         probe(
-            "the ends of a partition with an open transaction",
+            "the offsets of a partition with an open transaction",
             init(),
             Add(),
             produce(0, records=3),
@@ -261,7 +306,7 @@ CHAPTER = Chapter(
             ListOffset(-3, committed=True, version=7),
         ),
         probe(
-            "the greatest timestamp behind an open transaction",
+            "the largest timestamp after an open transaction",
             init(),
             Add(),
             produce(),
@@ -269,7 +314,7 @@ CHAPTER = Chapter(
             ListOffset(-3, committed=True, version=7),
         ),
         probe(
-            "reading behind what is stable",
+            "a fetch above the last stable offset",
             init(),
             Add(),
             produce(0, records=2),
@@ -279,6 +324,6 @@ CHAPTER = Chapter(
             Read(committed=False, offset=3),
         ),
         probe("a producer with an open transaction is described", init(), Add(), produce(0, records=3), DescribeProducers(), commit(), DONE, FREE),
-        probe("producers of partitions that are not there", DescribeProducers(partition=7), DescribeProducers(topic="nowhere")),
+        probe("producers of partitions that do not exist", DescribeProducers(partition=7), DescribeProducers(topic="nowhere")),
     ),
 )

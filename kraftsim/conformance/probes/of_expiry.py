@@ -1,4 +1,4 @@
-"""Probes of transactional ids that nobody uses for transactional.id.expiration.ms: when they are forgotten, and what their producers are told then.
+"""Probes of transactional ids that are unused for transactional.id.expiration.ms: when they expire, and the errors that their producers get.
 
 Source: KIP-98; TransactionStateManager.enableTransactionalIdExpiration, KAFKA-8710.
 """
@@ -18,11 +18,11 @@ SETTINGS = {
 LONGER_MS = EXPIRATION_MS + 800
 
 CHAPTER = Chapter(
-    title="Names that are forgotten",
+    title="Expired transactional ids",
     settings=SETTINGS,
     probes=(
         probe(
-            "a name is taken and not used, by several",
+            "unused transactional ids of several producers",
             init(),
             Twin(who="old"),
             init("b"),
@@ -38,7 +38,7 @@ CHAPTER = Chapter(
             init("c", version=3, keeps=True),
         ),
         probe(
-            "a name that was forgotten: everything else that its producer asks",
+            "an expired transactional id: all other requests of its producer",
             init(),
             Gone(),
             Add(),
@@ -56,7 +56,7 @@ CHAPTER = Chapter(
             Describe(),
         ),
         probe(
-            "a transaction that is over: the name is forgotten, what it wrote is not",
+            "a completed transaction: its id expires, its records stay",
             init(),
             Add(),
             produce(),
@@ -74,7 +74,7 @@ CHAPTER = Chapter(
             Read(),
         ),
         probe(
-            "a transaction is open for longer: its name is not forgotten",
+            "a longer open transaction: its id does not expire",
             init(),
             Add(),
             produce(),
@@ -84,6 +84,6 @@ CHAPTER = Chapter(
             Gone(),
             Read(),
         ),
-        probe("a decision that does not get done: its name is not forgotten", *STUCK_COMMIT, Pause(ms=LONGER_MS), Describe()),
+        probe("a transaction that does not complete: its id does not expire", *STUCK_COMMIT, Pause(ms=LONGER_MS), Describe()),
     ),
 )

@@ -1,4 +1,4 @@
-"""Probes of offsets inside of transactions: who may commit them, and who sees them when (KIP-447)."""
+"""Probes of offsets in transactions: who may commit them, and when they are visible (KIP-447)."""
 
 from kraftsim.conformance.probes.group_steps import DeleteGroup, DeleteOffset, FetchOffsets, Join, Offsets, offsets
 from kraftsim.conformance.probes.partition_steps import Marker
@@ -9,7 +9,7 @@ from kraftsim.conformance.probes.transaction_steps import AddOffsets, Describe, 
 DONE = once("CompleteCommit")
 UNDONE = once("CompleteAbort")
 OPEN = (init(), AddOffsets())
-"""A producer whose transaction takes the offsets of the group."""
+"""A producer whose transaction contains the offsets of the group."""
 STABLE = FetchOffsets(until_stable=True)
 NOW = FetchOffsets(stable=False)
 
@@ -17,57 +17,67 @@ CHAPTER = Chapter(
     title="Offsets in transactions",
     probes=(
         *(probe(f"offsets, version {version}", *OPEN, offsets(version=version), commit(), DONE, STABLE) for version in range(5)),
-        *(probe(f"offsets of a group that did not join, version {version}", init(), offsets(version=version)) for version in (0, 2, 3, 4)),
+        *(probe(f"offsets of a group that was not added, version {version}", init(), offsets(version=version)) for version in (0, 2, 3, 4)),
         probe(
-            "offsets of a group that did not join, version 5", init(), offsets(version=5), Describe(), FetchOffsets(), commit(version=5), DONE, STABLE
+            "offsets of a group that was not added, version 5",
+            init(),
+            offsets(version=5),
+            Describe(),
+            FetchOffsets(),
+            commit(version=5),
+            DONE,
+            STABLE,
         ),
-        probe("version 5 with an epoch from before, and one to come", init(), init(), offsets(version=5, epoch=-1), offsets(version=5, epoch=1)),
-        probe("version 5 with nobody's id, and an unknown name", init(), offsets(version=5, id_of="nobody"), offsets(version=5, name="unknown")),
-        probe("a name that is unknown, and none", *OPEN, offsets(name="unknown"), offsets(name=""), offsets(version=4, name="unknown")),
-        probe("nobody's id", *OPEN, offsets(id_of="nobody"), offsets(version=4, id_of="nobody")),
-        probe("an epoch from before", init(), *OPEN, offsets(epoch=-1), offsets(version=4, epoch=-1)),
-        probe("an epoch to come", *OPEN, offsets(epoch=1), offsets(version=4, epoch=1)),
-        probe("an epoch from before, where this one has committed", init(), *OPEN, offsets(), offsets(6, epoch=-1)),
+        probe("version 5 with an older epoch, and a future one", init(), init(), offsets(version=5, epoch=-1), offsets(version=5, epoch=1)),
         probe(
-            "an epoch to come, where this one has committed",
+            "version 5 with an unallocated id, and an unknown transactional id",
+            init(),
+            offsets(version=5, id_of="nobody"),
+            offsets(version=5, name="unknown"),
+        ),
+        probe("an unknown transactional id, and an empty one", *OPEN, offsets(name="unknown"), offsets(name=""), offsets(version=4, name="unknown")),
+        probe("an unallocated producer id", *OPEN, offsets(id_of="nobody"), offsets(version=4, id_of="nobody")),
+        probe("an older epoch", init(), *OPEN, offsets(epoch=-1), offsets(version=4, epoch=-1)),
+        probe("a future epoch", *OPEN, offsets(epoch=1), offsets(version=4, epoch=1)),
+        probe("an older epoch, after a commit with the current one", init(), *OPEN, offsets(), offsets(6, epoch=-1)),
+        probe(
+            "a future epoch, after a commit with the current one",
             *OPEN,
             offsets(),
             offsets(6, epoch=1),
             since_4=OPEN_IN_ITS_EPOCH_ONLY,
         ),
-        probe("a group without a name", *OPEN, offsets(group="")),
-        probe("a topic that is not there", *OPEN, offsets(topic="nowhere")),
-        probe("a partition that is not there, beside one that is", *OPEN, offsets(partitions=(0, 7))),
-        probe("metadata that is too long", *OPEN, offsets(metadata="m" * 4097), offsets(metadata="m" * 4096)),
+        probe("an empty group id", *OPEN, offsets(group="")),
+        probe("a topic that does not exist", *OPEN, offsets(topic="nowhere")),
+        probe("a partition that does not exist, with one that does", *OPEN, offsets(partitions=(0, 7))),
+        probe("too long metadata", *OPEN, offsets(metadata="m" * 4097), offsets(metadata="m" * 4096)),
         probe(
-            "a group that is unknown, with a generation",
+            "an unknown group, with a generation",
             *OPEN,
             offsets(some_generation=1),
             since_4=NO_GROUP_FOR_A_GENERATION,
         ),
         probe(
-            "a group that is unknown, with a member and a generation",
+            "an unknown group, with a member and a generation",
             *OPEN,
             offsets(member="x", some_generation=1),
             since_4=NO_GROUP_FOR_A_GENERATION,
         ),
-        probe("a group that is unknown, with a member and no generation", *OPEN, offsets(member="x", no_generation=True)),
-        probe("a group that is unknown, with an instance", *OPEN, offsets(instance_id="i", no_generation=True)),
+        probe("an unknown group, with a member and no generation", *OPEN, offsets(member="x", no_generation=True)),
+        probe("an unknown group, with an instance", *OPEN, offsets(instance_id="i", no_generation=True)),
         # A group with a member.
         probe("a member", *OPEN, Join(), offsets(member="m"), commit(), DONE, STABLE),
-        probe("a member of the generation before", *OPEN, Join(), Join(), offsets(member="m", generation=-1)),
-        probe("a member of a generation to come", *OPEN, Join(), offsets(member="m", generation=1)),
+        probe("a member with the previous generation", *OPEN, Join(), Join(), offsets(member="m", generation=-1)),
+        probe("a member with a future generation", *OPEN, Join(), offsets(member="m", generation=1)),
         probe("a member without a generation", *OPEN, Join(), offsets(member="m", no_generation=True)),
-        probe(
-            "a member that the group does not know", *OPEN, Join(), offsets(member="x", some_generation=1), offsets(member="x", no_generation=True)
-        ),
+        probe("an unknown member", *OPEN, Join(), offsets(member="x", some_generation=1), offsets(member="x", no_generation=True)),
         probe("a generation without a member", *OPEN, Join(), offsets(some_generation=1)),
-        probe("neither a member nor a generation, where there are members", *OPEN, Join(), offsets(), offsets(version=2)),
-        probe("a member that waits for its share", *OPEN, Join(), Join(syncs=False), offsets(member="m"), offsets(6, member="m", generation=-1)),
-        probe("an instance", *OPEN, Join(instance_id="i"), offsets(member="m", instance_id="i")),
-        probe("an instance that the group does not know", *OPEN, Join(), offsets(member="m", instance_id="unknown")),
+        probe("neither a member nor a generation, in a non-empty group", *OPEN, Join(), offsets(), offsets(version=2)),
+        probe("a member that waits for its assignment", *OPEN, Join(), Join(syncs=False), offsets(member="m"), offsets(6, member="m", generation=-1)),
+        probe("a static member", *OPEN, Join(instance_id="i"), offsets(member="m", instance_id="i")),
+        probe("an unknown instance id", *OPEN, Join(), offsets(member="m", instance_id="unknown")),
         probe(
-            "an instance whose place another has taken",
+            "a fenced instance id",
             *OPEN,
             Join(instance_id="i"),
             Join(who="n", instance_id="i"),
@@ -76,16 +86,18 @@ CHAPTER = Chapter(
             offsets(member="n", instance_id="i"),
         ),
         probe(
-            "an instance of which no member is named",
+            "an instance id without a member id",
             *OPEN,
             Join(instance_id="i"),
             offsets(instance_id="i", some_generation=1),
             offsets(instance_id="i"),
         ),
-        probe("an old client beside a member", *OPEN, Join(), offsets(7, version=2), commit(), DONE, STABLE, Offsets(8, member="m"), STABLE),
-        # Who sees what when.
         probe(
-            "what is pending is not told to who wants stable offsets",
+            "an old client with a member in the group", *OPEN, Join(), offsets(7, version=2), commit(), DONE, STABLE, Offsets(8, member="m"), STABLE
+        ),
+        # Visibility of pending and committed offsets.
+        probe(
+            "a pending offset is not returned with require_stable",
             *OPEN,
             offsets(),
             FetchOffsets(),
@@ -94,7 +106,11 @@ CHAPTER = Chapter(
             FetchOffsets(version=1),
         ),
         probe(
-            "what is pending is not told, several groups at once", *OPEN, offsets(), FetchOffsets(version=8), FetchOffsets(version=8, stable=False)
+            "a pending offset is not returned, several groups at once",
+            *OPEN,
+            offsets(),
+            FetchOffsets(version=8),
+            FetchOffsets(version=8, stable=False),
         ),
         probe(
             "all offsets of a group, of which one is pending",
@@ -104,13 +120,13 @@ CHAPTER = Chapter(
             FetchOffsets(every=True),
             FetchOffsets(every=True, stable=False),
         ),
-        probe("one partition is pending, another not", *OPEN, Offsets(3), offsets(partition=1), FetchOffsets(partitions=(0, 1))),
+        probe("one partition with a pending offset, another without", *OPEN, Offsets(3), offsets(partition=1), FetchOffsets(partitions=(0, 1))),
         probe("a partition with an offset, and a pending one", *OPEN, Offsets(3), offsets(9), FetchOffsets(), NOW, commit(), DONE, STABLE),
-        probe("a commit lets it be seen", *OPEN, offsets(), FetchOffsets(), commit(), DONE, STABLE, NOW),
-        probe("an abort drops it", *OPEN, Offsets(3), offsets(9), abort(), UNDONE, STABLE, NOW),
-        probe("the last one in a transaction counts", *OPEN, offsets(5), offsets(9), offsets(7), commit(), DONE, STABLE),
-        probe("a plain commit after the pending one counts", *OPEN, offsets(9), Offsets(3), FetchOffsets(), NOW, commit(), DONE, STABLE),
-        probe("a plain commit before the pending one does not", *OPEN, Offsets(3), offsets(9), commit(), DONE, STABLE),
+        probe("a commit makes the offset visible", *OPEN, offsets(), FetchOffsets(), commit(), DONE, STABLE, NOW),
+        probe("an abort drops the offset", *OPEN, Offsets(3), offsets(9), abort(), UNDONE, STABLE, NOW),
+        probe("the last commit in a transaction applies", *OPEN, offsets(5), offsets(9), offsets(7), commit(), DONE, STABLE),
+        probe("a non-transactional commit after the pending one applies", *OPEN, offsets(9), Offsets(3), FetchOffsets(), NOW, commit(), DONE, STABLE),
+        probe("a non-transactional commit before the pending one is replaced", *OPEN, Offsets(3), offsets(9), commit(), DONE, STABLE),
         probe(
             "two transactions, the later one commits first",
             *OPEN,
@@ -141,7 +157,7 @@ CHAPTER = Chapter(
             STABLE,
         ),
         probe(
-            "the successor's first question drops what was pending",
+            "the successor's InitProducerId drops pending offsets",
             *OPEN,
             Offsets(3),
             offsets(9),
@@ -150,15 +166,15 @@ CHAPTER = Chapter(
             STABLE,
             offsets(10, epoch=-2),
         ),
-        probe("a transaction that lasted too long leaves nothing pending", init(timeout_ms=1_000), AddOffsets(), offsets(9), UNDONE, STABLE),
-        probe("after a commit, without joining again", *OPEN, offsets(), commit(), DONE, STABLE, offsets(6), offsets(6, version=4)),
+        probe("a transaction that timed out leaves no pending offsets", init(timeout_ms=1_000), AddOffsets(), offsets(9), UNDONE, STABLE),
+        probe("after a commit, without being added again", *OPEN, offsets(), commit(), DONE, STABLE, offsets(6), offsets(6, version=4)),
         probe(
-            "a marker for the offsets of nobody",
+            "a marker of an unknown producer for offsets",
             Marker(who="nobody", places=(("__consumer_offsets", (0,)),)),
             Marker(who="nobody", places=(("__consumer_offsets", (77,)),)),
         ),
-        probe("a group with something pending is deleted", *OPEN, offsets(), DeleteGroup(), commit(), DONE, STABLE),
-        probe("an offset with something pending is deleted", *OPEN, Offsets(3), offsets(9), DeleteOffset(), NOW, commit(), DONE, STABLE),
+        probe("a group with pending offsets is deleted", *OPEN, offsets(), DeleteGroup(), commit(), DONE, STABLE),
+        probe("a pending offset is deleted", *OPEN, Offsets(3), offsets(9), DeleteOffset(), NOW, commit(), DONE, STABLE),
         probe("no offset at all", FetchOffsets(), NOW, FetchOffsets(partitions=(0, 7)), FetchOffsets(every=True), FetchOffsets(version=8)),
     ),
 )

@@ -1,6 +1,6 @@
-"""Probes of the last epochs that a producer id has: who gets another id, by which request, and who is told so twice.
+"""Probes of the last epochs of a producer id: which request returns a new producer id, and which responses are repeated on a retry.
 
-32766 is the last epoch that a producer is given, 32767 the coordinator's own, to fence it with.
+32766 is the last epoch that a producer gets, 32767 is the coordinator's own, to fence it with.
 Source: KIP-360, KIP-890; TransactionMetadata.isEpochExhausted; KAFKA-18660, KAFKA-19367, KAFKA-20090.
 """
 
@@ -21,23 +21,23 @@ LAST_BUT_ONE, LAST, BEYOND = 32765, 32766, 32767
 ABORTED = 5
 
 LOST = (Twin(), init(keeps=True))
-"""The answer is lost: b still is who it was, and asks again."""
+"""The response is lost: b still has the previous producer id and epoch, and retries."""
 
 CHAPTER = Chapter(
     title="The last epochs",
     probes=(
-        probe("somebody takes a name at 32765, again and again", worn(LAST_BUT_ONE), init(), init(), init(), Describe()),
-        probe("somebody takes a name at 32766", worn(LAST), init(), Describe(), init()),
-        probe("somebody takes a name at 32767", worn(BEYOND), init(), Describe()),
-        probe("somebody takes a name at 32767 that was fenced", worn(BEYOND, status=ABORTED), init(), Describe()),
+        probe("repeated InitProducerId at epoch 32765", worn(LAST_BUT_ONE), init(), init(), init(), Describe()),
+        probe("InitProducerId at epoch 32766", worn(LAST), init(), Describe(), init()),
+        probe("InitProducerId at epoch 32767", worn(BEYOND), init(), Describe()),
+        probe("InitProducerId at epoch 32767 after a fence", worn(BEYOND, status=ABORTED), init(), Describe()),
         probe("own id and epoch at 32765", worn(LAST_BUT_ONE), init(keeps=True), init(keeps=True), init(keeps=True), Describe()),
         probe("own id and epoch at 32766, version 3", worn(LAST), init(version=3, keeps=True), Describe()),
         probe("own id and epoch at 32767", worn(BEYOND), init(keeps=True), Describe()),
         probe("own id and the epoch before 32766", worn(LAST), init(keeps=True, epoch=-1), Describe()),
-        probe("own id and 32765, and the answer is lost", worn(LAST_BUT_ONE), *LOST, init("b", keeps=True), Describe()),
-        probe("own id and 32766, and the answer is lost", worn(LAST), *LOST, init("b", keeps=True), init("b", keeps=True), Describe()),
+        probe("own id and 32765, and the response is lost", worn(LAST_BUT_ONE), *LOST, init("b", keeps=True), Describe()),
+        probe("own id and 32766, and the response is lost", worn(LAST), *LOST, init("b", keeps=True), init("b", keeps=True), Describe()),
         probe(
-            "own id and 32766, and the answer is lost; another transaction began",
+            "own id and 32766, and the response is lost; another transaction began",
             worn(LAST),
             *LOST,
             Add(),
@@ -46,9 +46,9 @@ CHAPTER = Chapter(
             Describe(),
             since_4=ID_BEFORE_IS_FORGOTTEN,
         ),
-        probe("own id and 32766, and somebody else took the name", worn(LAST), Twin(), init(), init("b", keeps=True), Describe()),
+        probe("own id and 32766, after another InitProducerId", worn(LAST), Twin(), init(), init("b", keeps=True), Describe()),
         probe(
-            "a transaction goes on at 32765: it is ended first",
+            "an open transaction at 32765 is aborted first",
             worn(LAST_BUT_ONE),
             Add(),
             init(),
@@ -57,7 +57,7 @@ CHAPTER = Chapter(
             since_4=START_IS_FORGOTTEN,
         ),
         probe(
-            "a transaction goes on at 32766: it is ended first",
+            "an open transaction at 32766 is aborted first",
             worn(LAST),
             Add(),
             init(),
@@ -66,7 +66,7 @@ CHAPTER = Chapter(
             since_4=ANOTHER_ID_AT_ONCE,
         ),
         probe(
-            "a transaction goes on at 32766; own id and epoch",
+            "an open transaction at 32766; own id and epoch",
             worn(LAST),
             Add(),
             init(keeps=True),
@@ -75,7 +75,7 @@ CHAPTER = Chapter(
             since_4=ANOTHER_ID_AT_ONCE,
         ),
         probe(
-            "a transaction goes on at 32767: nobody can be fenced",
+            "an open transaction at 32767: no epoch is left for the fence",
             worn(BEYOND),
             Add(),
             init(),
@@ -85,7 +85,7 @@ CHAPTER = Chapter(
             since_4=NOTHING_LEFT_TO_FENCE_WITH,
         ),
         probe(
-            "whoever is at 32766 commits, version 3",
+            "the producer at 32766 commits, version 3",
             worn(LAST),
             Add(),
             produce(),
@@ -97,7 +97,7 @@ CHAPTER = Chapter(
             since_4=START_IS_FORGOTTEN,
         ),
         probe(
-            "whoever is at 32767 commits, version 3",
+            "the producer at 32767 commits, version 3",
             worn(BEYOND),
             Add(),
             produce(),
@@ -108,7 +108,7 @@ CHAPTER = Chapter(
             since_4=START_IS_FORGOTTEN,
         ),
         probe(
-            "whoever is at 32765 ends, version 5, and goes on",
+            "the producer at 32765 ends, version 5, and continues",
             worn(LAST_BUT_ONE),
             Add(),
             commit(version=5),
@@ -124,7 +124,7 @@ CHAPTER = Chapter(
             once("CompleteCommit"),
         ),
         probe(
-            "whoever is at 32766 commits, version 5, and the answer is lost",
+            "the producer at 32766 commits, version 5, and the response is lost",
             worn(LAST),
             Add(),
             produce(),
@@ -137,7 +137,7 @@ CHAPTER = Chapter(
             Read(until_stable=True),
         ),
         probe(
-            "whoever is at 32766 aborts, version 5, the answer is lost, and the next transaction begins",
+            "the producer at 32766 aborts, version 5, the response is lost, and the next transaction begins",
             worn(LAST),
             Add(),
             Twin(),
@@ -148,13 +148,13 @@ CHAPTER = Chapter(
             commit("b", version=5),
             Describe(),
         ),
-        probe("nothing is open at 32766: abort, version 5", worn(LAST), abort(version=5), once("CompleteAbort"), Describe(), init(), Describe()),
-        probe("nothing is open at 32766: commit, version 5", worn(LAST), commit(version=5), Describe()),
-        probe("nothing is open at 32767: abort, version 5", worn(BEYOND), abort(version=5), once("CompleteAbort"), init(), Describe()),
-        probe("whoever is at 32767 commits, version 5", worn(BEYOND), Add(), commit(version=5), Describe()),
-        probe("whoever is at 32767 aborts, version 5", worn(BEYOND), Add(), produce(), abort(version=5), once("CompleteAbort"), Describe(), Read()),
+        probe("no transaction at 32766: abort, version 5", worn(LAST), abort(version=5), once("CompleteAbort"), Describe(), init(), Describe()),
+        probe("no transaction at 32766: commit, version 5", worn(LAST), commit(version=5), Describe()),
+        probe("no transaction at 32767: abort, version 5", worn(BEYOND), abort(version=5), once("CompleteAbort"), init(), Describe()),
+        probe("the producer at 32767 commits, version 5", worn(BEYOND), Add(), commit(version=5), Describe()),
+        probe("the producer at 32767 aborts, version 5", worn(BEYOND), Add(), produce(), abort(version=5), once("CompleteAbort"), Describe(), Read()),
         probe(
-            "a transaction at 32765 lasts too long",
+            "a transaction at 32765 times out",
             worn(LAST_BUT_ONE, timeout_ms=SHORT_MS),
             Add(),
             produce(),
@@ -166,7 +166,7 @@ CHAPTER = Chapter(
             since_4=START_IS_FORGOTTEN,
         ),
         probe(
-            "a transaction at 32766 lasts too long",
+            "a transaction at 32766 times out",
             worn(LAST, timeout_ms=SHORT_MS),
             Add(),
             produce(),
@@ -178,7 +178,7 @@ CHAPTER = Chapter(
             since_4=ANOTHER_ID_AT_ONCE,
         ),
         probe(
-            "a transaction at 32766 lasts too long; its owner ends it late, version 5",
+            "a transaction at 32766 times out; its producer ends it late, version 5",
             worn(LAST, timeout_ms=SHORT_MS),
             Add(),
             once("CompleteAbort"),
@@ -190,7 +190,7 @@ CHAPTER = Chapter(
             since_4=ANOTHER_ID_AT_ONCE,
         ),
         probe(
-            "transaction.version 1: whoever is at 32766 commits; somebody takes the name",
+            "transaction.version 1: the producer at 32766 commits; InitProducerId",
             Level(level=1),
             worn(LAST),
             Add(),
@@ -201,7 +201,7 @@ CHAPTER = Chapter(
             Describe(),
         ),
         probe(
-            "transaction.version 1: a transaction goes on at 32765",
+            "transaction.version 1: an open transaction at 32765",
             Level(level=1),
             worn(LAST_BUT_ONE),
             Add(),
@@ -210,7 +210,7 @@ CHAPTER = Chapter(
             Describe(),
         ),
         probe(
-            "transaction.version 1: a transaction goes on at 32766",
+            "transaction.version 1: an open transaction at 32766",
             Level(level=1),
             worn(LAST),
             Add(),
@@ -219,7 +219,7 @@ CHAPTER = Chapter(
             Describe(),
         ),
         probe(
-            "transaction.version 1: a transaction goes on at 32767",
+            "transaction.version 1: an open transaction at 32767",
             Level(level=1),
             worn(BEYOND),
             Add(),
@@ -231,7 +231,7 @@ CHAPTER = Chapter(
             init(),
         ),
         probe(
-            "transaction.version 1: a transaction at 32766 lasts too long",
+            "transaction.version 1: a transaction at 32766 times out",
             Level(level=1),
             worn(LAST, timeout_ms=SHORT_MS),
             Add(),
@@ -241,7 +241,7 @@ CHAPTER = Chapter(
             Describe(),
         ),
         probe(
-            "transaction.version 1: an end of version 5",
+            "transaction.version 1: EndTxn version 5",
             Level(level=1),
             worn(LAST),
             Add(),

@@ -1,7 +1,7 @@
-"""What a probe is: a few requests in a row, written as data, and what is answered to each.
+"""A probe: a few requests in sequence, written as data, and the response to each.
 
-A requirement says what must be; a probe only asks. Two nodes that should answer alike are asked the same, and where they do not, the probe has to say
-why: a difference that nobody explains is a mistake of somebody's.
+A requirement says what must be; a probe only records responses. Two nodes of the same release must give the
+same responses; if they do not, the probe has to explain it: an unexplained difference is a bug.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,27 +12,27 @@ from kraftsim.conformance.expect import Unmet
 from kraftsim.conformance.probes.conversation import Conversation, NotOffered
 
 NOT_OFFERED = "not offered"
-"""How the answer begins where a node has no such version of an API: what it does offer stands in its ApiVersions and needs no other explanation."""
+"""The prefix of a response where a node does not support the version of an API: ApiVersions lists what it supports, and no explanation is needed."""
 
 
 class Step(Protocol):
     """One request, or one wait."""
 
     def words(self) -> str:
-        """Say what is asked."""
+        """Return the request as text."""
         ...
 
-    def put(self, talk: Conversation) -> str:
-        """Ask, and say what was answered."""
+    def put(self, conversation: Conversation) -> str:
+        """Send the request, and return the response as text."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """One talk. `title` says what is wanted to know; it is also the probe's name.
+    """One conversation. `title` is the question and the name of the probe.
 
-    `since_4` explains why newer releases answer otherwise than 3.9, `ours` why kraftsim answers otherwise than Apache Kafka: only what differs is
-    explained.
+    `since_4` explains why newer releases respond differently than 3.9, `ours` why kraftsim responds differently
+    than Apache Kafka: only differences are explained.
     """
 
     title: str
@@ -48,22 +48,23 @@ def probe(title: str, *steps: Step, since_4: str = "", ours: str = "") -> Probe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chapter:
-    """Probes about one thing, in their order. `settings` are those of the node that is asked, on top of what it has for the others."""
+    """Probes of one subject, in order. `settings` are configurations of the node, in addition to those for all probes."""
 
     title: str
     probes: Sequence[Probe]
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
-def put(asked: Probe, talk: Conversation) -> list[str]:
-    """Ask everything of a probe in turn, and return the answers. A connection that is closed, or a node that says nothing, is an answer, too.
+def put(asked: Probe, conversation: Conversation) -> list[str]:
+    """Run the steps of a probe in order, and return the responses. A closed connection, or a missing response, is a response, too.
 
-    With a version that the node does not offer the talk is over: what follows would be asked about something that never happened.
+    The conversation ends with a version that the node does not support: the following steps would depend on
+    something that did not happen.
     """
     answers: list[str] = []
     for step in asked.steps:
         try:
-            answers.append(step.put(talk))
+            answers.append(step.put(conversation))
         except NotOffered as lack:
             return [*answers, f"{NOT_OFFERED}: {lack}"]
         except Unmet as lack:
@@ -71,13 +72,13 @@ def put(asked: Probe, talk: Conversation) -> list[str]:
         except TimeoutError:
             return [*answers, "no answer"]
         except ConnectionError:
-            talk.connect_again()
+            conversation.connect_again()
             answers.append("the connection is closed")
     return answers
 
 
 def are_alike(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Tell whether two nodes answered alike, as far as both offer what was asked: after a step that only one of them offers, nothing is compared."""
+    """Return whether two nodes responded alike, as far as both support the requests: after an unsupported step nothing is compared."""
     for mine, others in zip(one, other, strict=False):
         if mine.startswith(NOT_OFFERED) or others.startswith(NOT_OFFERED):
             return True

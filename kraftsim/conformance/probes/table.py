@@ -1,4 +1,4 @@
-"""All probes, numbered in the order in which they are put."""
+"""All probes, numbered in the order in which they are run."""
 
 from collections.abc import Iterable, Iterator
 
@@ -20,23 +20,23 @@ CHAPTERS: tuple[Chapter, ...] = (
 
 
 def name_of(chapter: Chapter, asked: Probe) -> str:
-    """Return how a probe is called: no two are called alike."""
+    """Return the unique name of a probe."""
     return f"{chapter.title}: {asked.title}"
 
 
 def probes(only: Iterable[str] = ()) -> list[tuple[str, Probe]]:
-    """Return probes with their names, all of them or those whose name has one of some words in it. Raises KeyError for words that are in none."""
+    """Return probes with their names: all of them, or those whose name contains one of some words. Raises KeyError for a word without a match."""
     found = [(name_of(chapter, asked), asked) for chapter in CHAPTERS for asked in chapter.probes]
-    assert len({name for name, _ in found}) == len(found), "no two probes are called alike"
+    assert len({name for name, _ in found}) == len(found), "probe names are unique"
     words = [word.lower() for word in only]
     for word in words:
         if not any(word in name.lower() for name, _ in found):
-            raise KeyError(f"no probe is called anything with {word!r}")
+            raise KeyError(f"no probe name contains {word!r}")
     return [(name, asked) for name, asked in found if not words or any(word in name.lower() for word in words)]
 
 
 def by_settings(chosen: Iterable[tuple[str, Probe]]) -> list[tuple[dict[str, str], list[tuple[str, Probe]]]]:
-    """Return probes by what the node must be set to; those for which it matters come first."""
+    """Return probes by the configurations that they need; those with such configurations come first."""
     wanted = {name_of(chapter, asked): chapter.settings for chapter in CHAPTERS for asked in chapter.probes}
     groups: list[tuple[dict[str, str], list[tuple[str, Probe]]]] = []
     for name, asked in chosen:
@@ -50,16 +50,16 @@ def by_settings(chosen: Iterable[tuple[str, Probe]]) -> list[tuple[dict[str, str
 
 
 def worn_names(chosen: Iterable[tuple[str, Probe]]) -> list[Worn]:
-    """Return the names that have to be worn out before some probes are put."""
+    """Return the names whose epochs must be used up before some probes are run."""
     return [step for _, asked in chosen for step in asked.steps if isinstance(step, Worn)]
 
 
 def put_all(target: Target, chosen: Iterable[tuple[str, Probe]]) -> Iterator[tuple[str, list[str]]]:
-    """Put probes to a node, one after the other, and yield what was answered to each."""
+    """Run probes against a node, one after the other, and yield the responses of each."""
     for name, asked in chosen:
         target.begin(seconds=60)
-        talk = Conversation.begin(target)
+        conversation = Conversation.begin(target)
         try:
-            yield name, put(asked, talk)
+            yield name, put(asked, conversation)
         finally:
-            talk.close()
+            conversation.close()

@@ -1,4 +1,4 @@
-"""Steps that speak to a transaction coordinator: identities, partitions, ends, and what it tells of a transaction."""
+"""Steps for a transaction coordinator: producer ids, partitions, EndTxn, and descriptions of transactions."""
 
 from dataclasses import dataclass
 
@@ -20,40 +20,40 @@ from protocol.messages.k65_describe_transactions import DescribeTransactionsRequ
 from protocol.messages.k66_list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 PASSING = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
-"""What is answered while a block of ids is fetched or a coordinator takes over: asked again, never noted."""
+"""Transient errors while a block of ids is fetched or a coordinator is loading: retried, and not recorded."""
 EPOCHS_SINCE = 3
-"""The first version of InitProducerId that takes an id and an epoch."""
+"""The first version of InitProducerId with a producer id and epoch."""
 FOR_BROKERS_SINCE = 4
 """The first version of AddPartitionsToTxn that brokers send."""
 MINUTE_MS = 60_000
 BUMPS_SINCE = 5
-"""The first version of EndTxn whose answer has an id and an epoch to go on with."""
+"""The first version of EndTxn whose response contains a producer id and epoch."""
 
 
 def shown(**parts: object) -> str:
-    """Return what is not as it mostly is, for the words of a step."""
+    """Return the non-default arguments, for the text of a step."""
     return "".join(f", {name.replace('_', ' ')} {value}" for name, value in parts.items() if value not in (None, "", (), False))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identified:
-    """Who asks, and what of it is not true: another's id, an epoch that is too old or too new, a name that is not its own."""
+    """The producer, and its deviations: another producer id, an older or newer epoch, another transactional id."""
 
     who: str = "a"
     id_of: str = ""
     epoch: int = 0
     name: str | None = None
 
-    def transactional_id(self, talk: Conversation) -> str:
+    def transactional_id(self, conversation: Conversation) -> str:
         """Return the transactional id to send."""
-        return talk.producer(self.who).transactional_id if self.name is None else self.name
+        return conversation.producer(self.who).transactional_id if self.name is None else self.name
 
-    def identity(self, talk: Conversation) -> tuple[int, int]:
+    def identity(self, conversation: Conversation) -> tuple[int, int]:
         """Return the producer id and epoch to send."""
-        return talk.producer(self.id_of or self.who).producer_id, talk.producer(self.who).producer_epoch + self.epoch
+        return conversation.producer(self.id_of or self.who).producer_id, conversation.producer(self.who).producer_epoch + self.epoch
 
     def who_words(self) -> str:
-        """Say who asks."""
+        """Return the producer as text."""
         who = "" if self.who == "a" else f" by {self.who}"
         epoch = f", epoch {self.epoch:+d}" if self.epoch else ""
         name = "" if self.name is None else f", name {self.name!r}"
@@ -62,9 +62,9 @@ class Identified:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Init(Identified):
-    """InitProducerId. `keeps` sends the producer's own id and epoch (KIP-360), of which `epoch` and `id_of` may make wrong ones.
+    """InitProducerId. `keeps` sends the producer's own id and epoch (KIP-360), which `epoch` and `id_of` may falsify.
 
-    `until_free` asks again while the transaction before is being ended.
+    `until_free` retries while the previous transaction is completing.
     """
 
     version: int = 4
@@ -76,31 +76,33 @@ class Init(Identified):
     epoch_only: bool = False
 
     def words(self) -> str:
-        """Say what is asked."""
+        """Return the request as text."""
         rest = f", timeout {self.timeout_ms}" if self.timeout_ms != MINUTE_MS else ""
         keeps = (
             ", own id and epoch" if self.keeps else ", an id without epoch" if self.id_only else ", an epoch without id" if self.epoch_only else ""
         )
         again = ", until it is not 51" if self.until_free else ""
-        return f"InitProducerId {self.version}{', no name' if self.nameless else ''}{keeps}{self.who_words()}{rest}{again}"
+        return f"InitProducerId {self.version}{', no transactional id' if self.nameless else ''}{keeps}{self.who_words()}{rest}{again}"
 
-    def put(self, talk: Conversation) -> str:
-        """Ask, and remember the identity."""
-        version = talk.offered(ApiKey.INIT_PRODUCER_ID, self.version)
-        asked = InitProducerIdRequest(transactional_id=None if self.nameless else self.transactional_id(talk), transaction_timeout_ms=self.timeout_ms)
-        producer_id, epoch = self.identity(talk)
+    def put(self, conversation: Conversation) -> str:
+        """Send the request, and store the producer id and epoch."""
+        version = conversation.offered(ApiKey.INIT_PRODUCER_ID, self.version)
+        asked = InitProducerIdRequest(
+            transactional_id=None if self.nameless else self.transactional_id(conversation), transaction_timeout_ms=self.timeout_ms
+        )
+        producer_id, epoch = self.identity(conversation)
         if version >= EPOCHS_SINCE and (self.keeps or self.id_only):
             asked.producer_id = producer_id if producer_id >= 0 else 7
         if version >= EPOCHS_SINCE and (self.keeps or self.epoch_only):
             asked.producer_epoch = max(epoch, 0)
         waits = (*PASSING, ErrorCode.CONCURRENT_TRANSACTIONS) if self.until_free else PASSING
         deadline = give_up_at()
-        while (answer := talk.peer.ask(asked, version, InitProducerIdResponse)).error_code in waits:
+        while (answer := conversation.peer.ask(asked, version, InitProducerIdResponse)).error_code in waits:
             pause_until(deadline, f"{self.words()}, last {named(answer.error_code)}")
         if answer.error_code == ErrorCode.NONE:
-            own = talk.producer(self.who)
+            own = conversation.producer(self.who)
             own.producer_id, own.producer_epoch = answer.producer_id, answer.producer_epoch
-            return f"ok, {talk.letter(answer.producer_id)} epoch {answer.producer_epoch}"
+            return f"ok, {conversation.letter(answer.producer_id)} epoch {answer.producer_epoch}"
         rest = "" if (answer.producer_id, answer.producer_epoch) == (-1, -1) else f", {answer.producer_id} epoch {answer.producer_epoch}"
         return named(answer.error_code) + rest
 
@@ -112,32 +114,32 @@ def init(who: str = "a", version: int = 4, **rest: object) -> Init:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Add(Identified):
-    """AddPartitionsToTxn as producers send it (up to version 3). `topics` are (name, partitions); the empty name is the probe's own topic."""
+    """AddPartitionsToTxn of producers (up to version 3). `topics` are (name, partitions); the empty name is the probe's own topic."""
 
     version: int = 3
     topics: tuple[tuple[str, tuple[int, ...]], ...] = (("", (0,)),)
 
     def words(self) -> str:
-        """Say what is asked."""
+        """Return the request as text."""
         return f"AddPartitionsToTxn {self.version}{_places(self.topics)}{self.who_words()}"
 
-    def put(self, talk: Conversation) -> str:
-        """Ask."""
-        version = talk.offered(ApiKey.ADD_PARTITIONS_TO_TXN, self.version)
-        producer_id, epoch = self.identity(talk)
+    def put(self, conversation: Conversation) -> str:
+        """Send the request."""
+        version = conversation.offered(ApiKey.ADD_PARTITIONS_TO_TXN, self.version)
+        producer_id, epoch = self.identity(conversation)
         asked = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self.transactional_id(talk),
+            v3_and_below_transactional_id=self.transactional_id(conversation),
             v3_and_below_producer_id=producer_id,
             v3_and_below_producer_epoch=epoch,
-            v3_and_below_topics=[AddPartitionsToTxnTopic(name=talk.topic_named(name), partitions=list(rows)) for name, rows in self.topics],
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=conversation.topic_named(name), partitions=list(rows)) for name, rows in self.topics],
         )
-        answer = talk.peer.ask(asked, version, AddPartitionsToTxnResponse)
+        answer = conversation.peer.ask(asked, version, AddPartitionsToTxnResponse)
         return _codes(answer.results_by_topic_v3_and_below)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verify(Identified):
-    """AddPartitionsToTxn as brokers send it (since version 4): it asks whether partitions are in the transaction, or with `adds` adds them.
+    """AddPartitionsToTxn of brokers (since version 4): verifies that partitions are in the transaction, or with `adds` adds them.
 
     `beside` are further transactions in the same request, by producer.
     """
@@ -148,16 +150,19 @@ class Verify(Identified):
     beside: tuple[str, ...] = ()
 
     def words(self) -> str:
-        """Say what is asked."""
+        """Return the request as text."""
         verb = "adds" if self.adds else "verifies"
         return f"AddPartitionsToTxn {self.version} {verb}{_places(self.topics)}{self.who_words()}{shown(beside=', '.join(self.beside))}"
 
-    def put(self, talk: Conversation) -> str:
-        """Ask."""
-        version = talk.offered(ApiKey.ADD_PARTITIONS_TO_TXN, self.version)
-        topics = [AddPartitionsToTxnTopic(name=talk.topic_named(name), partitions=list(rows)) for name, rows in self.topics]
-        rows = [(self.transactional_id(talk), *self.identity(talk))]
-        rows += [(talk.producer(who).transactional_id, talk.producer(who).producer_id, talk.producer(who).producer_epoch) for who in self.beside]
+    def put(self, conversation: Conversation) -> str:
+        """Send the request."""
+        version = conversation.offered(ApiKey.ADD_PARTITIONS_TO_TXN, self.version)
+        topics = [AddPartitionsToTxnTopic(name=conversation.topic_named(name), partitions=list(rows)) for name, rows in self.topics]
+        rows = [(self.transactional_id(conversation), *self.identity(conversation))]
+        rows += [
+            (conversation.producer(who).transactional_id, conversation.producer(who).producer_id, conversation.producer(who).producer_epoch)
+            for who in self.beside
+        ]
         asked = AddPartitionsToTxnRequest(
             transactions=[
                 AddPartitionsToTxnTransaction(
@@ -166,36 +171,36 @@ class Verify(Identified):
                 for name, producer_id, epoch in rows
             ]
         )
-        answer = talk.peer.ask(asked, version, AddPartitionsToTxnResponse)
+        answer = conversation.peer.ask(asked, version, AddPartitionsToTxnResponse)
         if answer.error_code:
             return f"whole request {named(answer.error_code)}"
         found = {each.transactional_id: each for each in answer.results_by_transaction}
-        told = [_codes(found[name].topic_results) for name, _, _ in rows if name in found]
-        return "; ".join(told) or "nothing about any transaction"
+        returned = [_codes(found[name].topic_results) for name, _, _ in rows if name in found]
+        return "; ".join(returned) or "no transactions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddOffsets(Identified):
-    """AddOffsetsToTxn for the probe's group, or for another."""
+    """AddOffsetsToTxn for the probe's group, or for another one."""
 
     version: int = 3
     group: str | None = None
 
     def words(self) -> str:
-        """Say what is asked."""
+        """Return the request as text."""
         return f"AddOffsetsToTxn {self.version}{'' if self.group is None else f', group {self.group!r}'}{self.who_words()}"
 
-    def put(self, talk: Conversation) -> str:
-        """Ask."""
-        version = talk.offered(ApiKey.ADD_OFFSETS_TO_TXN, self.version)
-        producer_id, epoch = self.identity(talk)
+    def put(self, conversation: Conversation) -> str:
+        """Send the request."""
+        version = conversation.offered(ApiKey.ADD_OFFSETS_TO_TXN, self.version)
+        producer_id, epoch = self.identity(conversation)
         asked = AddOffsetsToTxnRequest(
-            transactional_id=self.transactional_id(talk),
+            transactional_id=self.transactional_id(conversation),
             producer_id=producer_id,
             producer_epoch=epoch,
-            group_id=talk.group.group_id if self.group is None else self.group,
+            group_id=conversation.group.group_id if self.group is None else self.group,
         )
-        return named(talk.peer.ask(asked, version, AddOffsetsToTxnResponse).error_code)
+        return named(conversation.peer.ask(asked, version, AddOffsetsToTxnResponse).error_code)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,20 +211,22 @@ class End(Identified):
     commits: bool = True
 
     def words(self) -> str:
-        """Say what is asked."""
+        """Return the request as text."""
         return f"EndTxn {self.version} {'commit' if self.commits else 'abort'}{self.who_words()}"
 
-    def put(self, talk: Conversation) -> str:
-        """Ask, and go on with the identity of the answer if it has one."""
-        version = talk.offered(ApiKey.END_TXN, self.version)
-        producer_id, epoch = self.identity(talk)
-        asked = EndTxnRequest(transactional_id=self.transactional_id(talk), producer_id=producer_id, producer_epoch=epoch, committed=self.commits)
-        answer = talk.peer.ask(asked, version, EndTxnResponse)
+    def put(self, conversation: Conversation) -> str:
+        """Send the request, and continue with the producer id and epoch of the response if it contains them."""
+        version = conversation.offered(ApiKey.END_TXN, self.version)
+        producer_id, epoch = self.identity(conversation)
+        asked = EndTxnRequest(
+            transactional_id=self.transactional_id(conversation), producer_id=producer_id, producer_epoch=epoch, committed=self.commits
+        )
+        answer = conversation.peer.ask(asked, version, EndTxnResponse)
         if version < BUMPS_SINCE or answer.error_code:
             return named(answer.error_code)
-        own = talk.producer(self.who)
+        own = conversation.producer(self.who)
         own.producer_id, own.producer_epoch = answer.producer_id, answer.producer_epoch
-        return f"ok, {talk.letter(answer.producer_id)} epoch {answer.producer_epoch}"
+        return f"ok, {conversation.letter(answer.producer_id)} epoch {answer.producer_epoch}"
 
 
 def commit(who: str = "a", version: int = 3, **rest: object) -> End:
@@ -234,21 +241,21 @@ def abort(who: str = "a", version: int = 3, **rest: object) -> End:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Describe(Identified):
-    """DescribeTransactions of one producer's transactional id. With `until`, asked again until it is in that state."""
+    """DescribeTransactions of one producer's transactional id. With `until`, repeated until it is in that state."""
 
     until: str = ""
 
     def words(self) -> str:
-        """Say what is asked."""
+        """Return the request as text."""
         return f"DescribeTransactions{self.who_words()}{shown(until=self.until)}"
 
-    def put(self, talk: Conversation) -> str:
-        """Ask."""
-        version = talk.offered(ApiKey.DESCRIBE_TRANSACTIONS, 0)
-        asked = DescribeTransactionsRequest(transactional_ids=[self.transactional_id(talk)])
+    def put(self, conversation: Conversation) -> str:
+        """Send the request."""
+        version = conversation.offered(ApiKey.DESCRIBE_TRANSACTIONS, 0)
+        asked = DescribeTransactionsRequest(transactional_ids=[self.transactional_id(conversation)])
         deadline = give_up_at()
         while True:
-            row = talk.peer.ask(asked, version, DescribeTransactionsResponse).transaction_states[0]
+            row = conversation.peer.ask(asked, version, DescribeTransactionsResponse).transaction_states[0]
             if not self.until or row.transaction_state == self.until:
                 break
             pause_until(deadline, f"{self.words()}, last {row.transaction_state}")
@@ -256,7 +263,7 @@ class Describe(Identified):
             return named(row.error_code)
         places = sum(len(topic.partitions) for topic in row.topics)
         started = "started" if row.transaction_start_time_ms >= 0 else "not started"
-        return f"{row.transaction_state}, {talk.letter(row.producer_id)} epoch {row.producer_epoch}, {places} partitions, {started}"
+        return f"{row.transaction_state}, {conversation.letter(row.producer_id)} epoch {row.producer_epoch}, {places} partitions, {started}"
 
 
 def once(state: str, who: str = "a") -> Describe:
@@ -266,7 +273,7 @@ def once(state: str, who: str = "a") -> Describe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListThem:
-    """ListTransactions with filters; of the answer only this probe's own transactions are told."""
+    """ListTransactions with filters; only this probe's own transactions are shown."""
 
     version: int = 0
     states: tuple[str, ...] = ()
@@ -274,19 +281,21 @@ class ListThem:
     longer_than_ms: int = -1
 
     def words(self) -> str:
-        """Say what is asked."""
+        """Return the request as text."""
         lasting = f", longer than {self.longer_than_ms} ms" if self.longer_than_ms >= 0 else ""
         return f"ListTransactions {self.version}{shown(states=', '.join(self.states), of=', '.join(self.of))}{lasting}"
 
-    def put(self, talk: Conversation) -> str:
-        """Ask."""
-        version = talk.offered(ApiKey.LIST_TRANSACTIONS, self.version)
-        asked = ListTransactionsRequest(state_filters=list(self.states), producer_id_filters=[talk.producer(who).producer_id for who in self.of])
+    def put(self, conversation: Conversation) -> str:
+        """Send the request."""
+        version = conversation.offered(ApiKey.LIST_TRANSACTIONS, self.version)
+        asked = ListTransactionsRequest(
+            state_filters=list(self.states), producer_id_filters=[conversation.producer(who).producer_id for who in self.of]
+        )
         if version >= 1:
             asked.duration_filter = self.longer_than_ms
             pause_until(give_up_at(), self.words())  # what began in this millisecond lasts no longer than 0 ms yet
-        answer = talk.peer.ask(asked, version, ListTransactionsResponse)
-        own = {producer.transactional_id: who for who, producer in talk.producers.items() if who != NOBODY}
+        answer = conversation.peer.ask(asked, version, ListTransactionsResponse)
+        own = {producer.transactional_id: who for who, producer in conversation.producers.items() if who != NOBODY}
         rows = sorted(f"{own[row.transactional_id]} {row.transaction_state}" for row in answer.transaction_states if row.transactional_id in own)
         strange = f", unknown: {', '.join(answer.unknown_state_filters)}" if answer.unknown_state_filters else ""
         return f"{named(answer.error_code)}, {', '.join(rows) or 'none of these'}{strange}"
@@ -294,23 +303,23 @@ class ListThem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindCoordinator:
-    """FindCoordinator; the names are sent as they are."""
+    """FindCoordinator; the names are sent unchanged."""
 
     version: int
     key_type: int = 1
     keys: tuple[str, ...] = ("probe",)
 
     def words(self) -> str:
-        """Say what is asked."""
+        """Return the request as text."""
         return f"FindCoordinator {self.version}, type {self.key_type}, of {', '.join(map(repr, self.keys)) or 'nothing'}"
 
-    def put(self, talk: Conversation) -> str:
-        """Ask."""
-        version = talk.offered(ApiKey.FIND_COORDINATOR, self.version)
+    def put(self, conversation: Conversation) -> str:
+        """Send the request."""
+        version = conversation.offered(ApiKey.FIND_COORDINATOR, self.version)
         asked = FindCoordinatorRequest(coordinator_keys=list(self.keys)) if version >= 4 else FindCoordinatorRequest(key=self.keys[0])
         if version >= 1:
             asked.key_type = self.key_type
-        answer = talk.peer.ask(asked, version, FindCoordinatorResponse)
+        answer = conversation.peer.ask(asked, version, FindCoordinatorResponse)
         if version < 4:
             return named(answer.error_code) + (", a node" if answer.node_id >= 0 else "")
         return "; ".join(f"{row.key!r} {named(row.error_code)}{', a node' if row.node_id >= 0 else ''}" for row in answer.coordinators) or "nothing"
@@ -323,6 +332,6 @@ def _places(topics: tuple[tuple[str, tuple[int, ...]], ...]) -> str:
 
 
 def _codes(topics: list[AddPartitionsToTxnTopicResult]) -> str:
-    """Return the errors in the order of partitions: Kafka's own is that of a hash table."""
+    """Return the errors in the order of partitions: Kafka's own order is that of a hash table."""
     rows = sorted((topic.name, row.partition_index, row.partition_error_code) for topic in topics for row in topic.results_by_partition)
     return ", ".join(named(code) for _, _, code in rows) or "nothing"

@@ -1,7 +1,8 @@
-"""Steps about what only time or wear brings: names whose epochs are nearly used up, names that are forgotten, another transaction.version.
+"""Steps for states that only time brings: nearly exhausted epochs, expired transactional ids, another transaction.version.
 
-Nobody can wait for 32,766 takings-over, so a name is worn out by a record of `__transaction_state` that an administrator writes and a coordinator
-reads back when its node starts again: `wear_out` before, `worn` as the first step of a probe after.
+32,766 epoch bumps take too long, so the epochs of a name are used up by a record of `__transaction_state` that
+an administrator writes and a coordinator loads when its node restarts: `wear_out` before, `worn` as the first
+step of a probe afterwards.
 Source: KIP-360, KIP-890; TransactionLog, AdminUtils.ADMIN_CLIENT_ID.
 """
 
@@ -32,7 +33,7 @@ from protocol.requests import decode_response
 
 TOPIC = "__transaction_state"
 ADMIN_CLIENT_ID = "__admin_client"
-"""Who calls itself so may write internal topics."""
+"""A client with this client id may write to internal topics."""
 PRODUCE_VERSION = 9
 PLAIN_VALUE = 0
 TRANSACTION_VERSION = "transaction.version"
@@ -42,7 +43,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worn(Identified):
-    """A name that a record has brought to an epoch. `status` is that of the record: 0 nothing was done, 5 the last transaction was aborted."""
+    """A name with a record at an epoch. `status` is that of the record: 0 Empty, 5 CompleteAbort."""
 
     at_epoch: int
     number: int
@@ -55,30 +56,30 @@ class Worn(Identified):
         return f"worn-{self.number}-{self.at_epoch}"
 
     def words(self) -> str:
-        """Say what is so."""
+        """Return the state as text."""
         status = "" if self.status == 0 else f", status {self.status}"
         timeout = "" if self.timeout_ms == MINUTE_MS else f", timeout {self.timeout_ms}"
-        return f"A record says epoch {self.at_epoch}{self.who_words()}{timeout}{status}"
+        return f"A record with epoch {self.at_epoch}{self.who_words()}{timeout}{status}"
 
-    def put(self, talk: Conversation) -> str:
-        """Take the name, and learn its producer id. Raises NotOffered where nobody has worn it out."""
-        version = talk.offered(ApiKey.DESCRIBE_TRANSACTIONS, 0)
+    def put(self, conversation: Conversation) -> str:
+        """Take the name, and get its producer id. Raises NotOffered if there is no such record."""
+        version = conversation.offered(ApiKey.DESCRIBE_TRANSACTIONS, 0)
         asked = DescribeTransactionsRequest(transactional_ids=[self.worn_id])
-        row = talk.peer.ask(asked, version, DescribeTransactionsResponse).transaction_states[0]
+        row = conversation.peer.ask(asked, version, DescribeTransactionsResponse).transaction_states[0]
         if row.error_code or row.producer_epoch != self.at_epoch:
-            raise NotOffered(f"{self.worn_id} is not worn out here: {named(row.error_code)}, epoch {row.producer_epoch}")
-        own = talk.producer(self.who)
+            raise NotOffered(f"{self.worn_id} has no exhausted epochs here: {named(row.error_code)}, epoch {row.producer_epoch}")
+        own = conversation.producer(self.who)
         own.transactional_id, own.producer_id, own.producer_epoch = self.worn_id, row.producer_id, row.producer_epoch
-        return f"{row.transaction_state}, {talk.letter(row.producer_id)} epoch {row.producer_epoch}"
+        return f"{row.transaction_state}, {conversation.letter(row.producer_id)} epoch {row.producer_epoch}"
 
 
 def worn(at_epoch: int, **rest: object) -> Worn:
-    """Return a name that nobody else uses, at an epoch."""
+    """Return a unique name, at an epoch."""
     return Worn(at_epoch=at_epoch, number=next(_numbers), **rest)  # type: ignore[arg-type]
 
 
 def wear_out(target: Target, names: Iterable[Worn]) -> None:
-    """Write the records, each with a producer id of its own. The node has to read them back: start it again. Raises Unmet if it does not take one."""
+    """Write the records, each with a producer id of its own. The node loads them on its next start. Raises Unmet if it rejects one."""
     with target.peer() as peer:
         asked = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
         partitions = len(peer.ask(asked, target.newest(ApiKey.METADATA, 9), MetadataResponse).topics[0].partitions)
@@ -88,7 +89,7 @@ def wear_out(target: Target, names: Iterable[Worn]) -> None:
             produce = ProduceRequest(acks=ALL, timeout_ms=TIMEOUT_MS, topic_data=[TopicProduceData(name=TOPIC, partition_data=[row])])
             peer.send_bytes(request_bytes(produce, PRODUCE_VERSION, each.number, ADMIN_CLIENT_ID))
             _, answer = decode_response(ApiKey.PRODUCE, PRODUCE_VERSION, peer.receive_frame())
-            assert isinstance(answer, ProduceResponse), "a Produce is answered by one"
+            assert isinstance(answer, ProduceResponse), "a Produce has the response one"
             code = answer.responses[0].partition_responses[0].error_code
             if code:
                 raise Unmet(f"{each.worn_id} was not written: {error_name(code)}")
@@ -109,7 +110,7 @@ def _record(each: Worn, producer_id: int) -> Record:
 
 
 def _java_hash(text: str) -> int:
-    """Return what Java's String.hashCode returns for a word of ASCII."""
+    """Return the result of Java's String.hashCode for an ASCII string."""
     hashed = 0
     for letter in text.encode("ascii"):
         hashed = (31 * hashed + letter) & 0xFFFFFFFF
@@ -119,36 +120,36 @@ def _java_hash(text: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Twin:
-    """Somebody has the name, the id and the epoch that another has at this moment, and hears of nothing that it is told later."""
+    """A second producer with the current name, id and epoch of another one, which does not get the later responses."""
 
     who: str = "b"
     of: str = "a"
 
     def words(self) -> str:
-        """Say what is so."""
-        return f"{self.who} is where {self.of} is now"
+        """Return the state as text."""
+        return f"{self.who} has the state of {self.of}"
 
-    def put(self, talk: Conversation) -> str:
-        """Remember it."""
-        talk.producers[self.who] = replace(talk.producer(self.of))
+    def put(self, conversation: Conversation) -> str:
+        """Store it."""
+        conversation.producers[self.who] = replace(conversation.producer(self.of))
         return "ok"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gone(Identified):
-    """DescribeTransactions of one producer's transactional id, again and again until nobody knows it any more."""
+    """DescribeTransactions of one producer's transactional id, repeated until it is unknown."""
 
     def words(self) -> str:
-        """Say what is asked."""
-        return f"DescribeTransactions{self.who_words()}, until it is forgotten"
+        """Return the request as text."""
+        return f"DescribeTransactions{self.who_words()}, until it has expired"
 
-    def put(self, talk: Conversation) -> str:
-        """Ask."""
-        version = talk.offered(ApiKey.DESCRIBE_TRANSACTIONS, 0)
-        asked = DescribeTransactionsRequest(transactional_ids=[self.transactional_id(talk)])
+    def put(self, conversation: Conversation) -> str:
+        """Send the request."""
+        version = conversation.offered(ApiKey.DESCRIBE_TRANSACTIONS, 0)
+        asked = DescribeTransactionsRequest(transactional_ids=[self.transactional_id(conversation)])
         deadline = give_up_at()
         while True:
-            row = talk.peer.ask(asked, version, DescribeTransactionsResponse).transaction_states[0]
+            row = conversation.peer.ask(asked, version, DescribeTransactionsResponse).transaction_states[0]
             if row.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 return named(row.error_code)
             pause_until(deadline, f"{self.words()}, last {row.transaction_state}")
@@ -156,15 +157,15 @@ class Gone(Identified):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """Nobody asks anything for a while."""
+    """No request for a while."""
 
     ms: int
 
     def words(self) -> str:
-        """Say that nothing is asked."""
+        """Return that no request is sent."""
         return f"{self.ms} ms pass"
 
-    def put(self, talk: Conversation) -> str:
+    def put(self, conversation: Conversation) -> str:
         """Wait."""
         time.sleep(self.ms / 1000)
         return "ok"
@@ -172,40 +173,42 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """UpdateFeatures: the cluster goes to another level of transaction.version, and back when the probe is over."""
+    """UpdateFeatures: the cluster changes to another level of transaction.version, and back when the probe is over."""
 
     level: int
 
     def words(self) -> str:
-        """Say what is asked."""
+        """Return the request as text."""
         return f"UpdateFeatures: {TRANSACTION_VERSION} {self.level}"
 
-    def put(self, talk: Conversation) -> str:
-        """Ask, and wait until the node says so. Raises NotOffered where there is no such level."""
-        present, highest = _levels(talk)
+    def put(self, conversation: Conversation) -> str:
+        """Send the request, and wait until the node reports the level. Raises NotOffered if there is no such level."""
+        present, highest = _levels(conversation)
         if highest < self.level:
             raise NotOffered(f"{TRANSACTION_VERSION} goes to {highest}")
-        told = _finalize(talk, present, self.level)
-        talk.at_end.append(lambda: _finalize(talk, self.level, present))
-        return told
+        returned = _finalize(conversation, present, self.level)
+        conversation.at_end.append(lambda: _finalize(conversation, self.level, present))
+        return returned
 
 
-def _finalize(talk: Conversation, present: int, level: int) -> str:
+def _finalize(conversation: Conversation, present: int, level: int) -> str:
     kind = UPGRADE if level > present else SAFE_DOWNGRADE
     row = FeatureUpdateKey(feature=TRANSACTION_VERSION, max_version_level=level, upgrade_type=kind)
-    answer = talk.peer.ask(UpdateFeaturesRequest(feature_updates=[row]), talk.target.newest(ApiKey.UPDATE_FEATURES), UpdateFeaturesResponse)
+    answer = conversation.peer.ask(
+        UpdateFeaturesRequest(feature_updates=[row]), conversation.target.newest(ApiKey.UPDATE_FEATURES), UpdateFeaturesResponse
+    )
     if answer.error_code:
         return named(answer.error_code)
     deadline = give_up_at()
-    while _levels(talk)[0] != level:
+    while _levels(conversation)[0] != level:
         pause_until(deadline, f"{TRANSACTION_VERSION} {level}")
     return "ok"
 
 
-def _levels(talk: Conversation) -> tuple[int, int]:
-    """Return the finalized level and the highest that there is."""
-    version = talk.target.newest(ApiKey.API_VERSIONS, RANGES_FROM_ZERO_SINCE)
-    answer = talk.peer.ask(ApiVersionsRequest(client_software_name="kraftsim", client_software_version="1"), version, ApiVersionsResponse)
+def _levels(conversation: Conversation) -> tuple[int, int]:
+    """Return the finalized and the highest supported level."""
+    version = conversation.target.newest(ApiKey.API_VERSIONS, RANGES_FROM_ZERO_SINCE)
+    answer = conversation.peer.ask(ApiVersionsRequest(client_software_name="kraftsim", client_software_version="1"), version, ApiVersionsResponse)
     supported = [row.max_version for row in answer.supported_features if row.name == TRANSACTION_VERSION]
     finalized = [row.max_version_level for row in answer.finalized_features if row.name == TRANSACTION_VERSION]
     return (finalized or [0])[0], (supported or [0])[0]

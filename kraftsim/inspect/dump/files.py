@@ -1,4 +1,4 @@
-"""From the name of a file to what reads it; directories stand for all that is known in them.
+"""Selects the reader of a file by its name; for a directory, all known files in it.
 
 Source: kafka.tools.DumpLogSegments (main), LogFileUtils, Snapshots.
 """
@@ -30,7 +30,7 @@ from protocol.disk.file_names import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpSettings:
-    """What is shown. `decoder` None: that of the topic whose directory the file lies in."""
+    """What is printed. `decoder` None: that of the topic in whose directory the file is."""
 
     segment: SegmentSettings = field(default_factory=SegmentSettings)
     decoder: Decoder | None = None
@@ -38,19 +38,19 @@ class DumpSettings:
 
 
 def is_known(file: Path) -> bool:
-    """Tell whether a file is one of those that can be dumped."""
+    """Return whether a file is one of those that can be dumped."""
     return file.name in READERS or file.name == BOOTSTRAP_CHECKPOINT or parse_segment_file_name(file.name) is not None or _is_snapshot(file)
 
 
 def files_below(place: Path) -> list[Path]:
-    """Return a file as it is, of a directory all known files below it."""
+    """Return the file itself, or all known files below a directory."""
     if not place.is_dir():
         return [place]
     return sorted(file for file in place.rglob("*") if file.is_file() and is_known(file))
 
 
 def decoder_of(file: Path) -> Decoder:
-    """Return what the records of a file are, as its place says."""
+    """Return the record type of a file, by its path."""
     if file.name == BOOTSTRAP_CHECKPOINT or _is_snapshot(file):
         return Decoder.CLUSTER_METADATA
     partition = parse_partition_directory_name(file.absolute().parent.name)
@@ -58,7 +58,7 @@ def decoder_of(file: Path) -> Decoder:
 
 
 def rows_of(file: Path, settings: DumpSettings) -> Iterator[Row]:
-    """Yield what is in a file. Raises OSError."""
+    """Yield the content of a file. Raises OSError."""
     reader = READERS.get(file.name)
     if reader is not None:
         yield from small_file_rows(reader, file.read_bytes())
@@ -79,7 +79,7 @@ def rows_of(file: Path, settings: DumpSettings) -> Iterator[Row]:
 
 
 def _beside_segment(file: Path, suffix: str, base_offset: int, scrutiny: Scrutiny) -> Iterator[Row]:
-    """Yield what is in a file that belongs to a segment."""
+    """Yield the content of a file that belongs to a segment."""
     index = file.read_bytes()
     if suffix == PRODUCER_SNAPSHOT:
         yield from small_file_rows(producer_snapshot_rows, index)
@@ -99,7 +99,7 @@ def _beside_segment(file: Path, suffix: str, base_offset: int, scrutiny: Scrutin
 
 @contextmanager
 def mapped(file: Path) -> Iterator[Bytes | None]:
-    """Map a file into memory, so that a large segment is read as it is needed; None if it is not there."""
+    """Map a file into memory, so that a large segment is read on demand; None if it does not exist."""
     try:
         opened = open(file, "rb")  # noqa: SIM115
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Offset, time and transaction indexes, held against the segment beside them.
+"""Offset, time and transaction indexes, checked against their segment.
 
 Source: kafka.tools.DumpLogSegments (dumpIndex, dumpTimeIndex, dumpTxnIndex), OffsetIndex, TimeIndex (sanityCheck).
 """
@@ -21,7 +21,7 @@ TRANSACTION_INDEX_VERSION: Final = 0
 
 
 class Scrutiny(Enum):
-    """What is asked of an index: its content, only whether it fits the log, or only the check that a broker makes at its start."""
+    """What is done with an index: print its content, only check it against the log, or only the sanity check that a broker makes at startup."""
 
     SHOW = "show"
     VERIFY = "verify"
@@ -29,7 +29,7 @@ class Scrutiny(Enum):
 
 
 def offset_index_rows(path: Path, base_offset: int, index: bytes, log: Bytes | None, scrutiny: Scrutiny) -> Iterator[Row]:
-    """Yield the entries, and those that the log contradicts. A log that is not there cannot be asked."""
+    """Yield the entries, and those that contradict the log. A missing log is not checked."""
     entries = offset_entries(base_offset, index)
     if not entries:
         yield Row("empty", f"{path} is empty.", {"entries": 0})
@@ -55,7 +55,7 @@ def offset_index_rows(path: Path, base_offset: int, index: bytes, log: Bytes | N
 
 
 def time_index_rows(path: Path, base_offset: int, index: bytes, offset_index: bytes | None, log: Bytes | None, scrutiny: Scrutiny) -> Iterator[Row]:
-    """Yield the entries, and those that the log contradicts."""
+    """Yield the entries, and those that contradict the log."""
     entries = [TimeEntry(timestamp, base_offset + relative) for timestamp, relative in TIME_ENTRY.iter_unpack(_whole(index, TIME_ENTRY.size))]
     if scrutiny is Scrutiny.SANITY:
         is_sane = len(index) % TIME_ENTRY.size == 0 and (not entries or entries[-1].offset >= base_offset)
@@ -94,12 +94,12 @@ def transaction_index_rows(index: bytes) -> Iterator[Row]:
 
 
 def offset_entries(base_offset: int, index: bytes) -> list[OffsetEntry]:
-    """Return all whole entries, the zeros of one that is preallocated too."""
+    """Return all complete entries, including the zeros of a preallocated index."""
     return [OffsetEntry(base_offset + relative, position) for relative, position in OFFSET_ENTRY.iter_unpack(_whole(index, OFFSET_ENTRY.size))]
 
 
 class _TimeFindings:
-    """What a log says against a time index."""
+    """Contradictions between a log and its time index."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -108,7 +108,7 @@ class _TimeFindings:
         self._not_found: list[tuple[int, int]] = []
 
     def compare(self, entry: TimeEntry, log: Bytes, start: int, before: int) -> None:
-        """Look for the batch that ends at the entry's offset, and for its newest record."""
+        """Find the batch that ends at the entry's offset, and its newest record."""
         batch = _batch_from(log, start, entry.offset)
         if batch is None or batch.last_offset != entry.offset:
             self._not_found.append((entry.offset, -1 if batch is None else batch.last_offset))
@@ -139,7 +139,7 @@ class _TimeFindings:
 
 
 def _written(entries: list[OffsetEntry], base_offset: int) -> Iterator[OffsetEntry]:
-    """Yield the entries up to the zeros that an index of a broker which did not stop cleanly still has."""
+    """Yield the entries up to the zeros that an index has after an unclean shutdown."""
     for number, entry in enumerate(entries):
         if entry.offset == base_offset and number > 0:
             return
@@ -157,7 +157,7 @@ def _whole(index: bytes, entry_bytes: int) -> bytes:
 
 
 def _last_offset_at(log: Bytes, position: int) -> int | None:
-    """Return the last offset of the batch at a position, None where no batch is."""
+    """Return the last offset of the batch at a position, None if there is no batch."""
     if not 0 <= position < len(log):
         return None
     try:

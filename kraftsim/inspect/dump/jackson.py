@@ -1,4 +1,4 @@
-"""JSON text as the library of Apache Kafka writes it: no spaces, letters of all languages as they are, doubles in Java's notation.
+"""JSON text as Jackson writes it: no spaces, non-ASCII letters unescaped, doubles in Java's notation.
 
 Source: com.fasterxml.jackson.databind.JsonNode.toString, java.lang.Double.toString.
 """
@@ -38,7 +38,7 @@ def java_double(value: float) -> str:
 
 
 def _scientific(value: float) -> str:
-    """Return the shortest digits that name the double, with an exponent."""
+    """Return the shortest digits that identify the double, with an exponent."""
     for precision in range(17):
         text = f"{value:.{precision}e}"
         if float(text) == value:

@@ -1,6 +1,7 @@
-"""How keys and values of records are shown: as text, or opened by a decoder for one of Kafka's own topics.
+"""How keys and values of records are shown: as text, or decoded for one of Kafka's internal topics.
 
-Source: kafka.tools.DumpLogSegments of 3.9 (OffsetsMessageParser, TransactionLogMessageParser, ClusterMetadataLogMessageParser).
+Source: kafka.tools.DumpLogSegments of 3.9 (OffsetsMessageParser, TransactionLogMessageParser,
+ClusterMetadataLogMessageParser).
 """
 
 import re
@@ -38,11 +39,11 @@ class Payload(NamedTuple):
 
 
 Decode = Callable[[int, bytes | None, bytes | None], Payload]
-"""Offset, key and value to what is shown of them."""
+"""Maps offset, key and value to their decoded form."""
 
 
 class Decoder(Enum):
-    """What records are taken for."""
+    """The decoder of records."""
 
     TEXT = "text"
     CLUSTER_METADATA = "cluster-metadata"
@@ -62,13 +63,13 @@ TOPICS: Final[Mapping[str, Decoder]] = {
 
 
 def decode_text(offset: int, key: bytes | None, value: bytes | None) -> Payload:
-    """Show bytes as text; control characters are escaped, so that no record can steer a terminal."""
+    """Show bytes as text; control characters are escaped, so that no record can control a terminal."""
     shown_key, shown_value = (None if each is None else _safe(each) for each in (key, value))
     return Payload(shown_key, shown_value, json_of_bytes(key), json_of_bytes(value))
 
 
 def decode_cluster_metadata(offset: int, key: bytes | None, value: bytes | None) -> Payload:
-    """Open a record of the metadata log."""
+    """Decode a record of the metadata log."""
     try:
         record = metadata.parse_record(value or b"")
         shown = _typed(record, metadata.record_version(value or b""))
@@ -78,7 +79,7 @@ def decode_cluster_metadata(offset: int, key: bytes | None, value: bytes | None)
 
 
 def decode_remote_log_metadata(offset: int, key: bytes | None, value: bytes | None) -> Payload:
-    """Open a record of `__remote_log_metadata`, as JSON: Kafka's tool prints what the Java class calls itself."""
+    """Decode a record of `__remote_log_metadata`, as JSON: Kafka's tool prints the Java class's toString."""
     try:
         record = remote_log.parse_record(value or b"")
         shown = _typed(record, remote_log.record_version(value or b""))
@@ -88,7 +89,7 @@ def decode_remote_log_metadata(offset: int, key: bytes | None, value: bytes | No
 
 
 def decode_offsets(offset: int, key: bytes | None, value: bytes | None) -> Payload:
-    """Open a record of `__consumer_offsets`, the members of a classic group too."""
+    """Decode a record of `__consumer_offsets`, including the members of a classic group."""
     return _coordinated(CoordinatorTopic.CONSUMER_OFFSETS, offset, key, value)
 
 
@@ -98,7 +99,7 @@ def decode_share_group_state(offset: int, key: bytes | None, value: bytes | None
 
 
 def decode_transaction_log(offset: int, key: bytes | None, value: bytes | None) -> Payload:
-    """Open a record of `__transaction_state`; the partitions stand in the order of the record."""
+    """Decode a record of `__transaction_state`; the partitions are in the order of the record."""
     try:
         found = parse_record(CoordinatorTopic.TRANSACTION_STATE, key or b"", value)
         if found is None:
@@ -151,7 +152,7 @@ def _coordinated(topic: CoordinatorTopic, offset: int, key: bytes | None, value:
 
 
 def _open_members(members: list[Message], data: dict[str, Json]) -> None:
-    """Replace what members of a consumer group told each other by its content; what is no such thing stays as it is."""
+    """Replace embedded consumer protocol messages by their content; other bytes stay unchanged."""
     shown = data["members"]
     assert isinstance(shown, list)
     for member, row in zip(members, shown, strict=True):

@@ -8,20 +8,20 @@ from kraftsim.inspect.json_lines import Json
 
 
 class Severity(Enum):
-    """Whether a row shows content, or something that is wrong."""
+    """Whether a row shows content, or an error."""
 
     CONTENT = "content"
     WRONG = "wrong"
-    """Kafka's tool prints these to standard error, and so do we."""
+    """Kafka's tool prints these to standard error, and so does this one."""
     NOTICE = "notice"
-    """Something to know, which may well be right; also to standard error."""
+    """A remark, not necessarily an error; also to standard error."""
     ENDS_EARLY = "ends early"
     """Bytes at the end that are no batch: Kafka's tool prints them among the content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`kind` is what the fields describe: batch, record, offsetIndexEntry, ..."""
+    """`kind` is the type of the fields: batch, record, offsetIndexEntry, ..."""
 
     kind: str
     text: str
@@ -30,7 +30,7 @@ class Row:
 
 
 def wrong(text: str, **fields: Json) -> Row:
-    """Return a row about something that is wrong."""
+    """Return a row about an error."""
     return Row("wrong", text, {"reason": text, **fields}, Severity.WRONG)
 
 

@@ -1,4 +1,4 @@
-"""Segments of a log and snapshots of the metadata log: batches, and their records if they are asked for.
+"""Segments of a log and snapshots of the metadata log: batches, and optionally their records.
 
 Source: kafka.tools.DumpLogSegments (dumpLog, printBatchLevel), FileLogInputStream.
 """
@@ -33,7 +33,7 @@ SHOWN_CONTROLS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentSettings:
-    """What of a segment is shown; `max_bytes` of it are read."""
+    """What of a segment is printed; `max_bytes` of it are read."""
 
     with_records: bool = False
     with_payload: bool = False
@@ -43,7 +43,7 @@ class SegmentSettings:
 
 
 def segment_rows(path: Path, content: Bytes, settings: SegmentSettings) -> Iterator[Row]:
-    """Yield what is in a segment or snapshot of that path; also what is wrong with it."""
+    """Yield the content of a segment or snapshot, and its errors."""
     yield from _heading(path.name)
     end = len(content) if settings.max_bytes is None else min(len(content), settings.max_bytes)
     visible = memoryview(content)[:end]
@@ -154,7 +154,7 @@ def _codec_name(batch: AnyBatch) -> str:
 
 
 def _record_rows(batch: AnyBatch, name: str, settings: SegmentSettings) -> Iterator[tuple[Row, int | None]]:
-    """Yield a row per record with its offset, and one without for what is wrong."""
+    """Yield a row per record with its offset, and one without for an error."""
     try:
         checks = _inner_checks(batch) if isinstance(batch, OldMessage) else None
         for record in batch.records():
@@ -205,7 +205,7 @@ def _record_fields(batch: AnyBatch, record: Record) -> dict[str, Json]:
 
 
 def _control(record: Record) -> tuple[str, dict[str, Json]]:
-    """Return what Kafka's tool prints of a control record, and its content."""
+    """Return what Kafka's tool prints for a control record, and its content."""
     try:
         kind = control_type(record.key)
         message = parse_control_record(record.key, record.value)
@@ -226,7 +226,7 @@ def _control(record: Record) -> tuple[str, dict[str, Json]]:
 
 
 def _behind(content: memoryview, position: int) -> int | None:
-    """Return where the batch behind a bad one begins, if its length can be believed."""
+    """Return the start of the batch after a corrupt one, if its length is plausible."""
     length = int.from_bytes(content[position + 8 : position + LENGTH_OVERHEAD_BYTES], signed=True)
     following = position + LENGTH_OVERHEAD_BYTES + length
     return following if length > 0 and following < len(content) else None

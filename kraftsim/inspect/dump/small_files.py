@@ -108,7 +108,7 @@ READERS: Final[dict[str, Reader]] = {
 
 
 def small_file_rows(reader: Reader, content: bytes) -> Iterator[Row]:
-    """Yield the entries of a file; one that is malformed is said."""
+    """Yield the entries of a file, or an error if it is malformed."""
     try:
         yield from reader(content)
     except MalformedMessage as malformed:
