@@ -46,12 +46,12 @@ def test_a_response_with_a_wrong_correlation_id_is_detected() -> None:
     maker = FrameMaker(Random(3), {22: VERSIONS}, ["orders"], [bytes(16)])
     frames = [*maker.each_once(), *(maker.next() for _ in range(100))]
     assert {each.version for each in maker.each_once()} == set(range(VERSIONS[0], VERSIONS[1] + 1))
-    cut_off = list(maker.each_cut_off())
-    assert {each.version for each in cut_off} == set(range(VERSIONS[0], VERSIONS[1] + 1))
-    for each in cut_off:
+    truncated = list(maker.each_truncated())
+    assert {each.version for each in truncated} == set(range(VERSIONS[0], VERSIONS[1] + 1))
+    for each in truncated:
         with pytest.raises(MalformedMessage):
             decode_request(read_request_head(each.frame[4:]), each.frame[4:])
-    for each in [*frames, *cut_off]:
+    for each in [*frames, *truncated]:
         size, key, version, correlation_id = HEAD(each.frame)
         assert (size + 4, key, version, correlation_id) == (len(each.frame), 22, each.version, each.correlation_id)
     assert max(len(each.frame) for each in frames) > 32_767, "names of maximum length are among them"
