@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from kraftsim.explore.result import RunResult
-from kraftsim.explore.run import play
+from kraftsim.explore.run import run_scenario
 
 TEST, INTEROP, CLAIMS = "make test", "make interop", "make claims"
 AGAIN: Final = (TEST, INTEROP, CLAIMS)
@@ -65,7 +65,7 @@ def story(command: str, *, violated: bool = False) -> ScenarioRun:
     """Run what `kraftsim scenario ...` would, in virtual time. Raises AssertionError if it does not end as expected."""
     name, given = _parsed(command)
     with tempfile.TemporaryDirectory() as scratch:
-        result = play(
+        result = run_scenario(
             name,
             seed=int(given.get("--seed", ["0"])[0]),
             release=given.get("--release", [""])[0],

@@ -65,9 +65,9 @@ def _step(progress: Progress, title: str, work):  # type: ignore[no-untyped-def]
 
 
 def _run(out: Path):  # type: ignore[no-untyped-def]
-    from kraftsim.explore.run import play
+    from kraftsim.explore.run import run_scenario
 
-    return play(SCENARIO, mode="processes", seed=1, out=out)
+    return run_scenario(SCENARIO, mode="processes", seed=1, out=out)
 
 
 def _ingest(out: Path):  # type: ignore[no-untyped-def]

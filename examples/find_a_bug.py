@@ -6,7 +6,7 @@ allocates the same block of producer ids again.
 
 import argparse
 
-from kraftsim.explore.run import play
+from kraftsim.explore.run import run_scenario
 
 SCENARIO = "producer_ids_survive_failover"
 BUG = "KAFKA-10533"
@@ -15,7 +15,7 @@ BUG = "KAFKA-10533"
 def search(seeds: int) -> int | None:
     """Run the scenario with one seed after another; return the first seed with a violation."""
     for seed in range(seeds):
-        result = play(SCENARIO, mode="sim", seed=seed, bugs=(BUG,))
+        result = run_scenario(SCENARIO, mode="sim", seed=seed, bugs=(BUG,))
         if result.violations:
             print(f"seed {seed}: {result.violations[0]}")
             print(f"replay: {result.replay_line}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from kraftsim.analysis.ingest import ingest_run
 from kraftsim.analysis.session import spark_session
 from kraftsim.analysis.views import make_views
-from kraftsim.explore.run import play
+from kraftsim.explore.run import run_scenario
 
 SCENARIO = "producer_ids_survive_failover"
 QUESTION = """
@@ -26,7 +26,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         run = Path(place) / "run"
-        play(SCENARIO, mode="sim", seed=options.seed, out=run)
+        run_scenario(SCENARIO, mode="sim", seed=options.seed, out=run)
         parquet = ingest_run(run).parquet
         with spark_session() as spark:
             make_views(spark, parquet, ("ProducerIdBlockAllocated",))

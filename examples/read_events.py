@@ -6,7 +6,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from kraftsim.explore.run import play
+from kraftsim.explore.run import run_scenario
 
 SCENARIO = "producer_ids_survive_failover"
 
@@ -28,7 +28,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         run = Path(place) / "run"
-        play(SCENARIO, mode="sim", seed=options.seed, out=run)
+        run_scenario(SCENARIO, mode="sim", seed=options.seed, out=run)
         counts = events(run)
     print(f"{sum(counts.values())} events of {len({kind for _, kind in counts})} kinds")
     for (node, kind), count in sorted(counts.items()):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from kraftsim.explore.result import RunResult
-from kraftsim.explore.run import play
+from kraftsim.explore.run import run_scenario
 from mutants.cut_off import Endless, cut_off
 from mutants.mutant import Mutant
 from mutants.patching import applied
@@ -98,7 +98,7 @@ def _turns(stories: tuple[str, ...]) -> Iterator[tuple[str, int]]:
 def _run_once(scenario: str, seed: int, release: str) -> tuple[str, tuple[str, ...], str]:
     try:
         with cut_off(RUN_CPU_SECONDS):
-            return symptom(play(scenario, seed=seed, release=release))
+            return symptom(run_scenario(scenario, seed=seed, release=release))
     except Endless:
         return "endless", ("Endless",), f"still busy after {RUN_CPU_SECONDS} s of processor time"
     except AssertionError as error:  # of a client that the scenario awaits

@@ -103,10 +103,10 @@ def scenario(
     Writes event logs (*.jsonl) and run.json below --out. Exits 1 on an invariant violation or an aborted run.
     `kraftsim scenario NAME --help` shows the releases, sizes and parameters of one scenario.
     """
-    from kraftsim.explore.run import play
+    from kraftsim.explore.run import run_scenario
 
     try:
-        result = play(
+        result = run_scenario(
             name,
             mode=mode,
             seed=seed,

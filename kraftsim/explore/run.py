@@ -9,7 +9,7 @@ from kraftsim.explore.request import RunRequest
 from kraftsim.explore.result import RunResult
 
 
-def play(
+def run_scenario(
     name: str,
     *,
     mode: str = "sim",

@@ -60,7 +60,7 @@ def test_a_wrong_password_ends_the_exchange_on_the_server_and_a_server_without_t
     proof = client.step(server.step(client.first()))
     with pytest.raises(SaslRefused) as refused:
         server.step(proof)
-    assert refused.value.told is None
+    assert refused.value.client_message is None
     with pytest.raises(SaslRefused):
         client.step(b"v=" + base64.b64encode(bytes(32)))
 

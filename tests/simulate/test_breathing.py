@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftsim.explore.run import play
+from kraftsim.explore.run import run_scenario
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.quorum_source import QuorumSource
 from kraftsim.node.controller.controller import Controller
@@ -68,8 +68,8 @@ def visited() -> dict[str, set[str]]:
         patch.setattr(SimulatedWorld, "breathe", noted)
         with struck_cluster() as cluster:
             cluster.strike("restart", cluster.leader, {"after_ms": 3000})
-        assert play("transaction_times_out", seed=2).outcome == "ok"
-        assert play("zk_to_kraft_migration", seed=2).outcome == "ok"
+        assert run_scenario("transaction_times_out", seed=2).outcome == "ok"
+        assert run_scenario("zk_to_kraft_migration", seed=2).outcome == "ok"
     return found
 
 

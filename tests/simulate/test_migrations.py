@@ -3,7 +3,7 @@
 import pytest
 
 from kraftsim.bugs.bug import bug
-from kraftsim.explore.run import play
+from kraftsim.explore.run import run_scenario
 
 MOVE, FAILOVER, BACK = "zk_to_kraft_migration", "controller_failover_during_migration", "rollback_from_migration"
 WHOLE_WAY = "from_zookeeper_to_the_newest"
@@ -12,7 +12,7 @@ WHOLE_WAY = "from_zookeeper_to_the_newest"
 @pytest.mark.parametrize("name, seed", [(MOVE, 1), (FAILOVER, 2), (FAILOVER, 6), (BACK, 5), (WHOLE_WAY, 1)])
 def test_a_cluster_migrates(name, seed):
     """Nothing is lost or doubled, no producer id is given twice, and ZooKeeper says what the log says as long as both are written."""
-    result = play(name, seed=seed)
+    result = run_scenario(name, seed=seed)
     assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(result.lines())
 
 
@@ -28,6 +28,6 @@ def test_a_cluster_migrates(name, seed):
 )
 def test_a_bug_that_is_put_back_is_found(name, story, seed, invariant):
     """The seeds are the first of a sweep that find it; what catches it is what the bug says of itself."""
-    result = play(story, seed=seed, bugs=(name,))
+    result = run_scenario(story, seed=seed, bugs=(name,))
     assert invariant in result.invariants_violated, "\n".join(result.lines())
     assert invariant in bug(name).caught_by

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kraftsim.core.producer_ids.request_number import number_of, numbered
-from kraftsim.explore.run import play
+from kraftsim.explore.run import run_scenario
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.controller.block_limits import BlockLimits
 from protocol.message_codec import compiled
@@ -72,7 +72,7 @@ def test_a_broker_that_asks_too_often_is_told_for_how_long_to_be_silent_and_othe
     ids=lambda settings: settings["kraftsim.producer.id.blocks"],
 )
 def test_each_way_to_blocks_gives_every_id_once_through_deaths_and_lost_answers(settings, tmp_path):
-    result = play("producer_id_variants", seed=2, settings=settings, work=SMALL, out=tmp_path)
+    result = run_scenario("producer_id_variants", seed=2, settings=settings, work=SMALL, out=tmp_path)
     assert result.outcome == "ok", "\n".join(result.lines())
     events = [json.loads(line) for path in tmp_path.rglob("events/*.jsonl") for line in path.open()]
     givers = {event["given_by"] for event in events if event["kind"] == "ProducerIdBlockAllocated"}

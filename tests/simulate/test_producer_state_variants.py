@@ -7,7 +7,7 @@ import pytest
 from bench.bench_variants import DUPLICATE, KINDS, OUT_OF_ORDER, bytes_each
 from bench.variants.workload import STORIES, Findings, play
 from kraftsim.events.partitions import ProduceRefused
-from kraftsim.explore.run import play as play_scenario
+from kraftsim.explore.run import run_scenario
 from protocol.errors import ErrorCode
 
 FIVE, LATEST = KINDS
@@ -78,7 +78,7 @@ def test_two_brokers_of_different_kinds_have_the_same_records(seed, tmp_path):
 
     With seed 40 the first batches of a producer overtake each other, and the range loses them: KIP-758 as written, and told from any other loss.
     """
-    result = play_scenario("producer_state_variants", seed=seed, out=tmp_path)
+    result = run_scenario("producer_state_variants", seed=seed, out=tmp_path)
     assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(result.lines())
     lines = [line for file in sorted((tmp_path / "events").iterdir()) for line in file.read_text().splitlines() if ProduceRefused.__name__ in line]
     somewhere = f'"error_code":{int(ErrorCode.DUPLICATE_SEQUENCE_NUMBER)},'

@@ -3,7 +3,7 @@
 import pytest
 
 from kraftsim.bugs.bug import bug
-from kraftsim.explore.run import play
+from kraftsim.explore.run import run_scenario
 
 NAME = "quorum_under_faults"
 
@@ -20,7 +20,7 @@ NAME = "quorum_under_faults"
 )
 def test_a_bug_that_is_put_back_is_found(name, seed, invariant):
     """The seeds are the first of a sweep that find it; what catches it is what the bug says of itself."""
-    result = play(NAME, seed=seed, bugs=(name,))
+    result = run_scenario(NAME, seed=seed, bugs=(name,))
     assert invariant in result.invariants_violated, "\n".join(result.lines())
     assert invariant in bug(name).caught_by
 
@@ -28,5 +28,5 @@ def test_a_bug_that_is_put_back_is_found(name, seed, invariant):
 @pytest.mark.parametrize("seed", [1, 7, 14])
 def test_without_a_bug_the_seeds_are_clean(seed):
     """Otherwise a finding would say nothing about the bug."""
-    result = play(NAME, seed=seed)
+    result = run_scenario(NAME, seed=seed)
     assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(result.lines())

@@ -13,7 +13,7 @@ from kraftsim.cluster.upgrading import VERSION_KEY
 from kraftsim.explore.record import replay_command
 from kraftsim.explore.replay import read_replay
 from kraftsim.explore.request import RunRequest
-from kraftsim.explore.run import play
+from kraftsim.explore.run import run_scenario
 from kraftsim.releases.catalogue import DEFAULT_RELEASE, is_before, releases
 
 LINES = tuple(known.name for known in releases())
@@ -80,7 +80,7 @@ def test_modes_say_of_which_releases_a_story_is_told() -> None:
 
 def test_a_replay_says_the_release_once_and_plays_it_again(tmp_path: Path) -> None:
     """The line and the file, whoever chose the release."""
-    result = play("quorum_keeps_its_promises", seed=3, release="4.2", out=tmp_path)
+    result = run_scenario("quorum_keeps_its_promises", seed=3, release="4.2", out=tmp_path)
     assert "--release 4.2" in result.command and RELEASE_KEY not in result.command
     kept = read_replay(tmp_path)
     assert kept.release == "4.2" and RELEASE_KEY not in kept.settings
@@ -107,5 +107,5 @@ def test_a_sweep_over_all_leaves_out_what_is_not_told_of_a_release() -> None:
 @pytest.mark.parametrize("name", ["old_and_new_clients_commit_offsets", "two_machines_with_one_broker_id"])
 def test_clients_of_a_story_speak_as_its_release_wants(name: str) -> None:
     """A client of before KIP-447 uses no transaction.version 2, and a copied machine says the features of the release that it is a copy of."""
-    result = play(name, seed=1, release="4.4")
+    result = run_scenario(name, seed=1, release="4.4")
     assert result.outcome == "ok", "\n".join(result.lines())

@@ -12,10 +12,10 @@ from kraftsim.campaign.errand import Terms
 from kraftsim.campaign.sweep import sweep
 from kraftsim.cluster.scenario import scenarios
 from kraftsim.core.raft.raft_log import RaftLog
-from kraftsim.explore.run import play
+from kraftsim.explore.run import run_scenario
 
 NAME = "producer_ids_survive_failover"
-ONE_RUN = f"from kraftsim.explore.run import play; print(play({NAME!r}, seed=5).events_sha256)"
+ONE_RUN = f"from kraftsim.explore.run import run_scenario; print(run_scenario({NAME!r}, seed=5).events_sha256)"
 
 
 def digest_in_another_process(hash_seed: str) -> str:
@@ -27,7 +27,7 @@ def digest_in_another_process(hash_seed: str) -> str:
 
 @cache
 def digest_here(seed):
-    return play(NAME, seed=seed).events_sha256
+    return run_scenario(NAME, seed=seed).events_sha256
 
 
 def test_one_seed_gives_the_same_event_log_in_two_processes_with_different_hash_seeds():
@@ -43,7 +43,7 @@ def test_two_seeds_give_different_event_logs():
 @pytest.mark.parametrize("scenario", scenarios(), ids=lambda each: each.name)
 def test_every_scenario_is_clean_in_virtual_time(scenario):
     """A scenario that its own nodes violate tells nothing about a bug."""
-    result = play(scenario.name, seed=3)
+    result = run_scenario(scenario.name, seed=3)
     assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(result.lines())
     assert all(result.verdicts[name] == "ok" for name in scenario.must_exercise)
 
@@ -70,7 +70,7 @@ def test_the_line_that_replays_a_finding_finds_it_again(tmp_path):
 
 def test_the_waiting_release_plays_the_same_story():
     """Brokers before 3.6 wait for their block instead of refusing; the story holds for them, too."""
-    result = play(NAME, seed=4, release="3.5")
+    result = run_scenario(NAME, seed=4, release="3.5")
     assert result.outcome == "ok", "\n".join(result.lines())
 
 
@@ -83,6 +83,6 @@ def test_a_node_that_fails_its_own_assertion_fails_the_run(monkeypatch):
         return append(log, leader_epoch, record_count)
 
     monkeypatch.setattr(RaftLog, "append", believes_in_short_logs)
-    result = play("quorum_under_faults", seed=1)
+    result = run_scenario("quorum_under_faults", seed=1)
     assert (result.outcome, result.invariants_violated) == ("violated", ("nodes-believe-the-truth",))
     assert "a log is short" in result.violations[0]

@@ -12,7 +12,7 @@ from kraftsim.cluster.scenario import Mode, Scenario, scenario, scenarios
 from kraftsim.explore.record import replay_command
 from kraftsim.explore.replay import read_replay
 from kraftsim.explore.request import RunRequest
-from kraftsim.explore.run import play
+from kraftsim.explore.run import run_scenario
 from kraftsim.faults.atlas import clashes
 from kraftsim.faults.fault import Spoils, to_json
 from kraftsim.faults.swarm import draw_swarm
@@ -100,7 +100,7 @@ def test_a_story_is_not_played_with_fewer_nodes_than_it_needs(name: str, control
 
 def test_a_replay_has_as_many_nodes(tmp_path: Path) -> None:
     """By the line and by the file, whether it is of a campaign or not."""
-    result = play("quorum_under_faults", seed=3, controllers=5, brokers=2, work={"ids_per_asker": 20, "ids_after": 10}, out=tmp_path)
+    result = run_scenario("quorum_under_faults", seed=3, controllers=5, brokers=2, work={"ids_per_asker": 20, "ids_after": 10}, out=tmp_path)
     assert result.outcome == "ok", "\n".join(result.lines())
     assert "--controllers 5 --brokers 2" in result.command
     again = read_replay(tmp_path).request()
@@ -130,7 +130,7 @@ def test_a_sweep_over_all_leaves_out_what_needs_other_nodes() -> None:
 
 def test_what_a_run_says_of_itself_is_not_said_beside_it(tmp_path: Path) -> None:
     """A run that is shrunk knows how it was played."""
-    play("quorum_under_faults", seed=3, work={"ids_per_asker": 20, "ids_after": 10}, out=tmp_path)
+    run_scenario("quorum_under_faults", seed=3, work={"ids_per_asker": 20, "ids_after": 10}, out=tmp_path)
     refused = CliRunner().invoke(kraftsim, ["shrink", str(tmp_path), "--controllers", "5"])
     assert refused.exit_code == 3 and "contains the options of its run" in refused.output, refused.output
 
@@ -138,5 +138,5 @@ def test_what_a_run_says_of_itself_is_not_said_beside_it(tmp_path: Path) -> None
 @pytest.mark.parametrize(("name", "seed"), [("administrators_work_while_leaders_fall", 90004), ("empty_snapshot_and_silence", 90003)])
 def test_a_story_of_a_larger_cluster_comes_true(name: str, seed: int) -> None:
     """A broker hands an administrator's change on when another has handed on a newer one; brokers are not all there when a topic is made."""
-    result = play(name, seed=seed, controllers=5, brokers=5)
+    result = run_scenario(name, seed=seed, controllers=5, brokers=5)
     assert result.outcome == "ok", "\n".join(result.lines())

@@ -9,7 +9,7 @@ from kraftsim.core.transactions import transaction_shard
 from kraftsim.core.transactions.transaction_entry import NO_OFFSET, TransactionFacts
 from kraftsim.core.transactions.transaction_records import read_facts
 from kraftsim.core.transactions.transaction_shard import TransactionShard
-from kraftsim.explore.run import play
+from kraftsim.explore.run import run_scenario
 from tests.simulate.findings import finds, is_clean
 
 FINDINGS = [
@@ -42,7 +42,7 @@ def test_without_a_bug_the_seeds_are_clean(scenario, seed):
 
 def test_an_end_that_comes_late_is_cured_by_transaction_version_2():
     """KAFKA-17754 needs no switch where the cluster has version 1: nothing tells an old EndTxn from a new one. As many come late in both runs."""
-    before, cured = (play("end_of_a_transaction_comes_late", seed=3, release=release) for release in ("3.9", "4.1"))
+    before, cured = (run_scenario("end_of_a_transaction_comes_late", seed=3, release=release) for release in ("3.9", "4.1"))
     assert "read-committed-reads-committed-only" in before.invariants_violated, "\n".join(before.lines())
     assert (cured.outcome, cured.violations, cured.trouble) == ("ok", (), None), "\n".join(cured.lines())
     assert before.faults["overtaken-request"] == cured.faults["overtaken-request"] == (5, 5, 5)
@@ -50,9 +50,9 @@ def test_an_end_that_comes_late_is_cured_by_transaction_version_2():
 
 def test_a_record_of_a_too_new_epoch_keeps_a_marker_out_before_4_0():
     """Asked of Apache Kafka 3.9.1: the transaction never ends. Since 4.0 the record is refused, and the story comes true."""
-    stuck = play("marker_that_never_completes", seed=1, release="3.9")
+    stuck = run_scenario("marker_that_never_completes", seed=1, release="3.9")
     assert stuck.trouble is not None and "marker" in stuck.trouble
-    assert play("marker_that_never_completes", seed=1).outcome == "ok"
+    assert run_scenario("marker_that_never_completes", seed=1).outcome == "ok"
 
 
 def keeps_the_first_record(shard: TransactionShard, transactional_id: str, facts: TransactionFacts, record_offset: int = NO_OFFSET) -> None:
@@ -62,13 +62,13 @@ def keeps_the_first_record(shard: TransactionShard, transactional_id: str, facts
 
 def test_a_coordinator_that_reads_an_old_record_back_is_found_as_it_loads(monkeypatch):
     monkeypatch.setattr(TransactionShard, "learn", keeps_the_first_record)
-    played = play("coordinator_failover_in_every_state", seed=4)
+    played = run_scenario("coordinator_failover_in_every_state", seed=4)
     assert played.invariants_violated == ("known-transactions-equal-log",)
 
 
 def test_a_coordinator_that_reads_half_of_a_record_back_is_found_as_it_loads(monkeypatch):
     monkeypatch.setattr(transaction_shard, "read_facts", lambda value: replace(read_facts(value), partitions=()))
-    played = play("coordinator_failover_in_every_state", seed=4)
+    played = run_scenario("coordinator_failover_in_every_state", seed=4)
     assert played.invariants_violated == ("known-transactions-equal-log",)
 
 
@@ -80,5 +80,5 @@ def keeps_the_first_commit(offsets: GroupOffsets, partition: TopicPartition, sto
 
 def test_a_group_coordinator_that_reads_an_old_commit_back_is_found_as_it_loads(monkeypatch):
     monkeypatch.setattr(GroupOffsets, "replay", keeps_the_first_commit)
-    played = play("zombie_fenced_by_generation", seed=6)
+    played = run_scenario("zombie_fenced_by_generation", seed=6)
     assert played.invariants_violated == ("loaded-offsets-equal-log",)

@@ -5,33 +5,33 @@ from pathlib import Path
 from typing import Any
 
 from kraftsim.analysis.upgrade_chapter import upgrade_of
-from kraftsim.explore.run import play
+from kraftsim.explore.run import run_scenario
 
 
 def test_a_cluster_is_upgraded_under_load() -> None:
     """From 3.5 to a later release, with its levels: invariants hold, and every record is there once."""
-    result = play("rolling_upgrade", seed=3, release="3.5", work={"hops": 1, "copiers": 1, "writers": 1})
+    result = run_scenario("rolling_upgrade", seed=3, release="3.5", work={"hops": 1, "copiers": 1, "writers": 1})
     assert result.trouble is None and not result.violations
 
 
 def test_whoever_goes_back_is_refused() -> None:
     """A level, a broker and a controller of the former release."""
-    result = play("downgrade_refused", seed=1)
+    result = run_scenario("downgrade_refused", seed=1)
     assert result.trouble is None and not result.violations
 
 
 def test_a_single_bounce_copies_twice_what_two_bounces_copy_once(figures) -> None:
     """A member of before KIP-447 that stands still is fenced by nobody if ids change in the same bounce (KIP-447, its upgrade path)."""
-    harm = play("kip_447_upgrade", seed=2, work={"bounces": 1})
+    harm = run_scenario("kip_447_upgrade", seed=2, work={"bounces": 1})
     assert harm.violations and all(each.startswith("every-input-copied-once") for each in harm.violations)
-    none = play("kip_447_upgrade", seed=2)
+    none = run_scenario("kip_447_upgrade", seed=2)
     assert none.trouble is None and not none.violations
     figures(twice_by_one_bounce=len(harm.violations), twice_by_two=len(none.violations))
 
 
 def test_a_producer_is_told_of_ids_that_do_not_come_as_each_release_tells_it(tmp_path: Path) -> None:
     """REQUEST_TIMED_OUT up to 3.2 is not held against the run, which shows it; later releases say what a producer asks again after (KAFKA-14417)."""
-    result = play("upgrade_without_producer_ids", seed=1, out=tmp_path)
+    result = run_scenario("upgrade_without_producer_ids", seed=1, out=tmp_path)
     assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(result.lines())
     told: list[dict[str, Any]] = [json.loads(line) for log in (tmp_path / "events").iterdir() for line in log.read_text().splitlines()]
     release_of = {(row["node"], row["incarnation"]): row["release"] for row in told if row["kind"] == "NodeStarted"}
